@@ -1,0 +1,133 @@
+"""How cost violation and the regret terms of ACDPP grow with the number of rounds.
+
+    python benchmarks/rates.py                       # T up to 10^5, a few minutes
+    python benchmarks/rates.py --longest 10000 --seeds 4
+
+One client with 100 slots, budget 55, prices uniform on [1, 10]; for each pair (gamma, phi) and
+each T, averages over seeds; then the slope of a straight line through log value against log T,
+over the upper half of the T values, with a 95 % interval from resampling the seeds.
+"""
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.arrays import FloatArray
+from tidegate.policies import ControlOptions
+from tidegate.policies.acdpp import acdpp
+from tidegate.prices import UniformPrice
+from tidegate.problem import Problem
+from tidegate.simulation import simulate
+from tidegate.theory.bounds import regret
+from tidegate.theory.comparison import OperatingPoint, comparison_terms
+from tidegate.theory.planning import contraction, plan_constant_admission
+
+PAIRS = ((0.5, 0.5), (0.3, 0.3), (0.7, 0.3), (0.2, 0.8))
+QUANTITIES = ("cost violation", "debt Z(T+1)", "regret", "omega 1", "omega 2", "omega 3")
+
+
+def claimed(quantity: str, gamma: float, phi: float) -> float:
+    """The paper's exponent of T; 0 stands for O(1) and for O(log T)."""
+    violation = max((1 + gamma) / 2, (gamma + phi) / 2)
+    return {
+        "cost violation": violation,
+        "debt Z(T+1)": violation,
+        "regret": max(1 - gamma, phi),
+        "omega 1": 0.0,
+        "omega 2": phi,
+        "omega 3": 0.0,
+    }[quantity]
+
+
+def horizons(longest: int) -> list[int]:
+    """Two a decade, from 100 on."""
+    steps = round(2 * math.log10(longest)) - 4
+    return [round(10 ** (2 + step / 2)) for step in range(steps + 1)]
+
+
+def measure(num_rounds: int, gamma: float, phi: float, seed: int) -> list[float]:
+    """The six quantities of one run; cost violation before its positive part is taken.
+
+    Its expectation is that of Σ c(t) (Λ(t) - Λ̄): what constant admission overspends,
+    Λ̄ Σ (c(t) - c̄), is luck with mean 0 and would drown the rest.
+    """
+    law = UniformPrice(1.0, 10.0)
+    problem = Problem(buffer_capacities=[100], budget=55.0, mean_price=5.5, num_rounds=num_rounds)
+    options = ControlOptions(penalty_exponent=gamma, contraction_exponent=phi)
+    policy = acdpp(problem, options)
+    run = simulate(policy, problem, law, seed)
+    plan = plan_constant_admission(problem)
+    point = OperatingPoint(plan.target_admission, plan.retention_horizon)
+    luck = float(np.sum(run.columns["price"] - problem.mean_price))
+    rounds = np.arange(1, num_rounds + 1)
+    closed = -np.expm1(rounds * math.log(contraction(num_rounds, phi)))
+    ends = point.target_admission * closed, point.target_admission / closed
+    terms = comparison_terms(run.sizes, point, ends, 100, problem.learning)
+    return [
+        float(run.columns["overspend"][-1] - point.target_admission * luck),
+        float(run.columns["cost_debt"][-1]),
+        float(regret(run.sizes, 100, problem.learning)[-1]),
+        float(terms.reuse[-1]),
+        float(terms.interval[-1]),
+        float(terms.freshness[-1]),
+    ]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How one quantity grows, for one pair (gamma, phi)."""
+
+    values: FloatArray
+    """At each T, averaged over seeds."""
+    slope: float
+    low: float
+    high: float
+
+
+def growth(longest: int, seeds: int, gamma: float, phi: float) -> dict[str, Growth]:
+    """Values and log-log slopes of every quantity."""
+    lengths = horizons(longest)
+    table = np.array(
+        [[measure(length, gamma, phi, seed) for seed in range(seeds)] for length in lengths]
+    )
+    draw = np.random.default_rng(0)
+    picks = draw.integers(0, seeds, (500, seeds))
+    result = {}
+    for index, name in enumerate(QUANTITIES):
+        resampled = [_slope(lengths, table[:, pick, index].mean(axis=1)) for pick in picks]
+        low, high = np.nanquantile(resampled, [0.025, 0.975])
+        values = table[:, :, index].mean(axis=1)
+        result[name] = Growth(values, _slope(lengths, values), float(low), float(high))
+    return result
+
+
+def _slope(lengths: Sequence[int], values: FloatArray) -> float:
+    """Slope over the upper half of the T values, where the leading power shows."""
+    upper = slice(len(lengths) // 2, None)
+    positive = np.maximum(values[upper], 1e-9)
+    return float(np.polyfit(np.log(np.array(lengths)[upper]), np.log(positive), 1)[0])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--longest", type=int, default=100_000, help="largest T")
+    parser.add_argument("--seeds", type=int, default=10)
+    given = parser.parse_args()
+    print(f"T = {', '.join(f'{length:,}' for length in horizons(given.longest))}")
+    print(f"{given.seeds} seeds; slopes over the upper half of the T values\n")
+    print("| gamma | phi | quantity | claimed exponent | measured slope | 95 % | at largest T |")
+    print("|---|---|---|---|---|---|---|")
+    for gamma, phi in PAIRS:
+        for name, one in growth(given.longest, given.seeds, gamma, phi).items():
+            print(
+                f"| {gamma} | {phi} | {name} | {claimed(name, gamma, phi):.2f} "
+                f"| {one.slope:.2f} | {one.low:.2f} to {one.high:.2f} | {one.values[-1]:,.1f} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

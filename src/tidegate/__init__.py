@@ -1,0 +1,58 @@
+"""Tidegate decides how many fresh samples each client of a federated run takes in.
+
+>>> import tidegate
+>>> mnist = tidegate.EXPERIMENTS["mnist"]
+>>> problem = mnist.problem(num_rounds=200)
+>>> policy = tidegate.make_policy("acdpp", problem)
+>>> run = tidegate.simulate(policy, problem, mnist.price, seed=0)
+>>> run.certificate_holds
+True
+"""
+
+from tidegate.planner import select_offline, try_horizons
+from tidegate.policies import POLICIES, ControlOptions, JointPolicy
+from tidegate.presets import EXPERIMENTS, PRESETS, Experiment, make_policy
+from tidegate.prices import (
+    ConstantPrice,
+    MarkovPrice,
+    PriceLaw,
+    RecordedPrices,
+    UniformPrice,
+    price_law,
+)
+from tidegate.problem import LearningConstants, Problem
+from tidegate.simulation import Run, SimulationState, begin, play_round, simulate
+from tidegate.summary import PolicySummary, summarise
+from tidegate.theory.planning import Plan, plan_constant_admission, search_constant_admission
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EXPERIMENTS",
+    "POLICIES",
+    "PRESETS",
+    "ConstantPrice",
+    "ControlOptions",
+    "Experiment",
+    "JointPolicy",
+    "LearningConstants",
+    "MarkovPrice",
+    "Plan",
+    "PolicySummary",
+    "PriceLaw",
+    "Problem",
+    "RecordedPrices",
+    "Run",
+    "SimulationState",
+    "UniformPrice",
+    "begin",
+    "make_policy",
+    "plan_constant_admission",
+    "play_round",
+    "price_law",
+    "search_constant_admission",
+    "select_offline",
+    "simulate",
+    "summarise",
+    "try_horizons",
+]

@@ -1,0 +1,9 @@
+"""Names for the kinds of arrays that Tidegate passes around."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+CountArray = NDArray[np.int32]
+"""Samples held or admitted by each client: 4 bytes a client, up to 2,147,483,647 samples."""

@@ -1,0 +1,30 @@
+"""The command line: each command parses, calls and prints."""
+
+import sys
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run ``tidegate``; a user's mistake ends with one line and exit code 2, never a traceback."""
+    from pydantic import ValidationError  # noqa: PLC0415 - loaded only where the command runs
+    from rich.console import Console  # noqa: PLC0415
+
+    from tidegate.cli.app import app  # noqa: PLC0415
+
+    try:
+        app(args=arguments, prog_name="tidegate")
+    except ValidationError as mistakes:
+        told = [_mistake(dict(mistake)) for mistake in mistakes.errors()]
+    except (ValueError, OSError) as mistake:
+        told = [str(mistake)]
+    for line in told:
+        Console(stderr=True).print(f"tidegate: {line}", style="red", markup=False, soft_wrap=True)
+    sys.exit(2)
+
+
+def _mistake(details: dict[str, object]) -> str:
+    """One line for a value that a setting refuses."""
+    where = ".".join(str(part) for part in details["loc"])  # type: ignore[attr-defined]
+    if details["type"] == "extra_forbidden":
+        return f"{where} is not a setting; `tidegate plan --help` lists them"
+    reason = str(details["msg"]).removeprefix("Value error, ")
+    return f"{where} = {details['input']!r}: {reason}"

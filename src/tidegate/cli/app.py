@@ -1,0 +1,40 @@
+"""The commands that ``tidegate`` knows."""
+
+from typing import Annotated
+
+import typer
+
+import tidegate
+from tidegate.cli.plan import plan
+from tidegate.cli.setting import with_setting
+from tidegate.cli.simulate import simulate
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(with_setting(plan))
+app.command()(with_setting(simulate))
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tidegate {tidegate.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Decide how many fresh samples a federated fleet takes in, under a budget and little memory.
+
+    Start with `tidegate plan` (what does this budget give me?), then `tidegate simulate` (how do
+    policies compare?).
+    """

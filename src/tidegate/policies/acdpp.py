@@ -1,0 +1,59 @@
+"""ACDPP: drift-plus-penalty within an interval that closes on the planned admission."""
+
+import math
+
+from tidegate.admission.drift_plus_penalty import DriftPlusPenalty
+from tidegate.admission.interval import ClosingInterval
+from tidegate.admission.state import ServerState
+from tidegate.policies.joint import JointPolicy
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
+from tidegate.problem import LearningConstants, Problem
+from tidegate.retention.k_step import KStepRetention
+from tidegate.theory import planning
+
+
+def acdpp(
+    problem: Problem,
+    options: ControlOptions = DEFAULT_OPTIONS,
+    *,
+    retention_horizon: int | None = None,
+    target_admission: float | None = None,
+    penalty_weight: float | None = None,
+    contraction: float | None = None,
+    admission_cap: float = math.inf,
+    learning: LearningConstants | None = None,
+) -> JointPolicy[ServerState]:
+    """The paper's policy (Zhao and Liang, 2026, Algorithm 1).
+
+    As printed unless told otherwise: K and Λ̄ from the plan, V = T^γ, ρ = 1 - T^-φ, capacity
+    respected on average only.
+
+    Args:
+        problem: what is given.
+        options: γ, φ and hard capacity.
+        retention_horizon: K, if not the planned one.
+        target_admission: Λ̄, if not the planned one.
+        penalty_weight: V itself, in place of T^γ.
+        contraction: ρ itself, in place of 1 - T^-φ.
+        admission_cap: an upper end that the interval never exceeds.
+        learning: constants to decide with, if not the problem's own.
+    """
+    plan = planning.plan_constant_admission(problem)
+    horizon = plan.retention_horizon if retention_horizon is None else retention_horizon
+    if target_admission is None:
+        target_admission = planning.target_admission(problem, horizon)
+    if penalty_weight is None:
+        penalty_weight = planning.penalty_weight(problem.num_rounds, options.penalty_exponent)
+    if contraction is None:
+        contraction = planning.contraction(problem.num_rounds, options.contraction_exponent)
+    return JointPolicy(
+        admission=DriftPlusPenalty(
+            budget=problem.budget,
+            penalty_weight=penalty_weight,
+            interval=ClosingInterval(target_admission, contraction, admission_cap),
+            learning=problem.learning if learning is None else learning,
+        ),
+        retention=KStepRetention(horizon),
+        shares=problem.capacity_shares,
+        hard_capacity=options.hard_capacity,
+    )

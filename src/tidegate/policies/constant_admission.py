@@ -1,0 +1,22 @@
+"""Constant admission: the planned number in every round, whatever the price."""
+
+from tidegate.admission.constant import ConstantAdmission
+from tidegate.admission.state import ServerState
+from tidegate.policies.joint import JointPolicy
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
+from tidegate.problem import Problem
+from tidegate.retention.k_step import KStepRetention
+from tidegate.theory import planning
+
+
+def constant_admission(
+    problem: Problem, options: ControlOptions = DEFAULT_OPTIONS
+) -> JointPolicy[ServerState]:
+    """π^CK at the planned K and target admission."""
+    plan = planning.plan_constant_admission(problem)
+    return JointPolicy(
+        admission=ConstantAdmission(plan.target_admission, problem.budget),
+        retention=KStepRetention(plan.retention_horizon),
+        shares=problem.capacity_shares,
+        hard_capacity=options.hard_capacity,
+    )

@@ -1,0 +1,20 @@
+"""The costless oracle: every buffer refilled every round, each sample used once, at any price."""
+
+from tidegate.admission.constant import ConstantAdmission
+from tidegate.admission.state import ServerState
+from tidegate.policies.joint import JointPolicy
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
+from tidegate.problem import Problem
+from tidegate.retention.k_step import KStepRetention
+
+
+def costless_oracle(
+    problem: Problem, options: ControlOptions = DEFAULT_OPTIONS
+) -> JointPolicy[ServerState]:
+    """The benchmark of the regret; it ignores the budget."""
+    return JointPolicy(
+        admission=ConstantAdmission(float(problem.total_capacity), problem.budget),
+        retention=KStepRetention(1),
+        shares=problem.capacity_shares,
+        hard_capacity=options.hard_capacity,
+    )

@@ -1,0 +1,31 @@
+"""The classical drift-plus-penalty rule: ACDPP without its closing interval, as the ablation."""
+
+from tidegate.admission.drift_plus_penalty import DriftPlusPenalty
+from tidegate.admission.interval import FixedInterval
+from tidegate.admission.state import ServerState
+from tidegate.policies.joint import JointPolicy
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
+from tidegate.problem import Problem
+from tidegate.retention.k_step import KStepRetention
+from tidegate.theory import planning
+
+
+def drift_plus_penalty(
+    problem: Problem, options: ControlOptions = DEFAULT_OPTIONS
+) -> JointPolicy[ServerState]:
+    """Minimise J_t over [0, ΣB_m] in every round, with K-step retention at the planned K.
+
+    The classical rule needs a bounded set of actions; one round can then at most refill every
+    buffer, which is what the costless oracle does in all of them.
+    """
+    return JointPolicy(
+        admission=DriftPlusPenalty(
+            budget=problem.budget,
+            penalty_weight=planning.penalty_weight(problem.num_rounds, options.penalty_exponent),
+            interval=FixedInterval(float(problem.total_capacity)),
+            learning=problem.learning,
+        ),
+        retention=KStepRetention(planning.plan_constant_admission(problem).retention_horizon),
+        shares=problem.capacity_shares,
+        hard_capacity=options.hard_capacity,
+    )

@@ -1,0 +1,51 @@
+"""Hybrid: half of the clients keep stale samples, the others follow constant admission."""
+
+import dataclasses
+
+import numpy as np
+
+from tidegate.admission.constant import ConstantAdmission
+from tidegate.admission.state import ServerState
+from tidegate.policies.joint import JointPolicy
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
+from tidegate.problem import Problem
+from tidegate.retention.k_step import KStepRetention
+from tidegate.retention.partly_frozen import PartlyFrozenRetention
+from tidegate.theory import planning
+
+
+def hybrid(
+    problem: Problem,
+    options: ControlOptions = DEFAULT_OPTIONS,
+    *,
+    retention_horizon: int | None = None,
+    charge_prefill: bool = False,
+) -> JointPolicy[ServerState]:
+    """The paper's baseline after Marfoq et al. (2023).
+
+    The second half of the clients hold full buffers from before round 1 and never change them.
+    The first half are planned for alone, with the whole budget.
+
+    Args:
+        problem: what is given; at least two clients.
+        options: hard capacity.
+        retention_horizon: K of the first half, if not the planned one. The target admission
+            stays the planned one.
+        charge_prefill: pay for the stale samples, at round 1's price; free by default.
+    """
+    frozen_clients = problem.num_clients // 2
+    if not frozen_clients:
+        raise ValueError("hybrid needs at least 2 clients, one of them stale; got 1")
+    active = problem.num_clients - frozen_clients
+    planned = planning.plan_constant_admission(
+        dataclasses.replace(problem, buffer_capacities=problem.capacities[:active])
+    )
+    shares = np.where(np.arange(problem.num_clients) < active, problem.capacities, 0)
+    horizon = planned.retention_horizon if retention_horizon is None else retention_horizon
+    return JointPolicy(
+        admission=ConstantAdmission(planned.target_admission, problem.budget),
+        retention=PartlyFrozenRetention(KStepRetention(horizon), frozen_clients),
+        shares=shares / shares.sum(),
+        hard_capacity=options.hard_capacity,
+        charge_prefill=charge_prefill,
+    )

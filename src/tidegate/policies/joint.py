@@ -1,0 +1,22 @@
+"""A joint policy: who decides how many, how long samples stay, and how an order is split."""
+
+from dataclasses import dataclass
+from typing import Generic
+
+from tidegate.admission.rule import AdmissionRule, State
+from tidegate.arrays import FloatArray
+from tidegate.retention.buffers import RetentionRule
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class JointPolicy(Generic[State]):
+    """Admission at the server, retention at the clients."""
+
+    admission: AdmissionRule[State]
+    retention: RetentionRule
+    shares: FloatArray
+    """Each client's part of an order; sums to 1."""
+    hard_capacity: bool = False
+    """Never store more than B_m at any client. The paper limits the average only."""
+    charge_prefill: bool = False
+    """Whether samples stored before round 1 are paid for, at round 1's price."""

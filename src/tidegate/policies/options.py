@@ -1,0 +1,18 @@
+"""What every policy can be told, so that none can leave it out."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ControlOptions:
+    """Choices that are the controller's, not the problem's."""
+
+    penalty_exponent: float = 0.5
+    """γ of V = T^γ."""
+    contraction_exponent: float = 0.5
+    """φ of ρ = 1 - T^-φ."""
+    hard_capacity: bool = False
+    """Never store more than B_m at any client. The paper limits the average only."""
+
+
+DEFAULT_OPTIONS = ControlOptions()

@@ -1,0 +1,238 @@
+"""c(t): the price of one sample, revealed at the start of a round.
+
+A price law yields one price a round, either one number for the whole fleet or, asked for a
+``size``, one number a client. A path depends only on the generator, never on the number of
+rounds, so a longer run begins exactly like a shorter one.
+"""
+
+import csv
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from tidegate.arrays import FloatArray
+
+Price = float | FloatArray
+"""One price for all clients, or an array with one a client."""
+
+
+class PriceLaw(Protocol):
+    """Where prices come from."""
+
+    def mean(self, num_rounds: int) -> float:
+        """c̄_T: average price over the first ``num_rounds`` rounds."""
+        ...
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """Prices of rounds 1, 2, ...; ``size`` clients each with their own, or one for all."""
+        ...
+
+
+def _check_price(name: str, value: float) -> None:
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} must be 0 or more and finite, got {value}")
+
+
+@dataclass(frozen=True)
+class ConstantPrice:
+    """The same price in every round.
+
+    >>> next(ConstantPrice(5.5).rounds(np.random.default_rng()))
+    5.5
+    """
+
+    value: float
+
+    def __post_init__(self) -> None:
+        _check_price("the constant price", self.value)
+
+    def mean(self, num_rounds: int) -> float:
+        """The price itself."""
+        return self.value
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """The price itself, for ever."""
+        while True:
+            yield self.value if size is None else np.full(size, self.value)
+
+
+@dataclass(frozen=True)
+class UniformPrice:
+    """Independent prices, uniform on [low, high]: the paper's Unif[1, 10]."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _check_price("the lowest price", self.low)
+        _check_price("the highest price", self.high)
+        if self.low > self.high:
+            raise ValueError(f"the lowest price {self.low} lies above the highest {self.high}")
+
+    def mean(self, num_rounds: int) -> float:
+        """(low + high) / 2."""
+        return (self.low + self.high) / 2
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """A fresh draw each round."""
+        while True:
+            yield draw.uniform(self.low, self.high, size)
+
+
+@dataclass(frozen=True)
+class MarkovPrice:
+    """Two prices; each stays for a while: calm spells and expensive spells.
+
+    ``stay_low`` and ``stay_high`` are the probabilities of the same price again next round. The
+    first round is drawn from the long-run shares, so the mean is the same in every round.
+
+    >>> MarkovPrice(low=2.0, high=8.0, stay_low=0.75, stay_high=0.5).mean(num_rounds=1)
+    4.0
+    """
+
+    low: float
+    high: float
+    stay_low: float
+    stay_high: float
+
+    def __post_init__(self) -> None:
+        _check_price("the low price", self.low)
+        _check_price("the high price", self.high)
+        for name in ("stay_low", "stay_high"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {value}: 1 would never leave")
+
+    @property
+    def _share_high(self) -> float:
+        return (1 - self.stay_low) / (2 - self.stay_low - self.stay_high)
+
+    def mean(self, num_rounds: int) -> float:
+        """Average over the long-run shares of the two prices."""
+        return self.low + self._share_high * (self.high - self.low)
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """One chain for all, or one independent chain a client."""
+        high = np.asarray(draw.random(size) < self._share_high)
+        while True:
+            prices = np.where(high, self.high, self.low)
+            yield float(prices) if size is None else prices
+            stay = np.where(high, self.stay_high, self.stay_low)
+            high = np.where(draw.random(size) < stay, high, ~high)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPrices:
+    """Prices that were really seen: one column for all clients, or one column a client.
+
+    >>> trace = RecordedPrices([3.0, 1.0, 2.0])
+    >>> trace.mean(num_rounds=2)
+    2.0
+    """
+
+    values: Sequence[float] | Sequence[Sequence[float]] | FloatArray
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=np.float64)
+        if values.ndim not in (1, 2) or values.size == 0:
+            raise ValueError("recorded prices need at least one round, and one or more columns")
+        wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        if len(wrong):
+            place = tuple(int(index) for index in wrong[0])
+            raise ValueError(
+                f"recorded price {values[place]} in row {place[0] + 1} is not a price: "
+                "0 or more and finite"
+            )
+        values.setflags(write=False)
+        object.__setattr__(self, "values", values)
+
+    @classmethod
+    def from_csv(cls, path: Path, columns: Sequence[str]) -> "RecordedPrices":
+        """Read one column (one price for all) or several (one a client) of a CSV file."""
+        with path.open(newline="", encoding="utf-8") as lines:
+            reader = csv.DictReader(lines)
+            header = list(reader.fieldnames or [])
+            for column in columns:
+                if column not in header:
+                    raise ValueError(f"{path} has no column {column!r}; it has {', '.join(header)}")
+            rows = [
+                [_cell(path, number, column, row[column]) for column in columns]
+                for number, row in enumerate(reader, start=2)
+            ]
+        if not rows:
+            raise ValueError(f"{path} has a header but no prices below it")
+        table = np.array(rows)
+        return cls(table[:, 0] if len(columns) == 1 else table)
+
+    @property
+    def _table(self) -> FloatArray:
+        return np.asarray(self.values)
+
+    def mean(self, num_rounds: int) -> float:
+        """Average of the rows that a run of this length uses."""
+        return float(self._table[:num_rounds].mean())
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """The recorded rows, in order; a run longer than the record is refused."""
+        table = self._table
+        columns = 1 if table.ndim == 1 else table.shape[1]
+        if columns not in (1, size):
+            wanted = "one price for all clients" if size is None else f"{size} prices a round"
+            raise ValueError(
+                f"the record has {columns} prices a round, the run needs {wanted}; "
+                "give one column, or one a client"
+            )
+        for row in table:
+            if size is None:
+                yield float(row)
+            else:
+                yield np.broadcast_to(row, size)
+        raise ValueError(
+            f"the record ends after {len(table)} rounds; shorten the run or record more"
+        )
+
+
+def _cell(path: Path, line: int, column: str, text: str | None) -> float:
+    try:
+        return float(text if text is not None else "")
+    except ValueError:
+        raise ValueError(f"{path}, line {line}, column {column}: {text!r} is no price") from None
+
+
+def price_law(text: str) -> PriceLaw:
+    """Price law from a short text, as on the command line.
+
+    ``constant:5.5``, ``uniform:1,10``, ``markov:LOW,HIGH,STAY_LOW,STAY_HIGH`` or
+    ``trace:FILE.csv:COLUMN[,COLUMN...]``.
+
+    >>> price_law("uniform:1,10")
+    UniformPrice(low=1.0, high=10.0)
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "trace":
+        path, _, columns = rest.rpartition(":")
+        if not path:
+            raise ValueError(f"price {text!r} must read trace:FILE.csv:COLUMN")
+        return RecordedPrices.from_csv(Path(path), columns.split(","))
+    laws: dict[str, tuple[Callable[..., PriceLaw], str]] = {
+        "constant": (ConstantPrice, "constant:PRICE"),
+        "uniform": (UniformPrice, "uniform:LOWEST,HIGHEST"),
+        "markov": (MarkovPrice, "markov:LOW,HIGH,STAY_LOW,STAY_HIGH"),
+    }
+    if kind not in laws:
+        raise ValueError(
+            f"unknown price law {kind!r}; choose constant, uniform, markov or trace, "
+            "for example uniform:1,10"
+        )
+    law, form = laws[kind]
+    try:
+        numbers = [float(part) for part in rest.split(",")]
+    except ValueError:
+        raise ValueError(f"price {text!r} must read {form}, with numbers") from None
+    if len(numbers) != form.count(",") + 1:
+        raise ValueError(f"price {text!r} must read {form}")
+    return law(*numbers)

@@ -1,0 +1,109 @@
+"""What is given before a run starts: clients, memory, budget, rounds and learning constants."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from tidegate.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningConstants:
+    """The constants of the learning-error bound; the paper leaves most of them open.
+
+    The defaults are those behind every figure in the documentation. They are not estimates for
+    a particular model: a bound computed with them orders policies, it does not predict accuracy.
+    """
+
+    domain_diameter: float = 1.0
+    """D: no two models are further apart."""
+    gradient_noise: float = 1.0
+    """σ: standard deviation of one sample's gradient."""
+    loss_bound: float = 1.0
+    """B (of the loss): every loss lies in [0, B]."""
+    learning_rate: float = 0.5
+    """η, also written η̃ once in the paper."""
+    pseudo_dimension: float = 100.0
+    """Pdim of the losses of all models."""
+    smoothness: float = 1.0
+    """L; only in the constant terms of Theorem 1."""
+    gradient_bound: float = 1.0
+    """G; only in the constant terms of Theorem 1."""
+    local_steps: int = 10
+    """E, gradient steps a client takes in a round; only in the constant terms of Theorem 1."""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{entry.name} must be positive and finite, got {value}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Problem:
+    """A fleet, its memory, and what it may spend.
+
+    >>> problem = Problem(buffer_capacities=[8, 12], budget=11.0, mean_price=5.5, num_rounds=100)
+    >>> problem.total_capacity, problem.num_clients
+    (20, 2)
+    >>> problem.capacity_shares
+    array([0.4, 0.6])
+    """
+
+    buffer_capacities: Sequence[int] | IntArray
+    """B_m: samples that each client's memory is meant to hold."""
+    budget: float
+    """C: what may be spent in a round, in the long run."""
+    mean_price: float
+    """c̄: average price of one sample over the run."""
+    num_rounds: int
+    """T."""
+    learning: LearningConstants = field(default_factory=LearningConstants)
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.buffer_capacities)
+        if given.ndim != 1 or given.size == 0:
+            raise ValueError("buffer_capacities must list at least one client")
+        if not np.issubdtype(given.dtype, np.integer):
+            raise ValueError(f"buffer_capacities must be whole numbers, got {given.dtype}")
+        if given.min() < 1:
+            raise ValueError(
+                f"every client needs room for at least 1 sample, got {given.min()}; "
+                "leave out clients without memory"
+            )
+        capacities = given.astype(np.int64)
+        capacities.setflags(write=False)
+        object.__setattr__(self, "buffer_capacities", capacities)
+        for name in ("budget", "mean_price"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} must be positive and finite, got {value}")
+        if self.num_rounds < 1:
+            raise ValueError(f"num_rounds must be at least 1, got {self.num_rounds}")
+
+    @property
+    def capacities(self) -> IntArray:
+        """B_m as a read-only array."""
+        return np.asarray(self.buffer_capacities, dtype=np.int64)
+
+    @property
+    def num_clients(self) -> int:
+        """M."""
+        return len(self.buffer_capacities)
+
+    @property
+    def total_capacity(self) -> int:
+        """ΣB_m."""
+        return int(self.capacities.sum())
+
+    @property
+    def capacity_shares(self) -> FloatArray:
+        """Each client's part of every admission: B_m / ΣB_m, as λ_m = B_m / K makes it."""
+        return self.capacities / self.total_capacity
+
+    @property
+    def affordable_admission(self) -> float:
+        """C / c̄: samples a round that the budget pays for at the average price."""
+        return self.budget / self.mean_price

@@ -1,0 +1,23 @@
+"""Randomness has an address: no generator is global, none depends on who drew before it."""
+
+from typing import Final
+
+import numpy as np
+
+PRICES: Final = 1
+"""Address of the price path of a run."""
+
+
+def generator(seed: int, *place: int) -> np.random.Generator:
+    """Independent generator for one place in a run, for example ``(PRICES,)``.
+
+    Two policies compared on one seed draw from the same address, and so meet the same prices.
+
+    >>> bool(generator(7, PRICES).random() == generator(7, PRICES).random())
+    True
+    >>> bool(generator(7, PRICES).random() == generator(8, PRICES).random())
+    False
+    """
+    if seed < 0:
+        raise ValueError(f"seed must be 0 or more, got {seed}")
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place))

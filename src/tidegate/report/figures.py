@@ -1,0 +1,90 @@
+"""Pictures of simulated runs; needs the ``plot`` extra."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidegate.arrays import FloatArray
+from tidegate.simulation import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+"""Okabe and Ito's colours, told apart by most colour-blind people."""
+STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+
+
+def check_drawable(path: Path) -> None:
+    """Refuse, before any work is done, a picture that could not be drawn."""
+    try:
+        from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise ValueError("pictures need matplotlib: pip install 'tidegate[plot]'") from None
+    formats = Figure().canvas.get_supported_filetypes()
+    if path.suffix.removeprefix(".") not in formats:
+        raise ValueError(f"cannot draw {path}: its ending must be one of {', '.join(formats)}")
+
+
+def draw_runs(runs: Mapping[str, Sequence[Run]], path: Path) -> None:
+    """Draw spending, memory and effective samples of several policies, round by round.
+
+    Lines are means over seeds, bands the lowest and highest seed.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    problem = next(iter(runs.values()))[0].problem
+    figure = Figure(figsize=(9, 9), layout="constrained")
+    spent, stored, effective = figure.subplots(3, 1, sharex=True)
+    for number, (name, group) in enumerate(runs.items()):
+        look = COLOURS[number % len(COLOURS)], STYLES[number % len(STYLES)]
+        rounds = group[0].columns["round_number"]
+        paid = [np.cumsum(run.columns["spent"]) / rounds for run in group]
+        _band(spent, rounds, paid, look, name)
+        _band(stored, rounds, [run.columns["training_size"] for run in group], look, name)
+        gained = [run.columns["effective_samples"] / rounds for run in group]
+        _band(effective, rounds, gained, look, name)
+    _limit(spent, problem.budget, "budget")
+    _limit(stored, problem.total_capacity, "capacity")
+    spent.set_yscale("log")
+    spent.set_ylabel("spent a round, so far")
+    stored.set_ylabel("samples stored")
+    effective.set_yscale("log")
+    effective.set_ylabel("effective samples a round, so far")
+    effective.set_xlabel("round")
+    effective.set_xscale("log")
+    seeds = len(next(iter(runs.values())))
+    lines, labels = spent.get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside upper center", ncols=3, frameon=False)
+    figure.supxlabel(f"mean of {seeds} seeds; bands: lowest and highest seed", fontsize="small")
+    figure.savefig(path, dpi=120)
+
+
+def _band(
+    axes: "Axes",
+    rounds: FloatArray,
+    lines: Sequence[FloatArray],
+    look: tuple[str, object],
+    name: str,
+) -> None:
+    colour, style = look
+    axes.plot(rounds, np.mean(lines, axis=0), color=colour, linestyle=style, label=name)
+    axes.fill_between(
+        rounds, np.min(lines, axis=0), np.max(lines, axis=0), color=colour, alpha=0.15, linewidth=0
+    )
+
+
+def _limit(axes: "Axes", value: float, name: str) -> None:
+    axes.axhline(value, color="0.4", linewidth=1)
+    axes.annotate(
+        f"{name} {value:g}",
+        (1, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(-4, 3),
+        textcoords="offset points",
+        ha="right",
+        color="0.3",
+        fontsize="small",
+    )

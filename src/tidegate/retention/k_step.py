@@ -1,0 +1,77 @@
+"""K-step retention: a sample trains in the round that admits it and the K-1 after, then leaves."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.arrays import CountArray, IntArray
+
+
+@dataclass(frozen=True, eq=False)
+class KStepBuffers:
+    """Admissions of the last K rounds, newest first: 4·K + 4 bytes a client.
+
+    The arrays are shared from round to round and never written to.
+    """
+
+    retention_horizon: int
+    """K."""
+    occupancy: CountArray
+    cohorts: tuple[CountArray, ...] = ()
+    """cohorts[a]: samples of age a+1 that each client holds; at most K of them."""
+    cohort_totals: tuple[int, ...] = ()
+    """The same, summed over clients."""
+
+    @property
+    def fresh(self) -> CountArray:
+        """The samples of age 1."""
+        return self.cohorts[0] if self.cohorts else np.zeros_like(self.occupancy)
+
+    @property
+    def leaving(self) -> CountArray:
+        """The samples of age K."""
+        if len(self.cohorts) < self.retention_horizon:
+            return np.zeros_like(self.occupancy)
+        return self.cohorts[-1]
+
+    @property
+    def prior_uses(self) -> int:
+        """A sample of age a was used in a-1 rounds before this one."""
+        return sum(uses * total for uses, total in enumerate(self.cohort_totals))
+
+    def step(self, admissions: CountArray) -> "KStepBuffers":
+        """Drop the samples of age K, then take in the new ones."""
+        kept = self.retention_horizon - 1
+        return KStepBuffers(
+            retention_horizon=self.retention_horizon,
+            occupancy=self.occupancy - self.leaving + admissions,
+            cohorts=(admissions, *self.cohorts[:kept]),
+            cohort_totals=(int(admissions.sum()), *self.cohort_totals[:kept]),
+        )
+
+
+@dataclass(frozen=True)
+class KStepRetention:
+    """d_{m,i}(t) = 1 exactly when the sample's age is K.
+
+    >>> buffers = KStepRetention(2).buffers(np.array([10]))
+    >>> for admitted in (3, 1, 0):
+    ...     buffers = buffers.step(np.array([admitted], dtype=np.int32))
+    ...     print(buffers.occupancy, buffers.leaving, buffers.prior_uses)
+    [3] [0] 0
+    [4] [3] 3
+    [1] [1] 1
+    """
+
+    retention_horizon: int
+    """K, at least 1."""
+
+    def __post_init__(self) -> None:
+        if self.retention_horizon < 1:
+            raise ValueError(f"retention_horizon must be at least 1, got {self.retention_horizon}")
+
+    def buffers(self, buffer_capacities: IntArray) -> KStepBuffers:
+        """Empty buffers."""
+        return KStepBuffers(
+            self.retention_horizon, np.zeros(len(buffer_capacities), dtype=np.int32)
+        )

@@ -1,0 +1,1 @@
+"""The paper's mathematics as pure functions; read them beside ``docs/theory.md``."""

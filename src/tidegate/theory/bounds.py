@@ -1,0 +1,123 @@
+"""The excess-risk bound of Theorem 1, its two special cases, regret and violations."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.arrays import FloatArray, IntArray
+from tidegate.problem import LearningConstants
+from tidegate.theory.penalty import PenaltyTerms, penalty_terms
+from tidegate.theory.reuse import constant_admission_uniformity
+
+
+@dataclass(frozen=True)
+class SampleSizes:
+    """What the bound needs to know of a run, one entry a round."""
+
+    training_size: FloatArray
+    """n(t)."""
+    distinct_samples: FloatArray
+    """N(t)."""
+    effective_samples: FloatArray
+    """N_eff(t)."""
+
+
+def constant_admission_sizes(
+    target_admission: float, retention_horizon: int, num_rounds: int
+) -> SampleSizes:
+    """Sizes under π^CK: Λ̄ admitted each round, kept K rounds.
+
+    Exact in every round; the paper's corollary writes n = K·Λ̄ from round 1 on, which holds only
+    once K rounds have passed.
+    """
+    rounds = np.arange(1, num_rounds + 1, dtype=np.float64)
+    uniformity = np.array(
+        [constant_admission_uniformity(t, retention_horizon) for t in range(1, num_rounds + 1)]
+    )
+    distinct = target_admission * rounds
+    return SampleSizes(
+        training_size=target_admission * np.minimum(rounds, retention_horizon),
+        distinct_samples=distinct,
+        effective_samples=distinct * uniformity,
+    )
+
+
+def costless_oracle_sizes(total_capacity: int, num_rounds: int) -> SampleSizes:
+    """Sizes under the costless oracle: all buffers refilled every round, each sample used once."""
+    return constant_admission_sizes(float(total_capacity), 1, num_rounds)
+
+
+def bound_terms(sizes: SampleSizes, learning: LearningConstants) -> PenaltyTerms:
+    """The three terms of Theorem 1 in each round, without its constant terms.
+
+    >>> oracle = bound_terms(costless_oracle_sizes(100, 1000), LearningConstants())
+    >>> round(float(oracle.total.mean()), 2)
+    1.61
+    """
+    return penalty_terms(
+        sizes.training_size,
+        sizes.distinct_samples,
+        learning,
+        effective_samples=sizes.effective_samples,
+    )
+
+
+def constant_terms(learning: LearningConstants, num_rounds: int) -> float:
+    """What Theorem 1 gathers in its C_2, summed over the run.
+
+    D²/(2η) once, and ηC_1/2 + η³C_2/2 in every round, with the appendix's
+    C_1 = G (5G + 2LD √(2(1 - 1/E))) and C_2 = 4L²G² (1 - 1/E). No policy can change them.
+
+    >>> round(constant_terms(LearningConstants(local_steps=1), num_rounds=10), 6)
+    13.5
+    """
+    spread = 1 - 1 / learning.local_steps
+    rate, gradient = learning.learning_rate, learning.gradient_bound
+    first = gradient * (
+        5 * gradient + 2 * learning.smoothness * learning.domain_diameter * math.sqrt(2 * spread)
+    )
+    second = 4 * learning.smoothness**2 * gradient**2 * spread
+    once = learning.domain_diameter**2 / (2 * rate)
+    return once + num_rounds * (rate * first / 2 + rate**3 * second / 2)
+
+
+def excess_risk_bound(
+    sizes: SampleSizes, learning: LearningConstants, *, with_constants: bool = False
+) -> float:
+    """Ē_T(π): the bound on the cumulative excess risk of Theorem 1.
+
+    Left out by default are the constant terms: they are the same for every policy, and would
+    hide the differences.
+    """
+    total = float(bound_terms(sizes, learning).total.sum())
+    if with_constants:
+        total += constant_terms(learning, len(sizes.training_size))
+    return total
+
+
+def regret(sizes: SampleSizes, total_capacity: int, learning: LearningConstants) -> FloatArray:
+    """Reg(1), ..., Reg(T): bound so far minus that of the costless oracle."""
+    oracle = costless_oracle_sizes(total_capacity, len(sizes.training_size))
+    difference = bound_terms(sizes, learning).total - bound_terms(oracle, learning).total
+    return np.cumsum(difference)
+
+
+def cost_violation(mean_spent: FloatArray, budget: float) -> float:
+    """Vio^S(T) = [Σ_t (E[C_t] - C)]⁺ from the spending of each round, averaged over runs.
+
+    >>> cost_violation(np.array([60.0, 40.0, 62.0]), budget=50.0)
+    12.0
+    """
+    return max(float(np.sum(mean_spent - budget)), 0.0)
+
+
+def buffer_violation(
+    mean_occupancy: FloatArray, buffer_capacities: IntArray, num_rounds: int
+) -> float:
+    """Vio^B(T) = Σ_m [Σ_t (E[n_m(t)] - B_m)]⁺ from each client's average occupancy.
+
+    >>> buffer_violation(np.array([9.0, 5.0]), np.array([8, 8]), num_rounds=10)
+    10.0
+    """
+    return num_rounds * float(np.maximum(mean_occupancy - buffer_capacities, 0).sum())

@@ -1,0 +1,92 @@
+"""Choose K and the target admission before the run, and V and ρ from its length.
+
+For a fixed K every term of the constant-admission bound falls as more is admitted, so the best
+target is the most that memory and budget allow: Λ̄ = min(ΣB/K, C/c̄). Only K is searched for.
+"""
+
+import math
+from dataclasses import dataclass
+
+from tidegate.problem import Problem
+from tidegate.theory.bounds import constant_admission_sizes, excess_risk_bound
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An operating point of constant admission, and its bound over the run."""
+
+    retention_horizon: int
+    """K."""
+    target_admission: float
+    """Λ̄, samples a round."""
+    bound_per_round: float
+    """Ē_T(π^CK) / T, without constant terms."""
+
+
+def target_admission(problem: Problem, retention_horizon: int) -> float:
+    """Λ̄(K) = min(ΣB/K, C/c̄): what memory holds for K rounds, or what the budget pays for."""
+    return min(problem.total_capacity / retention_horizon, problem.affordable_admission)
+
+
+def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
+    """The best plan with this K."""
+    target = target_admission(problem, retention_horizon)
+    sizes = constant_admission_sizes(target, retention_horizon, problem.num_rounds)
+    return Plan(
+        retention_horizon=retention_horizon,
+        target_admission=target,
+        bound_per_round=excess_risk_bound(sizes, problem.learning) / problem.num_rounds,
+    )
+
+
+def plan_constant_admission(problem: Problem) -> Plan:
+    """K* by the infinite-horizon closed form: the better neighbour of c̄·ΣB / C.
+
+    >>> paper = Problem(buffer_capacities=[10] * 10, budget=55.0, mean_price=5.5, num_rounds=1000)
+    >>> plan = plan_constant_admission(paper)
+    >>> plan.retention_horizon, plan.target_admission
+    (10, 10.0)
+    """
+    balance = problem.mean_price * problem.total_capacity / problem.budget
+    candidates = {max(math.floor(balance), 1), math.ceil(balance)}
+    return _best(problem, candidates)
+
+
+def search_constant_admission(problem: Problem) -> Plan:
+    """K by trying every whole number on the finite-horizon bound.
+
+    It goes to four times the closed form's K and at least to 20, and never beyond the number of
+    rounds, where a sample is already kept for ever.
+    """
+    largest = max(20, 4 * plan_constant_admission(problem).retention_horizon)
+    return _best(problem, set(range(1, min(largest, problem.num_rounds) + 1)))
+
+
+def _best(problem: Problem, horizons: set[int]) -> Plan:
+    plans = [plan_for_horizon(problem, horizon) for horizon in sorted(horizons)]
+    return min(plans, key=lambda plan: plan.bound_per_round)
+
+
+def penalty_weight(num_rounds: int, penalty_exponent: float) -> float:
+    """V = T^γ: how much learning counts against debt.
+
+    >>> penalty_weight(10_000, penalty_exponent=0.5)
+    100.0
+    """
+    _check_exponent("gamma", penalty_exponent)
+    return math.pow(num_rounds, penalty_exponent)
+
+
+def contraction(num_rounds: int, contraction_exponent: float) -> float:
+    """ρ = 1 - T^-φ: how slowly the admission interval closes.
+
+    >>> contraction(10_000, contraction_exponent=0.5)
+    0.99
+    """
+    _check_exponent("phi", contraction_exponent)
+    return 1 - math.pow(num_rounds, -contraction_exponent)
+
+
+def _check_exponent(symbol: str, value: float) -> None:
+    if not 0 < value < 1:
+        raise ValueError(f"{symbol} must lie strictly between 0 and 1, got {value}")

@@ -1,0 +1,136 @@
+"""How often samples were used, and how many fresh ones that is worth.
+
+A sample's use count A_i grows by one in every round in which it is stored. With N distinct
+samples used so far,
+
+    reuse uniformity       Ṽ = mean(A)² / mean(A²)      in (0, 1]
+    effective sample size  N_eff = N·Ṽ = (ΣA)² / ΣA²
+
+so three sums, N, ΣA and ΣA², say everything, and each round changes them through sums alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ReuseTally:
+    """N, ΣA and ΣA² so far: exact counting, for any retention rule.
+
+    >>> tally = ReuseTally().after_round(admitted=4, training_size=4, prior_uses=0)
+    >>> tally = tally.after_round(admitted=2, training_size=6, prior_uses=4)
+    >>> tally.distinct_samples, tally.total_uses, tally.squared_uses
+    (6, 10, 18)
+    >>> round(tally.effective_sample_size, 3)
+    5.556
+    """
+
+    distinct_samples: int = 0
+    """N(t)."""
+    total_uses: int = 0
+    """ΣA."""
+    squared_uses: int = 0
+    """ΣA²."""
+
+    def after_round(self, *, admitted: int, training_size: int, prior_uses: int) -> "ReuseTally":
+        """Count one round more.
+
+        A stored sample used a times before adds one use, and (a+1)² - a² = 2a + 1 to the squares.
+
+        Args:
+            admitted: Λ(t), samples used for the first time in this round.
+            training_size: n(t), samples stored and used in this round.
+            prior_uses: sum, over those stored samples, of the rounds each was used before.
+        """
+        return ReuseTally(
+            distinct_samples=self.distinct_samples + admitted,
+            total_uses=self.total_uses + training_size,
+            squared_uses=self.squared_uses + 2 * prior_uses + training_size,
+        )
+
+    @property
+    def reuse_uniformity(self) -> float:
+        """Ṽ(t); 1 while no sample has been used (nothing is uneven yet)."""
+        if not self.squared_uses:
+            return 1.0
+        return self.effective_sample_size / self.distinct_samples
+
+    @property
+    def effective_sample_size(self) -> float:
+        """N_eff(t) = (ΣA)² / ΣA²; 0 while no sample has been used."""
+        return self.total_uses**2 / self.squared_uses if self.squared_uses else 0.0
+
+
+def reuse_deficit(admissions: Sequence[int], retention_horizon: int) -> int:
+    """D_∂⁽¹⁾(t): uses that the samples of the last K-1 rounds still have before them.
+
+    ``admissions`` lists Λ(1), ..., Λ(t); samples stay K rounds.
+
+    >>> reuse_deficit([5, 5, 5], retention_horizon=3)  # 5 samples lack 1 use, 5 lack 2
+    15
+    """
+    return sum(
+        (retention_horizon - age) * admitted
+        for age, admitted in _young(admissions, retention_horizon)
+    )
+
+
+def squared_reuse_deficit(admissions: Sequence[int], retention_horizon: int) -> int:
+    """D_∂⁽²⁾(t): the same for squared use counts, Σ (K² - age²) Λ.
+
+    >>> squared_reuse_deficit([5, 5, 5], retention_horizon=3)  # 5·(9-4) + 5·(9-1)
+    65
+    """
+    return sum(
+        (retention_horizon**2 - age**2) * admitted
+        for age, admitted in _young(admissions, retention_horizon)
+    )
+
+
+def _young(admissions: Sequence[int], retention_horizon: int) -> list[tuple[int, int]]:
+    """(age, admitted) of the last K-1 rounds, newest first; age counts from 1."""
+    if retention_horizon < 1:
+        raise ValueError(f"retention_horizon must be at least 1, got {retention_horizon}")
+    newest_first = reversed(
+        admissions[len(admissions) - min(retention_horizon - 1, len(admissions)) :]
+    )
+    return list(enumerate(newest_first, start=1))
+
+
+def k_step_tally(admissions: Sequence[int], retention_horizon: int) -> ReuseTally:
+    """The tally after rounds 1..t of K-step retention, in closed form.
+
+    ΣA = K·N - D_∂⁽¹⁾ and ΣA² = K²·N - D_∂⁽²⁾ (the paper's exact representation of Ṽ).
+
+    >>> round(k_step_tally([10] * 20, retention_horizon=10).reuse_uniformity, 3)
+    0.867
+    """
+    distinct = sum(admissions)
+    return ReuseTally(
+        distinct_samples=distinct,
+        total_uses=retention_horizon * distinct - reuse_deficit(admissions, retention_horizon),
+        squared_uses=retention_horizon**2 * distinct
+        - squared_reuse_deficit(admissions, retention_horizon),
+    )
+
+
+def constant_admission_uniformity(round_number: int, retention_horizon: int) -> float:
+    """Ṽ^CK(t) when the same number is admitted in every round.
+
+    For t >= K it is (Kt - K(K-1)/2)² / (t (K²t - K(K-1)(4K+1)/6)). The paper prints 2K-1 where
+    its own general formula, and counting, give 4K+1. While t < K nothing has expired and the
+    same expression holds with t in place of K.
+
+    >>> round(constant_admission_uniformity(20, 10), 3)
+    0.867
+    >>> constant_admission_uniformity(1, 10)
+    1.0
+    """
+    if round_number < 1:
+        raise ValueError(f"rounds count from 1, got {round_number}")
+    if retention_horizon < 1:
+        raise ValueError(f"retention_horizon must be at least 1, got {retention_horizon}")
+    rounds, horizon = round_number, min(retention_horizon, round_number)
+    uses = horizon * rounds - horizon * (horizon - 1) / 2
+    squares = horizon**2 * rounds - horizon * (horizon - 1) * (4 * horizon + 1) / 6
+    return uses**2 / (rounds * squares)

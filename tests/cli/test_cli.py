@@ -1,0 +1,231 @@
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.cli import main
+
+MNIST = "--capacities 8,9,10,11,12,8,9,10,11,12 --budget 55 --price uniform:1,10 --rounds 1000"
+ROW_KEYS = {
+    "policy",
+    "spent_per_round",
+    "mean_occupancy",
+    "peak_occupancy",
+    "distinct_per_round",
+    "effective_per_round",
+    "bound_per_round",
+    "cost_violation",
+    "buffer_violation",
+    "certificate_holds",
+}
+
+
+class Shell:
+    """Runs ``tidegate`` in this process and keeps what it printed."""
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self.capture = capture
+        self.code = 0
+        self.error = ""
+
+    def __call__(self, command: str) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            main(command.split())
+        self.code = int(stopped.value.code or 0)
+        printed, self.error = self.capture.readouterr()
+        return printed
+
+    def json(self, command: str) -> Any:
+        return json.loads(self(f"{command} --json"))
+
+
+@pytest.fixture
+def tidegate(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+def test_the_plan_of_the_papers_mnist_setting(tidegate: Shell) -> None:
+    plan = tidegate.json(f"plan {MNIST} --seeds 1")
+    assert tidegate.code == 0
+    assert (plan["retention_horizon"], plan["target_admission"]) == (10, 10)
+    assert plan["penalty_weight"] == pytest.approx(1000**0.5)
+    assert plan["contraction"] == pytest.approx(1 - 1000**-0.5)
+    assert [row["policy"] for row in plan["policies"]] == [
+        "costless_oracle",
+        "constant_admission",
+        "hybrid",
+        "drift_plus_penalty",
+        "acdpp",
+    ]
+    assert all(row.keys() >= ROW_KEYS for row in plan["policies"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "target"),
+    [
+        ("--experiment cifar10", 20),
+        ("--experiment imagenette", 40),
+        ("--capacities 16,18,20,22,24,16,18,20,22,24 --budget 110", 20),
+        ("--capacities 32x2,36x2,40x2,44x2,48x2 --budget 220", 40),
+    ],
+)
+def test_the_plans_of_the_papers_other_settings(tidegate: Shell, flags: str, target: int) -> None:
+    plan = tidegate.json(f"plan {flags} --policy constant_admission --seeds 1")
+    assert (plan["retention_horizon"], plan["target_admission"]) == (10, target)
+
+
+def test_a_plan_for_people_says_what_to_do(tidegate: Shell) -> None:
+    printed = tidegate("plan --rounds 60 --seeds 2 --offline")
+    assert "Keep samples 10 rounds (K)." in printed
+    assert "Admit 10 samples a round" in printed
+    assert "Offline selection of K" in printed
+    assert "acdpp" in printed
+
+
+def test_a_plan_says_where_the_search_disagrees(tidegate: Shell) -> None:
+    plan = tidegate.json("plan --rounds 5 --seeds 1 --offline --policy hybrid")
+    assert plan["offline"]["candidates"]
+    printed = tidegate("plan --rounds 5 --seeds 1 --policy hybrid")
+    differs = plan["finite_horizon"]["retention_horizon"] != plan["retention_horizon"]
+    assert differs
+    assert "prefers K = " in printed
+
+
+def test_simulate_prints_rows_with_intervals(tidegate: Shell) -> None:
+    told = tidegate.json("simulate --policy acdpp --policy hybrid --seeds 3 --rounds 50")
+    assert told["seeds"] == 3
+    assert [row["policy"] for row in told["policies"]] == ["acdpp", "hybrid"]
+    for row in told["policies"]:
+        assert row.keys() >= ROW_KEYS
+        low, high = row["intervals"]["spent_per_round"]
+        assert low <= row["spent_per_round"] <= high
+    table = tidegate("simulate --policy acdpp --seeds 3 --rounds 50")
+    assert "mean over 3 seeds ± 95% interval" in table
+
+
+def test_presets_change_the_policy_and_not_the_bound(tidegate: Shell) -> None:
+    printed, released = (
+        tidegate.json(f"simulate --preset {preset} --policy acdpp --seeds 1 --rounds 300")
+        for preset in ("as_printed", "released_settings")
+    )
+    assert printed["problem"] == released["problem"]
+    effective = [told["policies"][0]["effective_per_round"] for told in (printed, released)]
+    assert effective[1] > 1.3 * effective[0]
+
+
+def test_out_writes_one_row_a_round(tidegate: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "rounds.csv"
+    tidegate(f"simulate --policy acdpp --policy hybrid --seeds 2 --rounds 30 --out {file}")
+    with file.open(encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    assert len(rows) == 2 * 2 * 30
+    assert {row["policy"] for row in rows} == {"acdpp", "hybrid"}
+    last = rows[29]
+    assert (last["seed"], float(last["round_number"])) == ("0", 30)
+    spent = sum(float(row["spent"]) for row in rows[:30])
+    assert spent - 30 * 55 == pytest.approx(float(last["overspend"]))
+
+
+def test_plot_draws_a_picture(tidegate: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "runs.png"
+    tidegate(f"simulate --policy acdpp --seeds 2 --rounds 30 --plot {file}")
+    assert file.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_missing_extra_is_named(
+    tidegate: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
+    tidegate(f"simulate --policy acdpp --seeds 1 --rounds 5 --plot {tmp_path / 'a.png'}")
+    assert tidegate.code == 2
+    assert "pip install 'tidegate[plot]'" in tidegate.error
+
+
+def test_a_problem_comes_from_a_file_and_flags_win(tidegate: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "problem.toml"
+    file.write_text(
+        'capacities = [5, 5]\nbudget = 4.0\nprice = "constant:2"\nrounds = 40\ngamma = 0.25\n',
+        encoding="utf-8",
+    )
+    told = tidegate.json(f"plan --problem {file} --rounds 20 --seeds 1 --policy acdpp")
+    problem = told["problem"]
+    assert (problem["capacities"], problem["budget"], problem["rounds"]) == ([5, 5], 4.0, 20)
+    assert told["penalty_weight"] == pytest.approx(20**0.25)
+
+
+def test_a_large_fleet_is_told_by_its_sums(tidegate: Shell) -> None:
+    told = tidegate.json("plan --capacities 10x500 --budget 2000 --rounds 5 --policy acdpp")
+    assert "capacities" not in told["problem"]
+    assert (told["problem"]["clients"], told["problem"]["total_capacity"]) == (500, 5000)
+
+
+def test_prices_per_client(tidegate: Shell) -> None:
+    told = tidegate.json("simulate --price-per-client --rounds 50 --seeds 2 --policy acdpp")
+    assert told["policies"][0]["certificate_holds"]
+
+
+def test_hard_capacity(tidegate: Shell) -> None:
+    told = tidegate.json("simulate --hard-capacity --rounds 100 --seeds 2")
+    for row in told["policies"]:
+        assert row["peak_occupancy"] <= 100
+        assert row["peak_overflow"] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "complaint"),
+    [
+        ("plan --budget -5", "budget = -5.0: Input should be greater than 0"),
+        ("plan --budget nan", "budget = nan"),
+        ("plan --capacities 8,x", "'x' is no capacity; write 8,9,10 or 10x1000"),
+        ("plan --capacities 0", "greater than or equal to 1"),
+        ("plan --phi 1", "phi = 1.0: Input should be less than 1"),
+        ("plan --price gauss:1", "unknown price law 'gauss'"),
+        ("plan --price constant:0", "are all 0"),
+        ("plan --price trace:nowhere.csv:eur", "nowhere.csv"),
+        ("plan --experiment svhn", "unknown experiment 'svhn'; choose from mnist, cifar10"),
+        ("plan --problem nowhere.toml", "nowhere.toml"),
+        ("simulate --policy tide", "unknown policy 'tide'; choose from"),
+        ("simulate --preset paper", "unknown preset 'paper'; choose from as_printed"),
+        ("simulate --seeds 0", "--seeds"),
+        ("simulate --rounds 0", "rounds = 0"),
+        (
+            "simulate --seeds 1 --rounds 5 --out /nowhere/rows.csv",
+            "its folder does not exist",
+        ),
+        ("simulate --seeds 1 --rounds 5 --plot picture.xyz", "its ending must be one of"),
+        ("fly", "No such command"),
+    ],
+)
+def test_a_users_mistake_is_one_clear_line(tidegate: Shell, command: str, complaint: str) -> None:
+    printed = tidegate(command)
+    assert tidegate.code == 2
+    assert complaint in " ".join(tidegate.error.split())
+    assert "Traceback" not in tidegate.error
+    assert printed == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("budget = ", "is not TOML"),
+        ("busget = 3", "busget is not a setting"),
+        ('budget = "much"', "budget = 'much'"),
+    ],
+)
+def test_a_wrong_file_is_explained(
+    tidegate: Shell, tmp_path: Path, content: str, complaint: str
+) -> None:
+    file = tmp_path / "problem.toml"
+    file.write_text(content, encoding="utf-8")
+    tidegate(f"plan --problem {file}")
+    assert tidegate.code == 2
+    assert complaint in tidegate.error
+
+
+@pytest.mark.parametrize("command", ["", "plan ", "simulate "])
+def test_help_teaches_by_example(tidegate: Shell, command: str) -> None:
+    printed = tidegate(f"{command}--help")
+    assert tidegate.code == 0
+    assert "tidegate plan" in printed or "tidegate simulate" in printed

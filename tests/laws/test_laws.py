@@ -1,0 +1,213 @@
+"""The laws that every policy obeys; a policy added to ``POLICIES`` is tested here unasked."""
+
+import dataclasses
+import io
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tidegate.policies
+from tidegate import saving
+from tidegate.admission.rule import RoundTotals
+from tidegate.policies import POLICIES, ControlOptions
+from tidegate.prices import MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
+from tidegate.problem import Problem
+from tidegate.retention.k_step import KStepRetention
+from tidegate.retention.partly_frozen import PartlyFrozenRetention
+from tidegate.simulation import SimulationState, begin, play_round, simulate
+
+PRICE_LAWS: list[PriceLaw] = [
+    UniformPrice(1.0, 10.0),
+    MarkovPrice(1.0, 9.0, 0.95, 0.9),
+    RecordedPrices([0.0, 40.0, 3.0, 0.5] * 60),  # free samples, and shocks
+]
+ROUNDS = 120
+
+
+def problems() -> Iterator[tuple[Problem, PriceLaw]]:
+    for law in PRICE_LAWS:
+        for capacities, budget in (([8, 9, 10, 11, 12], 20.0), ([3, 1, 2], 0.7), ([40, 7], 400.0)):
+            problem = Problem(
+                buffer_capacities=capacities,
+                budget=budget,
+                mean_price=law.mean(ROUNDS),
+                num_rounds=ROUNDS,
+            )
+            yield problem, law
+
+
+def steps(
+    name: str, problem: Problem, law: PriceLaw, options: ControlOptions, **settings: bool
+) -> Iterator[tuple[SimulationState[Any], SimulationState[Any], Any]]:
+    """(state before, state after, row) of every round."""
+    policy = POLICIES[name](problem, options)
+    state = begin(policy, problem)
+    size = problem.num_clients if settings.get("price_per_client") else None
+    for price, _ in zip(law.rounds(np.random.default_rng(3), size), range(ROUNDS), strict=False):
+        after, row = play_round(policy, problem, state, price)
+        yield state, after, row
+        state = after
+
+
+def admits_whole_samples_within_one_of_the_target(name: str) -> None:
+    for problem, law in problems():
+        policy = POLICIES[name](problem, ControlOptions())
+        target, total = np.zeros(problem.num_clients), 0.0
+        for _, after, row in steps(name, problem, law, ControlOptions()):
+            total += row.ordered
+            target = policy.shares * total
+            assert np.issubdtype(after.allocation.ordered.dtype, np.integer)
+            assert np.abs(after.allocation.ordered - target).max() <= 1
+            assert abs(int(after.allocation.ordered.sum()) - total) <= 1
+
+
+def overspend_never_exceeds_the_debt(name: str) -> None:
+    for problem, law in problems():
+        for per_client in (False, True):
+            if per_client and isinstance(law, RecordedPrices):
+                continue
+            for seed in range(3):
+                run = simulate(
+                    POLICIES[name](problem, ControlOptions()),
+                    problem,
+                    law,
+                    seed,
+                    price_per_client=per_client,
+                )
+                overspend = np.cumsum(run.columns["spent"] - problem.budget)
+                slack = 1e-9 * (1 + run.columns["spent"].sum())
+                assert np.all(overspend <= run.columns["cost_debt"] + slack)
+                assert run.certificate_holds
+
+
+def same_seed_same_run(name: str) -> None:
+    for problem, law in problems():
+        first, second = (
+            simulate(POLICIES[name](problem, ControlOptions()), problem, law, 11) for _ in range(2)
+        )
+        for column, values in first.columns.items():
+            assert values.tobytes() == second.columns[column].tobytes(), column
+
+
+def goes_on_from_a_saved_state_as_if_never_interrupted(name: str) -> None:
+    for problem, law in problems():
+        for options in (ControlOptions(), ControlOptions(hard_capacity=True)):
+            policy = POLICIES[name](problem, options)
+            whole = simulate(policy, problem, law, 5)
+            half = simulate(policy, problem, law, 5, until=ROUNDS // 3)
+            file = io.BytesIO()
+            saving.save(half.final, file)
+            file.seek(0)
+            resumed = saving.restore(begin(policy, problem), file)
+            rest = simulate(policy, problem, law, 5, resume=resumed)
+            for column, values in whole.columns.items():
+                joined = np.concatenate([half.columns[column], rest.columns[column]])
+                assert values.tobytes() == joined.tobytes(), column
+            assert whole.mean_occupancy.tobytes() == rest.mean_occupancy.tobytes()
+
+
+def hard_capacity_is_never_exceeded(name: str) -> None:
+    for problem, law in problems():
+        for _, after, row in steps(name, problem, law, ControlOptions(hard_capacity=True)):
+            assert np.all(after.buffers.occupancy <= problem.capacities)
+            assert row.overflow == 0
+            assert row.training_size <= problem.total_capacity
+
+
+def the_tally_equals_samples_counted_one_by_one(name: str) -> None:
+    problem, law = next(problems())
+    policy = POLICIES[name](problem, ControlOptions())
+    retention, frozen = policy.retention, 0
+    if isinstance(retention, PartlyFrozenRetention):
+        frozen = retention.frozen_clients
+        retention = retention.active
+    assert isinstance(retention, KStepRetention)
+    horizon = retention.retention_horizon
+    active = problem.num_clients - frozen
+    stored = [[] if m < active else [0] * int(b) for m, b in enumerate(problem.capacities)]
+    dropped: list[int] = []
+    for before, after, row in steps(name, problem, law, ControlOptions()):
+        for client, new in enumerate(after.allocation.ordered - before.allocation.ordered):
+            if client < active:
+                dropped += [use for use in stored[client] if use == horizon]
+                stored[client] = [use for use in stored[client] if use < horizon] + [0] * int(new)
+            stored[client] = [use + 1 for use in stored[client]]
+        uses = dropped + [use for client in stored for use in client]
+        squares = sum(use * use for use in uses)
+        assert row.training_size == sum(map(len, stored))
+        assert row.distinct_samples == len(uses)
+        if squares:
+            assert row.effective_samples == pytest.approx(sum(uses) ** 2 / squares)
+
+
+def deciding_changes_nothing(name: str) -> None:
+    problem, _ = next(problems())
+    rule = POLICIES[name](problem, ControlOptions()).admission
+    state = rule.start()
+    kept = dataclasses.asdict(state)
+    orders = {rule.decide(state, 4.0, math.inf).total_admission for _ in range(3)}
+    assert len(orders) == 1
+    assert dataclasses.asdict(state) == kept
+
+
+def settling_follows_receipts_not_orders(name: str) -> None:
+    problem, _ = next(problems())
+    rule = POLICIES[name](problem, ControlOptions()).admission
+    state = rule.start()
+    rule.decide(state, 4.0, math.inf)
+    nothing = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
+    assert rule.settle(state, nothing).cost_debt == 0.0
+    dear = dataclasses.replace(nothing, spent=problem.budget + 7.0)
+    assert rule.settle(state, dear).cost_debt == pytest.approx(7.0)
+
+
+def a_limit_is_kept(name: str) -> None:
+    problem, _ = next(problems())
+    rule = POLICIES[name](problem, ControlOptions()).admission
+    for limit in (0.0, 0.25, 3.0):
+        assert 0 <= rule.decide(rule.start(), 4.0, limit).total_admission <= limit
+
+
+def the_total_needs_only_sums(name: str) -> None:
+    """The same total capacity, otherwise split, gives the same totals."""
+    law = PRICE_LAWS[0]
+    rows = []
+    for capacities in ([8, 12, 8, 12], [10, 10, 11, 9]):
+        problem = Problem(
+            buffer_capacities=capacities, budget=20.0, mean_price=5.5, num_rounds=ROUNDS
+        )
+        ordered = simulate(POLICIES[name](problem, ControlOptions()), problem, law, 2)
+        rows.append(ordered.columns["ordered"])
+    assert np.array_equal(rows[0], rows[1])
+
+
+LAWS: list[Callable[[str], None]] = [
+    admits_whole_samples_within_one_of_the_target,
+    overspend_never_exceeds_the_debt,
+    same_seed_same_run,
+    goes_on_from_a_saved_state_as_if_never_interrupted,
+    hard_capacity_is_never_exceeded,
+    the_tally_equals_samples_counted_one_by_one,
+    deciding_changes_nothing,
+    settling_follows_receipts_not_orders,
+    a_limit_is_kept,
+    the_total_needs_only_sums,
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
+@pytest.mark.parametrize("name", POLICIES)
+def test_law(name: str, law: Callable[[str], None]) -> None:
+    law(name)
+
+
+def test_no_policy_is_left_out() -> None:
+    """Every policy file is registered under its own name."""
+    folder = Path(tidegate.policies.__file__).parent
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "joint", "options"}
+    assert files == set(POLICIES)
+    assert all(maker.__name__ == name for name, maker in POLICIES.items())

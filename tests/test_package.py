@@ -1,0 +1,36 @@
+import subprocess
+import sys
+
+import tidegate
+
+
+def fresh(code: str) -> str:
+    """Run code in a new interpreter; what it prints."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_importing_loads_neither_torch_nor_flwr_nor_the_command_line() -> None:
+    loaded = fresh("import sys, tidegate; print(*sorted({m.split('.')[0] for m in sys.modules}))")
+    assert not {"torch", "flwr", "typer", "rich", "pydantic", "matplotlib"} & set(loaded.split())
+
+
+def test_importing_takes_less_than_300_milliseconds() -> None:
+    timed = (
+        "import time; start = time.perf_counter(); import tidegate;"
+        "print(time.perf_counter() - start)"
+    )
+    assert min(float(fresh(timed)) for _ in range(5)) < 0.3
+
+
+def test_everything_public_exists_and_is_documented() -> None:
+    for name in tidegate.__all__:
+        assert getattr(tidegate, name).__doc__, name
+    names = tidegate.__all__
+    assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
+
+
+def test_it_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "tidegate", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"tidegate {tidegate.__version__}"

@@ -1,0 +1,126 @@
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tidegate.prices import (
+    ConstantPrice,
+    MarkovPrice,
+    Price,
+    PriceLaw,
+    RecordedPrices,
+    UniformPrice,
+    price_law,
+)
+
+LAWS: list[PriceLaw] = [
+    ConstantPrice(5.5),
+    UniformPrice(1.0, 10.0),
+    MarkovPrice(2.0, 9.0, 0.9, 0.7),
+    RecordedPrices(np.linspace(0, 3, 40_000)),
+]
+
+
+def path(law: PriceLaw, rounds: int, seed: int = 0, size: int | None = None) -> list[Price]:
+    return list(itertools.islice(law.rounds(np.random.default_rng(seed), size), rounds))
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+def test_one_price_for_all_is_a_float_with_the_stated_mean(law: PriceLaw) -> None:
+    prices = path(law, 40_000)
+    assert all(isinstance(price, float) for price in prices)
+    assert np.mean(np.array(prices)) == pytest.approx(law.mean(40_000), rel=0.03)
+    assert np.min(np.array(prices)) >= 0
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+def test_one_price_a_client(law: PriceLaw) -> None:
+    prices = np.array(path(law, 3_000, size=4))
+    assert prices.shape == (3_000, 4)
+    assert prices.mean() == pytest.approx(law.mean(3_000), rel=0.05)
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+def test_a_longer_run_begins_like_a_shorter_one(law: PriceLaw) -> None:
+    assert path(law, 50) == path(law, 200)[:50]
+
+
+def test_clients_draw_independently() -> None:
+    prices = np.array(path(UniformPrice(1.0, 10.0), 5_000, size=2))
+    assert abs(np.corrcoef(prices.T)[0, 1]) < 0.05
+
+
+def test_a_markov_price_stays_as_often_as_it_says() -> None:
+    prices = np.array(path(MarkovPrice(2.0, 9.0, 0.9, 0.7), 60_000))
+    low = prices[:-1] == 2.0
+    assert np.mean(prices[1:][low] == 2.0) == pytest.approx(0.9, abs=0.01)
+    assert np.mean(prices[1:][~low] == 9.0) == pytest.approx(0.7, abs=0.01)
+
+
+def test_recorded_prices_come_from_a_csv_column(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("hour,eur,usd\n0,3.5,4\n1,1.25,2\n", encoding="utf-8")
+    one = price_law(f"trace:{file}:eur")
+    assert path(one, 2) == [3.5, 1.25]
+    each = price_law(f"trace:{file}:eur,usd")
+    assert [list(row) for row in np.array(path(each, 2, size=2))] == [[3.5, 4.0], [1.25, 2.0]]
+
+
+def test_a_record_that_is_too_short_says_so() -> None:
+    with pytest.raises(ValueError, match="ends after 2 rounds; shorten the run or record more"):
+        path(RecordedPrices([1.0, 2.0]), 3)
+
+
+def test_as_many_columns_as_clients() -> None:
+    with pytest.raises(ValueError, match="has 2 prices a round, the run needs 3 prices"):
+        path(RecordedPrices([[1.0, 2.0]]), 1, size=3)
+    with pytest.raises(ValueError, match="needs one price for all"):
+        path(RecordedPrices([[1.0, 2.0]]), 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("uniform:10,1", "lowest price 10.0 lies above the highest 1.0"),
+        ("uniform:1", "must read uniform:LOWEST,HIGHEST"),
+        ("uniform:a,b", "with numbers"),
+        ("constant:-1", "must be 0 or more and finite, got -1.0"),
+        ("constant:inf", "finite, got inf"),
+        ("markov:1,2,0.5,1", r"stay_high must lie in \[0, 1\), got 1.0"),
+        ("gauss:1,2", "unknown price law 'gauss'; choose constant, uniform, markov or trace"),
+        ("trace:prices.csv", "must read trace:FILE.csv:COLUMN"),
+    ],
+)
+def test_wrong_texts_name_value_limit_and_remedy(text: str, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        price_law(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("hour,eur\n0,1\n", "no column 'usd'; it has hour, eur"),
+        ("usd\n", "no prices below it"),
+        ("usd\n1\nx\n", "line 3, column usd: 'x' is no price"),
+        ("hour,usd\n1\n", "line 2, column usd: None is no price"),
+        ("usd\n1\n-2\n", "recorded price -2.0 in row 2"),
+        ("usd\n1\nnan\n", "recorded price nan in row 2"),
+    ],
+)
+def test_wrong_files_name_line_and_column(tmp_path: Path, content: str, complaint: str) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=complaint):
+        price_law(f"trace:{file}:usd")
+
+
+def test_an_empty_record_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one round"):
+        RecordedPrices([])
+
+
+def test_the_mean_of_a_record_is_that_of_the_rounds_played() -> None:
+    assert RecordedPrices([1.0, 3.0, 100.0]).mean(2) == 2.0
+    assert math.isclose(RecordedPrices([1.0, 3.0]).mean(10), 2.0)

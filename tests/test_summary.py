@@ -1,0 +1,59 @@
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tidegate.policies.constant_admission import constant_admission
+from tidegate.prices import UniformPrice
+from tidegate.problem import Problem
+from tidegate.report.tables import show
+from tidegate.simulation import simulate
+from tidegate.summary import Estimate, estimate, student_quantile, summarise
+
+
+@pytest.mark.parametrize("degrees", [1, 2, 3, 5, 9, 30, 99, 999])
+def test_student_quantiles_are_scipys(degrees: int) -> None:
+    assert student_quantile(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-6)
+
+
+def test_an_interval_holds_the_mean_about_95_times_in_100() -> None:
+    draw = np.random.default_rng(0)
+    trials = [estimate(draw.normal(3.0, 2.0, 6).tolist()) for _ in range(2_000)]
+    held = np.mean([abs(trial.mean - 3.0) <= trial.half_width for trial in trials])
+    assert held == pytest.approx(0.95, abs=0.02)
+
+
+def test_one_value_has_no_interval() -> None:
+    single = estimate([4.0])
+    assert single.mean == 4.0
+    assert math.isnan(single.half_width)
+
+
+def test_violations_are_taken_of_the_mean_over_seeds() -> None:
+    problem = Problem(buffer_capacities=[5], budget=10.0, mean_price=2.0, num_rounds=50)
+    policy = constant_admission(problem)
+    runs = [simulate(policy, problem, UniformPrice(1.0, 3.0), seed) for seed in range(6)]
+    totals = [float(run.columns["overspend"][-1]) for run in runs]
+    assert min(totals) < 0 < max(totals)
+    summary = summarise("constant_admission", runs)
+    assert summary.cost_violation == pytest.approx(max(np.mean(totals), 0.0))
+    row = summary.row()
+    low, high = row["intervals"]["spent_per_round"]  # type: ignore[index]
+    assert low < row["spent_per_round"] < high
+    single = summarise("constant_admission", runs[:1]).row()
+    assert single["intervals"]["spent_per_round"] is None  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Estimate(551.06, 2.6), "551 ±3"),
+        (Estimate(3.7551, 0.012), "3.76 ±0.01"),
+        (Estimate(0.0, 0.0), "0 ±0"),
+        (Estimate(0.0123, math.nan), "0.012"),
+        (Estimate(123456.7, math.nan), "123,457"),
+    ],
+)
+def test_numbers_are_shown_with_three_digits(value: Estimate, text: str) -> None:
+    assert show(value) == text
