@@ -29,7 +29,7 @@ def plan(
     preset: Annotated[
         str, typer.Option(help="How policies are set up: as_printed or released_settings.")
     ] = "as_printed",
-    seeds: Annotated[int, typer.Option(min=1, help="Price paths to average over.")] = 3,
+    seeds: Annotated[int, typer.Option(min=1, help="Price paths to average over.")] = 10,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Also choose K by the paper's offline selection (slower)."),

@@ -48,13 +48,18 @@ def draw_runs(runs: Mapping[str, Sequence[Run]], path: Path) -> None:
         _band(effective, rounds, gained, look, name)
     _limit(spent, problem.budget, "budget")
     _limit(stored, problem.total_capacity, "capacity")
-    spent.set_yscale("log")
-    spent.set_ylabel("spent a round, so far")
-    stored.set_ylabel("samples stored")
-    effective.set_yscale("log")
-    effective.set_ylabel("effective samples a round, so far")
+    spent.set_title("Money: spent a round, so far", loc="left", fontsize="medium")
+    stored.set_title("Memory: samples stored", loc="left", fontsize="medium")
+    effective.set_title(
+        "Learning: effective samples a round, so far", loc="left", fontsize="medium"
+    )
     effective.set_xlabel("round")
     effective.set_xscale("log")
+    effective.set_xlim(1, max(problem.num_rounds, 2))
+    for axes in (spent, effective):
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:,g}")
+    effective.xaxis.set_major_formatter("{x:,g}")
     seeds = len(next(iter(runs.values())))
     lines, labels = spent.get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside upper center", ncols=3, frameon=False)
@@ -79,12 +84,12 @@ def _band(
 def _limit(axes: "Axes", value: float, name: str) -> None:
     axes.axhline(value, color="0.4", linewidth=1)
     axes.annotate(
-        f"{name} {value:g}",
+        f"{name}\n{value:,g}",
         (1, value),
         xycoords=("axes fraction", "data"),
-        xytext=(-4, 3),
+        xytext=(4, 0),
         textcoords="offset points",
-        ha="right",
+        va="center",
         color="0.3",
         fontsize="small",
     )

@@ -1,0 +1,97 @@
+"""What the documents print is what the commands print."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import tidegate
+from tidegate.cli import main
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+
+
+def cases() -> list[tuple[str, str]]:
+    """(command, what the page shows below it) of every console block."""
+    found = []
+    for page in PAGES:
+        for block in blocks(page, "console"):
+            command, _, shown = block.partition("\n")
+            found.append((command.removeprefix("$ "), shown))
+    return found
+
+
+def printed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    program, *arguments = shlex.split(command)
+    assert program == "tidegate"
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    out, error = capsys.readouterr()
+    assert not stopped.value.code, error
+    return out
+
+
+def bare(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+@pytest.mark.parametrize(("command", "shown"), cases(), ids=lambda text: text[:60])
+def test_a_console_block_shows_what_the_command_prints(
+    command: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bare(printed(command, capsys)) == bare(shown)
+
+
+def test_the_documents_have_console_blocks() -> None:
+    assert len(cases()) >= 4
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        line
+        for page in PAGES
+        for block in blocks(page, "bash")
+        for line in block.splitlines()
+        if line.startswith("tidegate ")
+    ],
+)
+def test_a_command_in_the_documents_works(
+    command: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (toml,) = blocks(ROOT / "docs" / "policies.md", "toml")
+    Path("fleet.toml").write_text(toml, encoding="utf-8")
+    assert printed(f"{command} --seeds 1 --rounds 100", capsys)
+
+
+def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks(ROOT / "README.md", "python")
+    exec(compile(example, "README.md", "exec"), {})  # noqa: S102
+    out = capsys.readouterr().out
+    assert "Plan(retention_horizon=" in out
+    assert out.strip().endswith("True")
+
+
+def test_links_lead_somewhere() -> None:
+    pages = [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+            if not target.startswith("http"):
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_changelog_knows_the_version() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert "## [Unreleased]" in text or f"## [{tidegate.__version__}]" in text
