@@ -16,9 +16,10 @@ def test_importing_loads_neither_torch_nor_flwr_nor_the_command_line() -> None:
 
 
 def test_importing_takes_less_than_300_milliseconds() -> None:
+    # Processor time, so that a busy machine does not count; NumPy takes most of it.
     timed = (
-        "import time; start = time.perf_counter(); import tidegate;"
-        "print(time.perf_counter() - start)"
+        "import time; start = time.process_time(); import tidegate;"
+        "print(time.process_time() - start)"
     )
     assert min(float(fresh(timed)) for _ in range(5)) < 0.3
 

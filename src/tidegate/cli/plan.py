@@ -5,10 +5,18 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate.cli.running import described, progress_bar, run_policies, screen
+from tidegate.cli.running import (
+    AsJson,
+    PolicyNames,
+    PresetName,
+    Seeds,
+    described,
+    progress_bar,
+    run_policies,
+    screen,
+)
 from tidegate.cli.setting import Setting
 from tidegate.planner import Candidate, candidate_horizons, select_offline, try_horizons
-from tidegate.policies import POLICIES
 from tidegate.report.tables import LEGEND, candidate_table, summary_table
 from tidegate.summary import summarise
 from tidegate.theory.planning import (
@@ -23,18 +31,14 @@ from tidegate.theory.planning import (
 def plan(
     setting: Setting,
     *,
-    policy: Annotated[
-        list[str] | None, typer.Option(help="Policy to show; repeat for several. All by default.")
-    ] = None,
-    preset: Annotated[
-        str, typer.Option(help="How policies are set up: as_printed or released_settings.")
-    ] = "as_printed",
-    seeds: Annotated[int, typer.Option(min=1, help="Price paths to average over.")] = 10,
+    policy: PolicyNames = None,
+    preset: PresetName = "as_printed",
+    seeds: Seeds = 10,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Also choose K by the paper's offline selection (slower)."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Answer the planner's question before anything is bought.
 
@@ -59,7 +63,7 @@ def plan(
     problem = setting.problem
     closed, searched = plan_constant_admission(problem), search_constant_admission(problem)
     candidates = _offline(setting, seeds) if offline else []
-    runs = run_policies(setting, policy or list(POLICIES), preset=preset, seeds=seeds)
+    runs = run_policies(setting, policy, preset=preset, seeds=seeds)
     summaries = [summarise(name, group) for name, group in runs.items()]
     weight = penalty_weight(problem.num_rounds, setting.gamma)
     closing = contraction(problem.num_rounds, setting.phi)

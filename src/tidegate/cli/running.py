@@ -2,16 +2,26 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tidegate.cli.setting import Setting
-from tidegate.presets import make_policy
+from tidegate.policies import POLICIES
+from tidegate.presets import PRESETS, make_policy
 from tidegate.simulation import Run, simulate
 
 ROUNDS_A_TICK = 50
+
+PolicyNames = Annotated[
+    list[str] | None,
+    typer.Option(help=f"{', '.join(POLICIES)}; repeat for several. All by default."),
+]
+PresetName = Annotated[str, typer.Option(help=f"How policies are set up: {', '.join(PRESETS)}.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Price paths; all policies meet the same ones.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")]
 
 
 @contextmanager
@@ -32,11 +42,14 @@ def progress_bar(title: str, total_rounds: int) -> Iterator[Callable[[], None]]:
 
 
 def run_policies(
-    setting: Setting, policies: list[str], *, preset: str, seeds: int
+    setting: Setting, policies: list[str] | None, *, preset: str, seeds: int
 ) -> dict[str, list[Run]]:
-    """Runs of each policy on seeds 0, 1, ...; the same price paths for all."""
+    """Runs of each policy, or of all, on seeds 0, 1, ...; the same price paths for all."""
     problem, law = setting.problem, setting.price_law
-    made = {name: make_policy(name, problem, setting.options, preset=preset) for name in policies}
+    made = {
+        name: make_policy(name, problem, setting.options, preset=preset)
+        for name in policies or POLICIES
+    }
     runs: dict[str, list[Run]] = {name: [] for name in made}
     with progress_bar("simulating", len(made) * seeds * setting.rounds) as one_round:
         for name, policy in made.items():

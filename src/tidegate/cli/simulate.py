@@ -7,9 +7,16 @@ from typing import Annotated
 
 import typer
 
-from tidegate.cli.running import described, run_policies, screen
+from tidegate.cli.running import (
+    AsJson,
+    PolicyNames,
+    PresetName,
+    Seeds,
+    described,
+    run_policies,
+    screen,
+)
 from tidegate.cli.setting import Setting
-from tidegate.policies import POLICIES
 from tidegate.report.figures import check_drawable, draw_runs
 from tidegate.report.tables import LEGEND, summary_table
 from tidegate.simulation import Run
@@ -19,22 +26,16 @@ from tidegate.summary import summarise
 def simulate(
     setting: Setting,
     *,
-    policy: Annotated[
-        list[str] | None, typer.Option(help="Policy to run; repeat for several. All by default.")
-    ] = None,
-    preset: Annotated[
-        str, typer.Option(help="How policies are set up: as_printed or released_settings.")
-    ] = "as_printed",
-    seeds: Annotated[
-        int, typer.Option(min=1, help="Price paths; all policies meet the same ones.")
-    ] = 10,
+    policy: PolicyNames = None,
+    preset: PresetName = "as_printed",
+    seeds: Seeds = 10,
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write: one row a policy, seed and round.")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Picture to draw (.png, .svg or .pdf); needs matplotlib.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run policies on counts, prices and money alone: no learning, no network.
 
@@ -57,7 +58,7 @@ def simulate(
             raise ValueError(f"cannot write {file}: its folder does not exist; create it first")
     if plot is not None:
         check_drawable(plot)
-    runs = run_policies(setting, policy or list(POLICIES), preset=preset, seeds=seeds)
+    runs = run_policies(setting, policy, preset=preset, seeds=seeds)
     if out is not None:
         _write_rows(runs, out)
     if plot is not None:
