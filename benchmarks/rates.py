@@ -110,7 +110,7 @@ def growth(longest: int, seeds: int, gamma: float, phi: float) -> dict[str, Grow
     for index, name in enumerate(QUANTITIES):
         column = table[:, :, index]
         resampled = [_slope(lengths, _means(column[:, pick], luck[:, pick])) for pick in picks]
-        low, high = np.quantile(resampled, [0.025, 0.975])
+        low, high = np.nanquantile(resampled, [0.025, 0.975])
         values = _means(column, luck)
         result[name] = Growth(values, _slope(lengths, values), float(low), float(high))
     return result
@@ -131,8 +131,9 @@ def _means(values: FloatArray, luck: FloatArray) -> FloatArray:
 def _slope(lengths: Sequence[int], values: FloatArray) -> float:
     """Slope over the upper half of the T values, where the leading power shows."""
     upper = slice(len(lengths) // 2, None)
-    positive = np.maximum(values[upper], 1e-9)
-    return float(np.polyfit(np.log(np.array(lengths)[upper]), np.log(positive), 1)[0])
+    if np.any(values[upper] <= 0):
+        return math.nan  # no power of T
+    return float(np.polyfit(np.log(np.array(lengths)[upper]), np.log(values[upper]), 1)[0])
 
 
 def main() -> None:

@@ -50,6 +50,13 @@ def test_a_console_block_shows_what_the_command_prints(
     assert bare(printed(command, capsys)) == bare(shown)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_is_empty_or_unfinished(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert len(text.splitlines()) > 20
+    assert not re.search(r"@[A-Z]+@|TODO|TBD", text)
+
+
 def test_the_documents_have_console_blocks() -> None:
     assert len(cases()) >= 4
 
@@ -76,12 +83,12 @@ def test_a_command_in_the_documents_works(
     assert printed(f"{command} --seeds 1 --rounds 100", capsys)
 
 
-def test_the_python_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = blocks(ROOT / "README.md", "python")
-    exec(compile(example, "README.md", "exec"), {})  # noqa: S102
-    out = capsys.readouterr().out
-    assert "Plan(retention_horizon=" in out
-    assert out.strip().endswith("True")
+@pytest.mark.parametrize("example", [block for page in PAGES for block in blocks(page, "python")])
+def test_the_python_examples_run(
+    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "example", "exec"), {})  # noqa: S102
 
 
 def test_links_lead_somewhere() -> None:

@@ -40,6 +40,8 @@ def test_capacities_cannot_be_changed_from_outside() -> None:
         ({"buffer_capacities": [[1, 2]]}, "at least one client"),
         ({"buffer_capacities": [1.5, 2.0]}, "whole numbers, got float64"),
         ({"buffer_capacities": [3, 0]}, "at least 1 sample, got 0; leave out"),
+        ({"buffer_capacities": [3_000_000_000]}, "at most 100000000, got 3000000000; count larger"),
+        ({"mean_price": [1.0, 2.0, 3.0]}, r"one number or one a client \(2\), got 3"),
         ({"budget": 0.0}, "budget must be positive and finite, got 0.0"),
         ({"mean_price": math.nan}, "mean_price must be positive and finite, got nan"),
         ({"num_rounds": 0}, "num_rounds must be at least 1, got 0"),

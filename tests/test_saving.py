@@ -1,11 +1,16 @@
 import io
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tidegate import saving
 from tidegate.arrays import CountArray
+from tidegate.policies.acdpp import acdpp
+from tidegate.prices import ConstantPrice
+from tidegate.problem import Problem
+from tidegate.simulation import begin, simulate
 from tidegate.theory.reuse import ReuseTally
 
 
@@ -18,9 +23,9 @@ class Nested:
 
 def there_and_back(state: Nested, template: Nested) -> Nested:
     file = io.BytesIO()
-    saving.save(state, file)
+    saving.write(state, file)
     file.seek(0)
-    return saving.restore(template, file)
+    return saving.read(template, file)
 
 
 def test_every_bit_comes_back() -> None:
@@ -36,15 +41,15 @@ def test_every_bit_comes_back() -> None:
 
 def test_a_state_of_another_kind_is_refused() -> None:
     file = io.BytesIO()
-    saving.save(ReuseTally(), file)
+    saving.write(ReuseTally(), file)
     file.seek(0)
     with pytest.raises(ValueError, match="saved by another policy or version"):
-        saving.restore(Nested(ReuseTally(), (), 0.0), file)
+        saving.read(Nested(ReuseTally(), (), 0.0), file)
 
 
 def test_what_cannot_be_saved_is_named() -> None:
     with pytest.raises(TypeError, match="cannot save a set"):
-        saving.save({1}, io.BytesIO())
+        saving.write({1}, io.BytesIO())
 
 
 def test_pickles_are_never_read() -> None:
@@ -52,4 +57,43 @@ def test_pickles_are_never_read() -> None:
     np.savez(file, tree=np.array([{"a": 1}], dtype=object))
     file.seek(0)
     with pytest.raises(ValueError, match="allow_pickle=False"):
-        saving.restore(ReuseTally(), file)
+        saving.read(ReuseTally(), file)
+
+
+def problem(capacities: list[int]) -> Problem:
+    return Problem(buffer_capacities=capacities, budget=20.0, mean_price=2.0, num_rounds=30)
+
+
+def test_a_file_of_any_name_is_replaced_in_one_step(tmp_path: Path) -> None:
+    given, path = problem([8, 12]), tmp_path / "state"
+    policy = acdpp(given)
+    for until in (3, 7):
+        run = simulate(policy, given, ConstantPrice(2.0), 0, until=until)
+        saving.save(run.final, path)
+        back = saving.restore(begin(policy, given), path)
+        assert back.round_number == until
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_a_state_of_another_policy_or_fleet_is_refused(tmp_path: Path) -> None:
+    given, path = problem([8, 12]), tmp_path / "state"
+    run = simulate(acdpp(given), given, ConstantPrice(2.0), 0, until=5)
+    saving.save(run.final, path)
+    other = acdpp(given, retention_horizon=6)
+    with pytest.raises(ValueError, match="saved with retention_horizon = 2, this policy has 6"):
+        saving.restore(begin(other, given), path)
+    larger = problem([8, 12, 4])
+    with pytest.raises(ValueError, match=r"array of \(2,\), not \(3,\)"):
+        saving.restore(begin(acdpp(larger), larger), path)
+    swapped = problem([12, 8])
+    with pytest.raises(ValueError, match="saved with shares"):
+        saving.restore(begin(acdpp(swapped), swapped), path)
+
+
+def test_another_format_is_refused() -> None:
+    file = io.BytesIO()
+    text = np.frombuffer(b'{"version": 99, "state": 1}', dtype=np.uint8)
+    np.savez(file, tree=text)
+    file.seek(0)
+    with pytest.raises(ValueError, match="has format 99, this program reads 1"):
+        saving.read(ReuseTally(), file)

@@ -62,6 +62,14 @@ def test_hard_capacity_changes_the_first_rounds_of_acdpp() -> None:
     assert hard.columns["training_size"].max() == 20
 
 
+def test_a_run_that_overflowed_can_go_on_with_a_hard_capacity() -> None:
+    soft = simulate(acdpp(PROBLEM), PROBLEM, UNIFORM, 0, until=2)
+    assert soft.columns["training_size"].max() > 20
+    hard = acdpp(PROBLEM, ControlOptions(hard_capacity=True))
+    rest = simulate(hard, PROBLEM, UNIFORM, 0, resume=soft.final)
+    assert rest.columns["training_size"][5:].max() <= 20
+
+
 def test_a_finished_run_cannot_be_continued() -> None:
     run = simulate(acdpp(PROBLEM), PROBLEM, UNIFORM, 0)
     with pytest.raises(ValueError, match="no round to play: 40 of 40 are done"):

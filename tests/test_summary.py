@@ -1,9 +1,11 @@
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from tidegate.policies.acdpp import acdpp
 from tidegate.policies.constant_admission import constant_admission
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
@@ -43,6 +45,33 @@ def test_violations_are_taken_of_the_mean_over_seeds() -> None:
     assert low < row["spent_per_round"] < high
     single = summarise("constant_admission", runs[:1]).row()
     assert single["intervals"]["spent_per_round"] is None  # type: ignore[index]
+
+
+def test_what_memory_overflows_is_told() -> None:
+    problem = Problem(buffer_capacities=[5, 5], budget=10.0, mean_price=2.0, num_rounds=50)
+    policy = acdpp(problem, retention_horizon=4, target_admission=5.0)  # stores 20, fits 10
+    runs = [simulate(policy, problem, UniformPrice(1.0, 3.0), seed) for seed in range(3)]
+    summary = summarise("acdpp", runs)
+    mean = np.mean([run.mean_occupancy for run in runs], axis=0)
+    assert summary.buffer_violation == pytest.approx(50 * (mean - 5).sum())
+    assert summary.buffer_violation > 300
+
+
+def test_a_broken_certificate_is_told() -> None:
+    problem = Problem(buffer_capacities=[5], budget=10.0, mean_price=2.0, num_rounds=50)
+    run = simulate(constant_admission(problem), problem, UniformPrice(1.0, 3.0), 0)
+    columns = {**run.columns, "cost_debt": run.columns["cost_debt"] * 0 - 1e4}
+    forged = dataclasses.replace(run, columns=columns)
+    assert run.certificate_holds
+    assert not forged.certificate_holds
+    assert not summarise("constant_admission", [run, forged]).certificate_holds
+
+
+def test_a_summary_needs_whole_runs() -> None:
+    problem = Problem(buffer_capacities=[5], budget=10.0, mean_price=2.0, num_rounds=50)
+    part = simulate(constant_admission(problem), problem, UniformPrice(1.0, 3.0), 0, until=20)
+    with pytest.raises(ValueError, match="whole runs of 50 rounds"):
+        summarise("constant_admission", [part])
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ Price = float | FloatArray
 class PriceLaw(Protocol):
     """Where prices come from."""
 
-    def mean(self, num_rounds: int) -> float:
-        """c̄_T: average price over the first ``num_rounds`` rounds."""
+    def mean(self, num_rounds: int) -> Price:
+        """c̄_T: average price over the first ``num_rounds`` rounds, in all or for each client."""
         ...
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
@@ -153,7 +153,7 @@ class RecordedPrices:
     @classmethod
     def from_csv(cls, path: Path, columns: Sequence[str]) -> "RecordedPrices":
         """Read one column (one price for all) or several (one a client) of a CSV file."""
-        with path.open(newline="", encoding="utf-8") as lines:
+        with path.open(newline="", encoding="utf-8-sig") as lines:
             reader = csv.DictReader(lines)
             header = list(reader.fieldnames or [])
             for column in columns:
@@ -172,9 +172,10 @@ class RecordedPrices:
     def _table(self) -> FloatArray:
         return np.asarray(self.values)
 
-    def mean(self, num_rounds: int) -> float:
-        """Average of the rows that a run of this length uses."""
-        return float(self._table[:num_rounds].mean())
+    def mean(self, num_rounds: int) -> Price:
+        """Average of the rows that a run of this length uses, for each column."""
+        mean = self._table[:num_rounds].mean(axis=0)
+        return mean if np.ndim(mean) else float(mean)
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
         """The recorded rows, in order; a run longer than the record is refused."""

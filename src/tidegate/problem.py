@@ -2,11 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from tidegate.arrays import FloatArray, IntArray
+
+LARGEST_CAPACITY = 100_000_000
+"""Counts of one client's admissions are kept in 4 bytes, and stay far from their end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +59,8 @@ class Problem:
     """B_m: samples that each client's memory is meant to hold."""
     budget: float
     """C: what may be spent in a round, in the long run."""
-    mean_price: float
-    """c̄: average price of one sample over the run."""
+    mean_price: float | Sequence[float] | FloatArray
+    """c̄: average price of one sample over the run; one number, or one a client."""
     num_rounds: int
     """T."""
     learning: LearningConstants = field(default_factory=LearningConstants)
@@ -73,11 +76,20 @@ class Problem:
                 f"every client needs room for at least 1 sample, got {given.min()}; "
                 "leave out clients without memory"
             )
+        if given.max() > LARGEST_CAPACITY:
+            raise ValueError(
+                f"a client's capacity must be at most {LARGEST_CAPACITY}, got {given.max()}; "
+                "count larger units (batches) in place of samples"
+            )
         capacities = given.astype(np.int64)
         capacities.setflags(write=False)
         object.__setattr__(self, "buffer_capacities", capacities)
-        for name in ("budget", "mean_price"):
-            value = getattr(self, name)
+        if np.shape(self.mean_price) not in ((), given.shape):
+            raise ValueError(
+                f"mean_price must be one number or one a client ({given.size}), "
+                f"got {np.size(self.mean_price)}"
+            )
+        for name, value in (("budget", self.budget), ("mean_price", self.average_price)):
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{name} must be positive and finite, got {value}")
         if self.num_rounds < 1:
@@ -104,6 +116,18 @@ class Problem:
         return self.capacities / self.total_capacity
 
     @property
+    def average_price(self) -> float:
+        """c̄ of a sample that is split among the clients by their shares."""
+        return float(np.sum(self.capacity_shares * np.asarray(self.mean_price)))
+
+    @property
     def affordable_admission(self) -> float:
         """C / c̄: samples a round that the budget pays for at the average price."""
-        return self.budget / self.mean_price
+        return self.budget / self.average_price
+
+    def among(self, num_clients: int) -> "Problem":
+        """The same problem for the first clients alone, with the whole budget."""
+        prices = self.mean_price
+        if np.shape(prices):
+            prices = np.asarray(prices)[:num_clients]
+        return replace(self, buffer_capacities=self.capacities[:num_clients], mean_price=prices)

@@ -1,32 +1,61 @@
-"""Save any state made of frozen dataclasses, numbers, tuples and arrays; no pickles.
+"""Save a state made of frozen dataclasses, numbers, arrays and tuples of these two; no pickles.
 
-The file is a NumPy archive: one JSON text that keeps the shape of the state, and its arrays.
+The file is a NumPy archive: one JSON text that keeps the shape of the state, and its arrays. It
+replaces an older one in a single step, so a crash leaves the old state or the new, never half.
 """
 
 import dataclasses
 import json
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+FORMAT_VERSION = 1
+FIXED: Mapping[str, bool] = MappingProxyType({"fixed": True})
+"""Metadata of a field that belongs to the policy: a saved state must have the same value."""
+
 Saved = TypeVar("Saved")
 
 
-def save(state: object, file: Path | IO[bytes]) -> None:
+def save(state: object, path: Path) -> None:
     """Write a state; ``restore`` gives back one that goes on exactly as this one would."""
+    unfinished = path.with_name(path.name + ".part")
+    with unfinished.open("wb") as file:
+        write(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.replace(path)
+
+
+def restore(template: Saved, path: Path) -> Saved:
+    """Read a state back into the shape of ``template``, a state of the same policy and problem."""
+    with path.open("rb") as file:
+        return read(template, file)
+
+
+def write(state: object, file: IO[bytes]) -> None:
+    """Write a state to an open file."""
     arrays: list[NDArray[Any]] = []
-    tree = json.dumps(_to_tree(state, arrays)).encode()
+    content = {"version": FORMAT_VERSION, "state": _to_tree(state, arrays)}
+    text = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
     named = {f"array_{number}": array for number, array in enumerate(arrays)}
-    np.savez(file, tree=np.frombuffer(tree, dtype=np.uint8), **named)  # type: ignore[arg-type]
+    np.savez(file, tree=text, **named)  # type: ignore[arg-type]
 
 
-def restore(template: Saved, file: Path | IO[bytes]) -> Saved:
-    """Read a state back into the shape of ``template``, a state of the same kind."""
+def read(template: Saved, file: IO[bytes]) -> Saved:
+    """Read a state from an open file."""
     with np.load(file, allow_pickle=False) as archive:
-        tree = json.loads(archive["tree"].tobytes())
-        restored: Saved = _from_tree(template, tree, archive)
+        content = json.loads(archive["tree"].tobytes())
+        if content["version"] != FORMAT_VERSION:
+            raise ValueError(
+                f"the file has format {content['version']}, this program reads {FORMAT_VERSION}"
+            )
+        restored: Saved = _from_tree(template, content["state"], archive)
     return restored
 
 
@@ -35,10 +64,8 @@ def _to_tree(value: object, arrays: list[NDArray[Any]]) -> object:
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if dataclasses.is_dataclass(value):
-        return {
-            entry.name: _to_tree(getattr(value, entry.name), arrays)
-            for entry in dataclasses.fields(value)
-        }
+        fields = dataclasses.fields(value)
+        return {"fields": {one.name: _to_tree(getattr(value, one.name), arrays) for one in fields}}
     if isinstance(value, tuple):
         return [_to_tree(item, arrays) for item in value]
     if isinstance(value, int | float):
@@ -53,13 +80,22 @@ def _from_tree(template: Any, tree: Any, archive: Any) -> Any:
         return tree
     if "array" in tree:
         array = archive[f"array_{tree['array']}"]
+        if template is not None and template.shape != array.shape:
+            raise ValueError(f"the file holds an array of {array.shape}, not {template.shape}")
         array.setflags(write=False)
         return array
-    names = {entry.name for entry in dataclasses.fields(template)}
-    if names != set(tree):
+    fields = dataclasses.fields(template)
+    if {one.name for one in fields} != set(tree["fields"]):
         raise ValueError(
-            f"the file holds {sorted(tree)}, a {type(template).__name__} needs {sorted(names)}; "
+            f"the file holds {sorted(tree['fields'])}, which is no {type(template).__name__}: "
             "it was saved by another policy or version"
         )
-    parts = {name: _from_tree(getattr(template, name), tree[name], archive) for name in names}
+    parts = {}
+    for one in fields:
+        mine = getattr(template, one.name)
+        parts[one.name] = _from_tree(mine, tree["fields"][one.name], archive)
+        if one.metadata.get("fixed") and not np.array_equal(parts[one.name], mine):
+            raise ValueError(
+                f"the file was saved with {one.name} = {parts[one.name]}, this policy has {mine}"
+            )
     return type(template)(**parts)

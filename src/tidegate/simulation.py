@@ -96,8 +96,10 @@ class Run:
     @property
     def certificate_holds(self) -> bool:
         """Whether total overspend up to t was at most Z(t+1), at every t."""
-        rounding = 1e-12 * len(self.columns["spent"]) * (1 + float(self.columns["spent"].sum()))
-        return self.certificate_margin >= -rounding
+        debt, overspend = self.columns["cost_debt"], self.columns["overspend"]
+        largest = float(max(debt.max(), np.abs(overspend).max(), self.columns["spent"].max()))
+        rounding = 4 * len(debt) * np.finfo(float).eps * largest
+        return bool(self.certificate_margin >= -rounding)
 
 
 def begin(policy: JointPolicy[State], problem: Problem) -> SimulationState[State]:
@@ -120,8 +122,7 @@ def play_round(
     fleet_price = price if isinstance(price, float) else float(policy.shares @ price)
     room, limit = None, math.inf
     if policy.hard_capacity:
-        carried = state.buffers.occupancy - state.buffers.leaving
-        room = (problem.capacities - carried).astype(np.int32)
+        room = state.buffers.room(problem.capacities)
         limit = float(room.sum())
     order = policy.admission.decide(state.server, fleet_price, limit)
     admissions, allocation = state.allocation.allocate(order.total_admission, room)
@@ -133,7 +134,7 @@ def play_round(
         admitted=int(fresh.sum()),
         spent=float(np.sum(price * paid_for)),
         training_size=int(occupancy.sum()),
-        expiring=int(buffers.leaving.sum()),
+        expiring=int(buffers.expiring.sum()),
         prior_uses=buffers.prior_uses,
     )
     server = policy.admission.settle(state.server, totals)

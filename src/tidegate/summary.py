@@ -30,6 +30,8 @@ class PolicySummary:
     """What a policy did, on average over the price paths of several seeds."""
 
     policy: str
+    seeds: int
+    """Runs that were averaged."""
     spent_per_round: Estimate
     mean_occupancy: Estimate
     """n, all clients together, averaged over rounds."""
@@ -70,11 +72,14 @@ def summarise(policy: str, runs: Sequence[Run]) -> PolicySummary:
     """Average runs of one policy on different seeds of one problem."""
     problem = runs[0].problem
     rounds = problem.num_rounds
+    if any(len(run.columns["spent"]) != rounds for run in runs):
+        raise ValueError(f"a summary needs whole runs of {rounds} rounds each")
     spent = np.mean([run.columns["spent"] for run in runs], axis=0)
     occupancy: FloatArray = np.mean([run.mean_occupancy for run in runs], axis=0)
     columns = [run.columns for run in runs]
     return PolicySummary(
         policy=policy,
+        seeds=len(runs),
         spent_per_round=estimate([float(one["spent"].mean()) for one in columns]),
         mean_occupancy=estimate([float(one["training_size"].mean()) for one in columns]),
         peak_occupancy=estimate([float(one["training_size"].max()) for one in columns]),

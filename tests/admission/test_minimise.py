@@ -6,7 +6,7 @@ import pytest
 
 from tidegate.admission import minimise as solver
 from tidegate.admission.interval import AdmissionInterval
-from tidegate.admission.minimise import TOLERANCE, minimise
+from tidegate.admission.minimise import minimise
 from tidegate.admission.objective import INFLECTION, Objective
 from tidegate.problem import LearningConstants
 
@@ -66,10 +66,10 @@ def test_the_solver_never_loses_to_a_fine_scan() -> None:
     for objective, interval in generated_states(STATES):
         minimum = minimise(objective, interval)
         scanned = min(map(objective.value, scan_points(objective, interval)))
-        assert minimum.value <= scanned * (1 + 2 * TOLERANCE), (objective, interval)
+        assert minimum.value <= scanned * (1 + 2e-12), (objective, interval)
         assert minimum.value == objective.value(minimum.admission)
         assert interval.lower <= minimum.admission <= interval.upper
-        assert minimum.gap <= 2 * TOLERANCE * minimum.value
+        assert minimum.gap <= 2e-12 * minimum.value
         ratio = objective.distinct_samples / objective.learning.pseudo_dimension
         kinds["below"] += ratio < 1
         kinds["between"] += 1 <= ratio < INFLECTION
@@ -114,7 +114,7 @@ def test_a_golden_section_search_is_fooled_and_this_one_is_not() -> None:
         found = golden_section(objective, 0.0, 400.0)
         minimum = minimise(objective, AdmissionInterval(0.0, 400.0))
         fooled += found > minimum.value * (1 + 1e-6)
-        assert minimum.value <= found * (1 + TOLERANCE)
+        assert minimum.value <= found * (1 + 1e-12)
     assert fooled > 10
 
 
@@ -144,6 +144,38 @@ def test_the_gap_is_honest_when_the_search_is_cut_short(monkeypatch: pytest.Monk
         minimum = minimise(objective, interval)
         lowest = min(map(objective.value, np.linspace(0, 60, 2000).tolist()))
         assert minimum.value - minimum.gap <= lowest
+
+
+def test_the_gap_is_honest_when_bisection_is_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    objective = Objective(0.005, 30.0, 90.0, 5_000.0, LEARNING)
+    interval = AdmissionInterval(0.0, 1e6)
+    lowest = minimise(objective, interval).value
+    gaps = []
+    for halvings in (1, 3, 6, 12):
+        monkeypatch.setattr(solver, "MOST_HALVINGS", halvings)
+        minimum = minimise(objective, interval)
+        assert minimum.value > lowest
+        assert minimum.value - minimum.gap <= lowest
+        gaps.append(minimum.gap)
+    assert gaps == sorted(gaps, reverse=True)
+
+
+def test_evaluations_are_counted() -> None:
+    calls = 0
+
+    class Counting(Objective):
+        def value(self, admission: float) -> float:
+            nonlocal calls
+            calls += 1
+            return super().value(admission)
+
+        def slope(self, admission: float) -> float:
+            nonlocal calls
+            calls += 1
+            return super().slope(admission)
+
+    minimum = minimise(Counting(0.005, 30.0, 90.0, 5_000.0, LEARNING), AdmissionInterval(0.0, 1e6))
+    assert minimum.evaluations == calls
 
 
 @pytest.mark.parametrize("ends", [(-1.0, 2.0), (3.0, 2.0), (0.0, math.inf), (math.nan, 1.0)])

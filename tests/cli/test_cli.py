@@ -85,12 +85,11 @@ def test_a_plan_for_people_says_what_to_do(tidegate: Shell) -> None:
 
 
 def test_a_plan_says_where_the_search_disagrees(tidegate: Shell) -> None:
-    plan = tidegate.json("plan --rounds 5 --seeds 1 --offline --policy hybrid")
+    plan = tidegate.json("plan --rounds 100 --seeds 1 --offline --policy hybrid")
     assert plan["offline"]["candidates"]
-    printed = tidegate("plan --rounds 5 --seeds 1 --policy hybrid")
-    differs = plan["finite_horizon"]["retention_horizon"] != plan["retention_horizon"]
-    assert differs
-    assert "prefers K = " in printed
+    printed = tidegate("plan --rounds 100 --seeds 1 --policy hybrid")
+    assert (plan["finite_horizon"]["retention_horizon"], plan["retention_horizon"]) == (4, 10)
+    assert "prefers K = 4 (bound 7.786 a round, against 7.852)" in printed
 
 
 def test_simulate_prints_rows_with_intervals(tidegate: Shell) -> None:
@@ -166,6 +165,39 @@ def test_prices_per_client(tidegate: Shell) -> None:
     assert told["policies"][0]["certificate_holds"]
 
 
+def test_offline_selection_with_prices_per_client_and_a_large_budget(
+    tidegate: Shell, tmp_path: Path
+) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("a,b\n" + "1,10\n" * 40, encoding="utf-8")
+    told = tidegate.json(
+        f"plan --capacities 90,10 --budget 400 --price trace:{file}:a,b --price-per-client "
+        "--rounds 40 --offline --policy constant_admission"
+    )
+    # 90 % of the samples cost 1, 10 % cost 10: 1.9 on average.
+    assert told["target_admission"] == 100
+    assert told["seeds"] == 1
+    assert told["offline"]["retention_horizon"] == 1
+    spent = told["policies"][0]["spent_per_round"]
+    assert spent == pytest.approx(190, rel=0.05)
+
+
+def test_one_client_leaves_hybrid_out_unless_it_is_asked_for(tidegate: Shell) -> None:
+    told = tidegate.json("simulate --capacities 10 --rounds 20 --seeds 1")
+    assert "hybrid" not in [row["policy"] for row in told["policies"]]
+    assert "hybrid is left out: hybrid needs at least 2 clients" in tidegate.error
+    tidegate("simulate --capacities 10 --rounds 20 --seeds 1 --policy hybrid")
+    assert tidegate.code == 2
+
+
+def test_a_flag_can_switch_off_what_the_file_switches_on(tidegate: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "problem.toml"
+    file.write_text("hard_capacity = true\n", encoding="utf-8")
+    command = f"simulate --problem {file} --rounds 20 --seeds 1 --policy acdpp"
+    assert tidegate.json(command)["problem"]["hard_capacity"]
+    assert not tidegate.json(f"{command} --no-hard-capacity")["problem"]["hard_capacity"]
+
+
 def test_hard_capacity(tidegate: Shell) -> None:
     told = tidegate.json("simulate --hard-capacity --rounds 100 --seeds 2")
     for row in told["policies"]:
@@ -195,6 +227,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
             "its folder does not exist",
         ),
         ("simulate --seeds 1 --rounds 5 --plot picture.xyz", "its ending must be one of"),
+        ("simulate --seeds 1 --rounds 5 --out /", "it is a folder; name a file in it"),
         ("fly", "No such command"),
     ],
 )

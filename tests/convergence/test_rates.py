@@ -8,50 +8,53 @@ import pytest
 
 import rates
 
-HOLDING = [(0.5, 0.5), (0.3, 0.3), (0.7, 0.3)]
+CLAIMS_THAT_HOLD = {
+    # (gamma, phi): slopes measured up to T = 10^5 of cost violation and omega 2
+    (0.5, 0.5): (0.44, 0.44),
+    (0.3, 0.3): (0.24, 0.31),
+    (0.7, 0.3): (0.26, 0.31),
+}
 
 
-def check_claims_that_hold(
-    longest: int, seeds: int, gamma: float, phi: float, slack: float
-) -> None:
-    found = rates.growth(longest, seeds, gamma, phi)
-    for name in ("cost violation", "debt Z(T+1)", "omega 2"):
-        assert found[name].slope <= rates.claimed(name, gamma, phi) + slack, (name, found[name])
+def check_claims(longest: int, seeds: int, pair: tuple[float, float], slack: float) -> None:
+    found = rates.growth(longest, seeds, *pair)
+    for name, measured in zip(("cost violation", "omega 2"), CLAIMS_THAT_HOLD[pair], strict=True):
+        assert found[name].slope == pytest.approx(measured, abs=slack), name
+        assert measured <= rates.claimed(name, *pair) + 0.02, name
+    assert found["debt Z(T+1)"].slope <= rates.claimed("debt Z(T+1)", *pair) + slack
     # O(1): no growth, and small beside a regret in the thousands.
     assert found["omega 1"].slope <= slack
-    assert abs(found["omega 1"].values[-1]) < 50
+    assert 0 < found["omega 1"].values[-1] < 50
+    # Not O(log T), and so the regret is not what is claimed either: both grow like the root.
+    assert 0.5 < found["omega 3"].slope < 0.7
+    assert found["regret"].slope == pytest.approx(found["omega 3"].slope, abs=0.05)
 
 
-def check_omega_3_is_not_logarithmic(longest: int) -> None:
-    found = rates.growth(longest, 1, 0.5, 0.5)["omega 3"]
-    assert 0.5 < found.slope < 0.7
-
-
-@pytest.mark.parametrize(("gamma", "phi"), HOLDING)
-def test_claims_that_hold_up_to_ten_thousand_rounds(gamma: float, phi: float) -> None:
-    check_claims_that_hold(10_000, 4, gamma, phi, slack=0.2)
-
-
-def test_omega_3_grows_like_the_root_of_t() -> None:
-    check_omega_3_is_not_logarithmic(10_000)
+@pytest.mark.parametrize("pair", CLAIMS_THAT_HOLD)
+def test_growth_up_to_ten_thousand_rounds(pair: tuple[float, float]) -> None:
+    check_claims(10_000, 6, pair, slack=0.25)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("gamma", "phi"), HOLDING)
-def test_claims_that_hold_up_to_a_hundred_thousand_rounds(gamma: float, phi: float) -> None:
-    check_claims_that_hold(100_000, 10, gamma, phi, slack=0.1)
+@pytest.mark.parametrize("pair", CLAIMS_THAT_HOLD)
+def test_growth_up_to_a_hundred_thousand_rounds(pair: tuple[float, float]) -> None:
+    check_claims(100_000, 12, pair, slack=0.12)
 
 
-@pytest.mark.slow
-def test_regret_exceeds_its_claim_where_omega_3_dominates() -> None:
-    found = rates.growth(100_000, 4, 0.7, 0.3)["regret"]
-    assert found.low > rates.claimed("regret", 0.7, 0.3) + 0.2
-
-
-@pytest.mark.slow
-def test_cost_violation_exceeds_its_claim_where_the_interval_opens_wide() -> None:
-    found = rates.growth(100_000, 10, 0.2, 0.8)["cost violation"]
+def check_wide_interval(longest: int, seeds: int) -> None:
+    """(1 + gamma) / 2 = 0.6 is claimed; round 1 alone spends T^0.8 times the target."""
+    found = rates.growth(longest, seeds, 0.2, 0.8)["cost violation"]
     assert found.slope > rates.claimed("cost violation", 0.2, 0.8) + 0.05
+    assert found.slope == pytest.approx(0.79, abs=0.1)
+
+
+def test_cost_violation_exceeds_its_claim_where_the_interval_opens_wide() -> None:
+    check_wide_interval(10_000, 8)
+
+
+@pytest.mark.slow
+def test_cost_violation_exceeds_its_claim_up_to_a_hundred_thousand_rounds() -> None:
+    check_wide_interval(100_000, 12)
 
 
 def test_two_lengths_a_decade() -> None:

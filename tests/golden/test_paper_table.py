@@ -5,9 +5,13 @@ The expected figures were computed by an independent prototype (its prices came 
 the spending column are luck. Learning constants D = sigma = B = 1, eta = 0.5, Pdim = 100.
 """
 
+import dataclasses
+
+import numpy as np
 import pytest
 
-from tidegate.presets import EXPERIMENTS, make_policy
+from tidegate.policies.acdpp import acdpp
+from tidegate.presets import EXPERIMENTS, PRESETS, make_policy
 from tidegate.simulation import simulate
 from tidegate.summary import PolicySummary, summarise
 
@@ -41,6 +45,21 @@ def test_rows_of_the_reference_table(
     row = summary_of(policy, preset).row()
     measured = [row[column] for column in COLUMNS]
     assert measured == pytest.approx(list(expected), rel=within)
+
+
+def test_the_released_peak_needs_a_large_loss_bound() -> None:
+    """B is not among the released settings' known constants; 1 does not explain their peak."""
+    mnist = EXPERIMENTS["mnist"]
+    problem = mnist.problem(num_rounds=100)
+    options = dict(PRESETS["released_settings"]["acdpp"])
+    options["learning"] = dataclasses.replace(options["learning"], loss_bound=1.0)
+    runs = [simulate(acdpp(problem, **options), problem, mnist.price, seed) for seed in range(10)]
+    assert np.mean([run.columns["training_size"].max() for run in runs]) < 230
+
+
+def test_the_released_hybrid_keeps_ten_rounds_at_the_rate_of_five() -> None:
+    # Half of the clients: 10 a round for 10 rounds are 100, beside 50 stale samples.
+    assert summary_of("hybrid", "released_settings").peak_occupancy.mean == 150
 
 
 def test_as_printed_acdpp_is_constant_admission_with_a_threefold_peak() -> None:

@@ -38,7 +38,11 @@ def test_counts_equal_samples_moved_by_hand(
         assert buffers.occupancy.tolist() == [len(client) for client in uses]
         assert buffers.fresh.tolist() == [client.count(1) for client in uses]
         last = [0 if client >= 3 - frozen else uses[client].count(horizon) for client in range(3)]
-        assert buffers.leaving.tolist() == last
+        assert buffers.expiring.tolist() == last
+        held = [len(client) for client in uses]
+        free = [max(int(capacities[m]) - held[m] + last[m], 0) for m in range(3 - frozen)]
+        free += [0] * frozen
+        assert buffers.room(capacities).tolist() == free
         assert buffers.prior_uses == sum(use - 1 for client in uses for use in client)
 
 
@@ -51,7 +55,7 @@ def test_buffers_of_an_earlier_round_stay_as_they_were() -> None:
 
 def test_empty_buffers_hold_nothing() -> None:
     empty = KStepRetention(3).buffers(np.array([5, 5]))
-    assert empty.fresh.tolist() == empty.leaving.tolist() == empty.occupancy.tolist() == [0, 0]
+    assert empty.fresh.tolist() == empty.expiring.tolist() == empty.occupancy.tolist() == [0, 0]
 
 
 def test_a_horizon_below_one_is_refused() -> None:

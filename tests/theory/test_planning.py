@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import floats, integers, lists
 
 from tidegate.presets import EXPERIMENTS
-from tidegate.problem import Problem
+from tidegate.problem import LearningConstants, Problem
 from tidegate.theory.bounds import constant_admission_sizes, excess_risk_bound
 from tidegate.theory.planning import (
     contraction,
@@ -80,6 +82,39 @@ def test_the_closed_form_takes_the_better_neighbour() -> None:
 def test_a_budget_beyond_the_oracles_keeps_samples_one_round() -> None:
     plan = plan_constant_admission(problem_with([10], 1000.0, 5.5, 100))
     assert (plan.retention_horizon, plan.target_admission) == (1, 10.0)
+
+
+def test_v_and_rho_follow_their_own_exponents() -> None:
+    assert penalty_weight(10_000, 0.25) == pytest.approx(10.0)
+    assert contraction(10_000, 0.25) == pytest.approx(0.9)
+
+
+def test_the_search_goes_beyond_twenty() -> None:
+    # c̄·ΣB/C = 40 rounds; K = 20 would leave half of the memory unused.
+    problem = problem_with([10] * 8, 11.0, 5.5, 4000)
+    assert search_constant_admission(problem).retention_horizon > 30
+
+
+def test_no_sample_is_kept_beyond_the_run() -> None:
+    problem = problem_with([1000], 0.01, 5.5, 50)  # c̄·ΣB/C = 550,000
+    assert plan_constant_admission(problem).retention_horizon == 50
+    assert search_constant_admission(problem).retention_horizon <= 50
+
+
+def test_equal_plans_are_told_as_agreement() -> None:
+    quiet = LearningConstants(gradient_noise=1e-9)  # N stays below Pdim: every K is as good
+    problem = replace(problem_with([10], 11.0, 5.5, 4), learning=quiet)
+    assert search_constant_admission(problem) == plan_constant_admission(problem)
+
+
+def test_prices_of_each_client_count_by_its_share() -> None:
+    # 9 of 10 samples cost 1, one costs 10: 1.9 on average, and 55 pays for 28.9 of them.
+    problem = Problem(
+        buffer_capacities=[90, 10], budget=55.0, mean_price=[1.0, 10.0], num_rounds=100
+    )
+    assert problem.average_price == pytest.approx(1.9)
+    assert target_admission(problem, 1) == pytest.approx(55 / 1.9)
+    assert problem.among(1).average_price == 1.0
 
 
 @pytest.mark.parametrize("function", [penalty_weight, contraction])

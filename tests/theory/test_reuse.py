@@ -1,5 +1,6 @@
 from statistics import fmean
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists
@@ -56,9 +57,10 @@ def test_a_tally_without_samples_is_even_and_empty() -> None:
 
 @pytest.mark.parametrize("horizon", range(1, 26))
 def test_constant_admission_equals_counting_in_every_round(horizon: int) -> None:
-    for rounds in range(1, 80):
-        counted = counted_uniformity(use_counts([3] * rounds, horizon))
-        assert constant_admission_uniformity(rounds, horizon) == pytest.approx(counted, rel=1e-12)
+    rounds = range(1, 80)
+    counted = [counted_uniformity(use_counts([3] * now, horizon)) for now in rounds]
+    closed = constant_admission_uniformity(np.array(rounds, dtype=float), horizon)
+    assert closed == pytest.approx(np.array(counted), rel=1e-12)
 
 
 def printed_uniformity(rounds: int, horizon: int) -> float:
@@ -74,14 +76,14 @@ def test_the_printed_constant_admission_formula_does_not_equal_counting() -> Non
     assert printed_uniformity(20, 10) == pytest.approx(0.700, abs=5e-4)
     # It is right for K = 1 alone, where nothing is reused.
     assert printed_uniformity(20, 1) == 1.0
-    wrong = [
+    right = [
         (rounds, horizon)
         for horizon in range(2, 20)
         for rounds in range(horizon, 60)
         if printed_uniformity(rounds, horizon)
         == pytest.approx(counted_uniformity(use_counts([1] * rounds, horizon)))
     ]
-    assert wrong == []
+    assert right == []
 
 
 @pytest.mark.parametrize("deficit", [reuse_deficit, squared_reuse_deficit])
@@ -92,6 +94,6 @@ def test_a_horizon_of_zero_is_refused(deficit: object) -> None:
 
 def test_uniformity_names_a_wrong_round_or_horizon() -> None:
     with pytest.raises(ValueError, match="rounds count from 1, got 0"):
-        constant_admission_uniformity(0, 3)
+        constant_admission_uniformity(np.array([0.0]), 3)
     with pytest.raises(ValueError, match="at least 1, got 0"):
-        constant_admission_uniformity(3, 0)
+        constant_admission_uniformity(np.array([3.0]), 0)

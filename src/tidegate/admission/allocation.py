@@ -8,22 +8,27 @@ first (earliest deadline). All clients together hold exactly the whole part of S
 This cannot fail. The samples due by S number Σ⌊w_m·S⌋ <= ⌊S⌋; and if one that is due later had
 been handed out early at S', then at S' nothing due sooner was waiting, and the clients earned at
 most S - S' whole samples since. The remainders carried are w_m·S minus the samples handed out:
-always within (-1, 1), for each client and for the total.
+always within (-1, 1), for each client and for the total. (Under a hard capacity memory comes first,
+and a client that had no room catches up when it has.)
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from tidegate.arrays import CountArray, FloatArray, IntArray
+from tidegate.saving import FIXED
+
+LARGEST_ADMISSION = 2**31 - 1
+"""What a count of 4 bytes holds."""
 
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
     """What every client has been ordered so far, and what all are owed: 16 bytes a client."""
 
-    shares: FloatArray
+    shares: FloatArray = field(metadata=FIXED)
     """w_m, summing to 1."""
     ordered: IntArray
     """Whole samples ordered from each client since the start."""
@@ -38,14 +43,14 @@ class Allocation:
         return cls(shares=shares, ordered=np.zeros(len(shares), dtype=np.int64))
 
     def allocate(
-        self, total_admission: float, room: CountArray | None = None
+        self, total_admission: float, room: IntArray | None = None
     ) -> tuple[CountArray, "Allocation"]:
         """Split one round's total into whole samples.
 
         Args:
             total_admission: Λ(t), 0 or more.
-            room: under a hard capacity, how many samples each client can still store. What does
-                not fit anywhere is given up, not owed.
+            room: under a hard capacity, how many samples each client can still store. What one
+                has no room for goes to the others; what fits nowhere is given up, not owed.
 
         >>> allocation = Allocation.start(np.array([0.5, 0.25, 0.25]))
         >>> for _ in range(4):
@@ -60,25 +65,51 @@ class Allocation:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
         owed = self.owed + total_admission
         target = self.shares * owed
-        least = np.maximum(target.astype(np.int64), self.ordered)
+        given = np.maximum(target.astype(np.int64), self.ordered)
         most = np.ceil(target).astype(np.int64)
         if room is not None:
-            np.minimum(least, self.ordered + room, out=least)
-            np.minimum(most, self.ordered + room, out=most)
-        missing = math.floor(owed) - int(least.sum())
+            full = self.ordered + room
+            np.minimum(given, full, out=given)
+            np.minimum(most, full, out=most)
+        missing = math.floor(owed) - int(given.sum())
         if missing > 0:
-            least[self._soonest(least, most, missing)] += 1
+            given[self._soonest(given, most, missing)] += 1
         if room is not None:
-            owed = min(owed, int(least.sum()) + owed % 1)
-        samples = (least - self.ordered).astype(np.int32)
-        return samples, Allocation(self.shares, least, owed)
+            self._take_back(given, int(given.sum()) - math.floor(owed))
+            self._pass_on(given, full, math.floor(owed) - int(given.sum()))
+            owed = min(owed, int(given.sum()) + owed % 1)
+        samples = given - self.ordered
+        if samples.max() > LARGEST_ADMISSION:
+            raise ValueError(
+                f"one client would admit {samples.max()} samples in a round, "
+                f"the limit is {LARGEST_ADMISSION}; a hard capacity keeps it below"
+            )
+        return samples.astype(np.int32), Allocation(self.shares, given, owed)
 
-    def _soonest(self, least: IntArray, most: IntArray, wanted: int) -> IntArray:
+    def _take_back(self, given: IntArray, excess: int) -> None:
+        """Let those wait who are due last, where others were given their samples before."""
+        while excess > 0:
+            open_to = np.flatnonzero(given > self.ordered)
+            due = given[open_to] / self.shares[open_to]
+            chosen = open_to[np.argsort(-due, kind="stable")[:excess]]
+            given[chosen] -= 1
+            excess -= len(chosen)
+
+    def _pass_on(self, given: IntArray, full: IntArray, missing: int) -> None:
+        """Hand what some clients have no room for to those that have, one sample at a time."""
+        while missing > 0:
+            chosen = self._soonest(given, np.where(self.shares > 0, full, given), missing)
+            if not len(chosen):
+                return
+            given[chosen] += 1
+            missing -= len(chosen)
+
+    def _soonest(self, given: IntArray, most: IntArray, wanted: int) -> IntArray:
         """The clients that may have one more and need it first; of equals, the first listed."""
-        open_to = np.flatnonzero(least < most)
+        open_to = np.flatnonzero(given < most)
         if len(open_to) <= wanted:
             return open_to
-        deadline = (least[open_to] + 1) / self.shares[open_to]
+        deadline = (given[open_to] + 1) / self.shares[open_to]
         latest = np.partition(deadline, wanted - 1)[wanted - 1]
         sooner = open_to[deadline < latest]
         equal = open_to[deadline == latest][: wanted - len(sooner)]

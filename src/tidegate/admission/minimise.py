@@ -104,6 +104,7 @@ class _Search:
         for _ in range(MOST_HALVINGS):
             middle = self._middle(begin, end)
             slope = self.slope(middle)
+            self.evaluations += 1
             left = abs(slope) * (end - begin)
             if left <= TOLERANCE * self.objective.value(middle) or not begin < middle < end:
                 break
@@ -111,7 +112,6 @@ class _Search:
                 end = middle
             else:
                 begin = middle
-        self.evaluations += 1
         self.offer(middle, below=left)
 
     def mixed(self, begin: float, end: float) -> None:

@@ -2,10 +2,11 @@
 
     J(Λ) = Z·c·Λ + V·p(n₀ + Λ, N₀ + Λ)
 
-(the constant -Z·C does not move the minimum). With d = N₀ - n₀ the samples already dropped,
+(the constant -Z·C does not move the minimum). With d = N₀ - n₀ the samples already expired,
 1/n - 1/N = d/(n·N), which needs no subtraction of nearly equal numbers. The penalty here is that
 of ``theory.penalty`` in plain floats, because it is evaluated dozens of times a decision; a test
-holds the two equal.
+holds the two equal. Only at n = 0, where whole samples count as the worst round, this one takes the
+limit of the formula, infinity, and so never asks for an empty round if it can be helped.
 """
 
 import math
@@ -91,8 +92,8 @@ class Objective:
 
     def _gap(self, admission: float) -> float:
         """1/n - 1/N."""
-        dropped = self.distinct_samples - self.carried_samples
-        if not dropped:
+        expired = self.distinct_samples - self.carried_samples
+        if not expired:
             return 0.0
         stored = self.carried_samples + admission
-        return dropped / stored / (self.distinct_samples + admission) if stored else math.inf
+        return expired / stored / (self.distinct_samples + admission) if stored else math.inf

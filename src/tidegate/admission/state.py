@@ -10,9 +10,9 @@ from tidegate.admission.rule import RoundTotals
 class ServerState:
     """The state that all of the paper's rules share.
 
-    >>> totals = RoundTotals(admitted=9, spent=60.0, training_size=30, expiring=4, prior_uses=50)
+    >>> totals = RoundTotals(admitted=9, spent=60.0, training_size=9, expiring=0, prior_uses=0)
     >>> ServerState().settled(totals, budget=55.0)
-    ServerState(round_number=2, cost_debt=5.0, distinct_samples=9, carried_samples=26)
+    ServerState(round_number=2, cost_debt=5.0, distinct_samples=9, carried_samples=9)
     """
 
     round_number: int = 1
@@ -25,10 +25,15 @@ class ServerState:
     """n(t-1) - Λ(t-K): stored samples that are still there when the round begins."""
 
     def settled(self, totals: RoundTotals, budget: float) -> "ServerState":
-        """The state one round later."""
+        """The state one round later.
+
+        Reports may be late: samples that are stored before their admission has been reported
+        count as distinct all the same.
+        """
+        carried = totals.training_size - totals.expiring
         return ServerState(
             round_number=self.round_number + 1,
             cost_debt=next_cost_debt(self.cost_debt, totals.spent, budget),
-            distinct_samples=self.distinct_samples + totals.admitted,
-            carried_samples=totals.training_size - totals.expiring,
+            distinct_samples=max(self.distinct_samples + totals.admitted, carried),
+            carried_samples=carried,
         )

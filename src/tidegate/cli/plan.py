@@ -62,7 +62,8 @@ def plan(
     """
     problem = setting.problem
     closed, searched = plan_constant_admission(problem), search_constant_admission(problem)
-    candidates = _offline(setting, seeds) if offline else []
+    candidates = _offline(setting, setting.seeds(seeds)) if offline else []
+    chosen = select_offline(candidates) if offline else None
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
     summaries = [summarise(name, group) for name, group in runs.items()]
     weight = penalty_weight(problem.num_rounds, setting.gamma)
@@ -71,16 +72,16 @@ def plan(
         told: dict[str, Any] = {
             "problem": described(setting),
             "preset": preset,
-            "seeds": seeds,
+            "seeds": len(setting.seeds(seeds)),
             **vars(closed),
             "penalty_weight": weight,
             "contraction": closing,
             "finite_horizon": vars(searched),
             "policies": [summary.row() for summary in summaries],
         }
-        if candidates:
+        if chosen is not None:
             told["offline"] = {
-                "retention_horizon": select_offline(candidates).retention_horizon,
+                "retention_horizon": chosen.retention_horizon,
                 "candidates": [vars(candidate) for candidate in candidates],
             }
         typer.echo(json.dumps(told, indent=2))
@@ -90,9 +91,9 @@ def plan(
     out.print(f"Admit [bold]{closed.target_admission:g}[/] samples a round (target admission).")
     out.print(f"V = {weight:.4g} and rho = {closing:.4g} for {problem.num_rounds:,} rounds.")
     out.print(_searched(closed, searched))
-    if candidates:
-        out.print(candidate_table(candidates, select_offline(candidates)))
-    out.print(summary_table(summaries, seeds=seeds, budget=problem.budget))
+    if chosen is not None:
+        out.print(candidate_table(candidates, chosen))
+    out.print(summary_table(summaries, budget=problem.budget))
     out.print(LEGEND, style="dim", highlight=False)
 
 
@@ -105,15 +106,16 @@ def _searched(closed: Plan, searched: Plan) -> str:
     )
 
 
-def _offline(setting: Setting, seeds: int) -> list[Candidate]:
+def _offline(setting: Setting, seeds: range) -> list[Candidate]:
     problem = setting.problem
     horizons = candidate_horizons(problem)
-    with progress_bar("trying K", len(horizons) * seeds * problem.num_rounds) as one_round:
+    with progress_bar("trying K", len(horizons) * len(seeds) * problem.num_rounds) as one_round:
         return try_horizons(
             problem,
             setting.price_law,
             horizons=horizons,
-            seeds=range(seeds),
+            seeds=seeds,
             options=setting.options,
+            price_per_client=setting.price_per_client,
             each_round=one_round,
         )

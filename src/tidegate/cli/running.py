@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tidegate.cli.setting import Setting
-from tidegate.policies import POLICIES
+from tidegate.policies import POLICIES, NotApplicable
 from tidegate.presets import PRESETS, make_policy
 from tidegate.simulation import Run, simulate
 
@@ -46,14 +46,19 @@ def run_policies(
 ) -> dict[str, list[Run]]:
     """Runs of each policy, or of all, on seeds 0, 1, ...; the same price paths for all."""
     problem, law = setting.problem, setting.price_law
-    made = {
-        name: make_policy(name, problem, setting.options, preset=preset)
-        for name in policies or POLICIES
-    }
+    made = {}
+    for name in policies or POLICIES:
+        try:
+            made[name] = make_policy(name, problem, setting.options, preset=preset)
+        except NotApplicable as reason:
+            if policies:
+                raise
+            Console(stderr=True).print(f"{name} is left out: {reason}", highlight=False)
     runs: dict[str, list[Run]] = {name: [] for name in made}
-    with progress_bar("simulating", len(made) * seeds * setting.rounds) as one_round:
+    total = len(made) * len(setting.seeds(seeds)) * setting.rounds
+    with progress_bar("simulating", total) as one_round:
         for name, policy in made.items():
-            for seed in range(seeds):
+            for seed in setting.seeds(seeds):
                 run = simulate(
                     policy,
                     problem,
@@ -73,7 +78,7 @@ def described(setting: Setting) -> dict[str, Any]:
     told |= {
         "clients": problem.num_clients,
         "total_capacity": problem.total_capacity,
-        "mean_price": problem.mean_price,
+        "mean_price": problem.average_price,
     }
     if problem.num_clients > 100:  # noqa: PLR2004 - more than a reader would look at
         del told["capacities"]

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Self
 
+import numpy as np
 import typer
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticUndefined
 
 from tidegate.policies import ControlOptions
 from tidegate.presets import EXPERIMENTS
-from tidegate.prices import PriceLaw, price_law
+from tidegate.prices import PriceLaw, RecordedPrices, price_law
 from tidegate.problem import LearningConstants, Problem
 
 
@@ -89,16 +90,20 @@ class Setting(BaseModel):
         values |= {name: value for name, value in flags.items() if value is not None}
         return cls.model_validate(values)
 
-    @property
+    @functools.cached_property
     def price_law(self) -> PriceLaw:
         """The law that ``price`` names."""
         return price_law(self.price)
 
-    @property
+    def seeds(self, wanted: int) -> range:
+        """The seeds to run: a recorded price path is the same for all of them, so one will do."""
+        return range(1 if isinstance(self.price_law, RecordedPrices) else wanted)
+
+    @functools.cached_property
     def problem(self) -> Problem:
         """The control problem."""
         mean = self.price_law.mean(self.rounds)
-        if not mean:
+        if not np.any(mean):
             raise ValueError(f"prices {self.price!r} are all 0: nothing needs to be decided")
         return Problem(
             buffer_capacities=self.capacities,
@@ -143,7 +148,7 @@ def with_setting(command: Callable[..., None]) -> Callable[..., None]:
         _flag("problem", Path | None, None, "TOML file with these settings; flags win.", where),
     ]
     for name, entry in Setting.model_fields.items():
-        kind = bool | None if entry.annotation is bool else _kind(entry.annotation)
+        kind = _kind(entry.annotation)
         shown = "" if entry.default in (PydanticUndefined, False) else f" Default: {entry.default}."
         shared.append(_flag(name, kind, None, f"{entry.description}{shown}", where))
     keyword_only = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in [*own, *shared]]
@@ -153,12 +158,17 @@ def with_setting(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _kind(annotation: object) -> Any:
-    return {float: float | None, int: int | None}.get(annotation, str | None)  # type: ignore[call-overload]
+    plain: dict[object, Any] = {float: float | None, int: int | None, bool: bool | None}
+    return plain.get(annotation, str | None)
 
 
 def _flag(name: str, kind: Any, default: object, text: str, panel: str) -> inspect.Parameter:
+    spelled = name.replace("_", "-")
     option = typer.Option(
-        f"--{name.replace('_', '-')}", help=text, rich_help_panel=panel, show_default=bool(default)
+        f"--{spelled}/--no-{spelled}" if kind == bool | None else f"--{spelled}",
+        help=text,
+        rich_help_panel=panel,
+        show_default=bool(default),
     )
     return inspect.Parameter(
         name,

@@ -56,6 +56,8 @@ def simulate(
     for file in (out, plot):
         if file is not None and not file.absolute().parent.is_dir():
             raise ValueError(f"cannot write {file}: its folder does not exist; create it first")
+        if file is not None and file.is_dir():
+            raise ValueError(f"cannot write {file}: it is a folder; name a file in it")
     if plot is not None:
         check_drawable(plot)
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
@@ -68,12 +70,12 @@ def simulate(
         told = {
             "problem": described(setting),
             "preset": preset,
-            "seeds": seeds,
+            "seeds": len(setting.seeds(seeds)),
             "policies": [summary.row() for summary in summaries],
         }
         typer.echo(json.dumps(told, indent=2))
         return
-    screen().print(summary_table(summaries, seeds=seeds, budget=setting.budget))
+    screen().print(summary_table(summaries, budget=setting.budget))
     screen().print(LEGEND, style="dim", highlight=False)
 
 

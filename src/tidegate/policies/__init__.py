@@ -9,7 +9,7 @@ from tidegate.policies.costless_oracle import costless_oracle
 from tidegate.policies.drift_plus_penalty import drift_plus_penalty
 from tidegate.policies.hybrid import hybrid
 from tidegate.policies.joint import JointPolicy
-from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, NotApplicable
 
 PolicyMaker = Callable[..., JointPolicy[Any]]
 """Called with a problem and ``ControlOptions``; may take keyword options of its own."""
@@ -27,5 +27,6 @@ __all__ = [
     "POLICIES",
     "ControlOptions",
     "JointPolicy",
+    "NotApplicable",
     "PolicyMaker",
 ]

@@ -1,13 +1,11 @@
 """Hybrid: half of the clients keep stale samples, the others follow constant admission."""
 
-import dataclasses
-
 import numpy as np
 
 from tidegate.admission.constant import ConstantAdmission
 from tidegate.admission.state import ServerState
 from tidegate.policies.joint import JointPolicy
-from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, NotApplicable
 from tidegate.problem import Problem
 from tidegate.retention.k_step import KStepRetention
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
@@ -35,11 +33,9 @@ def hybrid(
     """
     frozen_clients = problem.num_clients // 2
     if not frozen_clients:
-        raise ValueError("hybrid needs at least 2 clients, one of them stale; got 1")
+        raise NotApplicable("hybrid needs at least 2 clients, one of them stale; got 1")
     active = problem.num_clients - frozen_clients
-    planned = planning.plan_constant_admission(
-        dataclasses.replace(problem, buffer_capacities=problem.capacities[:active])
-    )
+    planned = planning.plan_constant_admission(problem.among(active))
     shares = np.where(np.arange(problem.num_clients) < active, problem.capacities, 0)
     horizon = planned.retention_horizon if retention_horizon is None else retention_horizon
     return JointPolicy(

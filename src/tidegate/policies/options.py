@@ -3,6 +3,10 @@
 from dataclasses import dataclass
 
 
+class NotApplicable(ValueError):  # noqa: N818 - says what is the case
+    """A policy that has no meaning for this problem, and why."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ControlOptions:
     """Choices that are the controller's, not the problem's."""

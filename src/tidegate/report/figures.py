@@ -24,7 +24,7 @@ def check_drawable(path: Path) -> None:
     except ImportError:
         raise ValueError("pictures need matplotlib: pip install 'tidegate[plot]'") from None
     formats = Figure().canvas.get_supported_filetypes()
-    if path.suffix.removeprefix(".") not in formats:
+    if path.suffix.removeprefix(".").lower() not in formats:
         raise ValueError(f"cannot draw {path}: its ending must be one of {', '.join(formats)}")
 
 

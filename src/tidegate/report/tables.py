@@ -12,22 +12,14 @@ from tidegate.summary import CONFIDENCE, Estimate, PolicySummary
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
 
 
-def summary_table(summaries: Sequence[PolicySummary], *, seeds: int, budget: float) -> Table:
+def summary_table(summaries: Sequence[PolicySummary], *, budget: float) -> Table:
     """One line a policy."""
+    seeds = summaries[0].seeds
     runs = "one run each" if seeds == 1 else f"mean over {seeds} seeds ± {CONFIDENCE:.0%} interval"
-    table = Table(
-        title=f"Per round, {runs}; budget {budget:g}", title_justify="left", box=SIMPLE_HEAD
-    )
+    title = f"Per round, {runs}; budget {budget:g}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column("policy", no_wrap=True)
-    for heading in (
-        "spent",
-        "stored",
-        "peak stored",
-        "distinct",
-        "effective",
-        "bound",
-        "overspend",
-    ):
+    for heading in COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in summaries:
         table.add_row(

@@ -12,7 +12,7 @@ class Buffers(Protocol):
     """The buffers of all clients, seen while a round trains. Immutable: ``step`` gives new ones."""
 
     @property
-    def occupancy(self) -> CountArray:
+    def occupancy(self) -> IntArray:
         """n_m(t), samples that each client stores."""
         ...
 
@@ -22,13 +22,17 @@ class Buffers(Protocol):
         ...
 
     @property
-    def leaving(self) -> CountArray:
-        """Those of them that each client drops at the end of the round."""
+    def expiring(self) -> CountArray:
+        """Those of them that expire at the end of the round."""
         ...
 
     @property
     def prior_uses(self) -> int:
         """Sum, over all stored samples, of the earlier rounds each was trained on."""
+        ...
+
+    def room(self, buffer_capacities: IntArray) -> IntArray:
+        """Samples that each client could admit next without storing more than it has room for."""
         ...
 
     def step(self, admissions: CountArray) -> Self:

@@ -19,7 +19,7 @@ class PartlyFrozenBuffers:
     """The round that these buffers train in; 0 before the first."""
 
     @property
-    def occupancy(self) -> CountArray:
+    def occupancy(self) -> IntArray:
         """n_m(t)."""
         return np.concatenate([self.active.occupancy, self.frozen])
 
@@ -30,14 +30,19 @@ class PartlyFrozenBuffers:
         return np.concatenate([self.active.fresh, first_use])
 
     @property
-    def leaving(self) -> CountArray:
-        """Frozen samples never leave."""
-        return np.concatenate([self.active.leaving, np.zeros_like(self.frozen)])
+    def expiring(self) -> CountArray:
+        """Frozen samples never expire."""
+        return np.concatenate([self.active.expiring, np.zeros_like(self.frozen)])
 
     @property
     def prior_uses(self) -> int:
         """Frozen samples were used in every round so far."""
         return self.active.prior_uses + (self.round_number - 1) * int(self.frozen.sum())
+
+    def room(self, buffer_capacities: IntArray) -> IntArray:
+        """Frozen clients admit nothing."""
+        active = self.active.room(buffer_capacities[: len(buffer_capacities) - len(self.frozen)])
+        return np.concatenate([active, np.zeros(len(self.frozen), dtype=np.int64)])
 
     def step(self, admissions: CountArray) -> "PartlyFrozenBuffers":
         """One round more for the active clients; the frozen ones admit nothing."""

@@ -32,9 +32,7 @@ def constant_admission_sizes(
     once K rounds have passed.
     """
     rounds = np.arange(1, num_rounds + 1, dtype=np.float64)
-    uniformity = np.array(
-        [constant_admission_uniformity(t, retention_horizon) for t in range(1, num_rounds + 1)]
-    )
+    uniformity = constant_admission_uniformity(rounds, retention_horizon)
     distinct = target_admission * rounds
     return SampleSizes(
         training_size=target_admission * np.minimum(rounds, retention_horizon),

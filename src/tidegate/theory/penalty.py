@@ -5,8 +5,8 @@
 n is the number of samples trained on in the round, N the number of distinct samples so far. The
 bound of Theorem 1 has the effective sample size N_eff in place of N, except inside the logarithm.
 
-Two extensions make every term real, finite and monotone along the action (more admitted, less
-penalty); both are tested and explained in ``docs/theory.md``:
+Two extensions make every term real and finite, and monotone along the action (more whole samples
+admitted, less penalty); both are tested and explained in ``docs/theory.md``:
 
 * For N <= Pdim the last term is 10B, and it never exceeds 10B. As printed it is not real below
   Pdim/e and rises up to Pdim. A loss within [0, B] makes the cap harmless.

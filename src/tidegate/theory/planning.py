@@ -42,14 +42,16 @@ def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
 def plan_constant_admission(problem: Problem) -> Plan:
     """K* by the infinite-horizon closed form: the better neighbour of c̄·ΣB / C.
 
+    At most T: a sample that stays to the end of the run cannot stay longer.
+
     >>> paper = Problem(buffer_capacities=[10] * 10, budget=55.0, mean_price=5.5, num_rounds=1000)
     >>> plan = plan_constant_admission(paper)
     >>> plan.retention_horizon, plan.target_admission
     (10, 10.0)
     """
-    balance = problem.mean_price * problem.total_capacity / problem.budget
-    candidates = {max(math.floor(balance), 1), math.ceil(balance)}
-    return _best(problem, candidates)
+    balance = problem.total_capacity / problem.affordable_admission
+    neighbours = math.floor(balance), math.ceil(balance)
+    return _best(problem, {min(max(one, 1), problem.num_rounds) for one in neighbours})
 
 
 def search_constant_admission(problem: Problem) -> Plan:
@@ -58,8 +60,11 @@ def search_constant_admission(problem: Problem) -> Plan:
     It goes to four times the closed form's K and at least to 20, and never beyond the number of
     rounds, where a sample is already kept for ever.
     """
-    largest = max(20, 4 * plan_constant_admission(problem).retention_horizon)
-    return _best(problem, set(range(1, min(largest, problem.num_rounds) + 1)))
+    closed = plan_constant_admission(problem)
+    largest = min(max(20, 4 * closed.retention_horizon), problem.num_rounds)
+    found = _best(problem, set(range(1, largest + 1)))
+    # Of plans that differ by rounding only, the closed form's is the one to name.
+    return found if found.bound_per_round < closed.bound_per_round * (1 - 1e-9) else closed
 
 
 def _best(problem: Problem, horizons: set[int]) -> Plan:

@@ -12,6 +12,10 @@ so three sums, N, ΣA and ΣA², say everything, and each round changes them thr
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from tidegate.arrays import FloatArray
+
 
 @dataclass(frozen=True)
 class ReuseTally:
@@ -114,23 +118,22 @@ def k_step_tally(admissions: Sequence[int], retention_horizon: int) -> ReuseTall
     )
 
 
-def constant_admission_uniformity(round_number: int, retention_horizon: int) -> float:
-    """Ṽ^CK(t) when the same number is admitted in every round.
+def constant_admission_uniformity(round_number: FloatArray, retention_horizon: int) -> FloatArray:
+    """Ṽ^CK(t) when the same number is admitted in every round, for each t given.
 
     For t >= K it is (Kt - K(K-1)/2)² / (t (K²t - K(K-1)(4K+1)/6)). The paper prints 2K-1 where
     its own general formula, and counting, give 4K+1. While t < K nothing has expired and the
     same expression holds with t in place of K.
 
-    >>> round(constant_admission_uniformity(20, 10), 3)
-    0.867
-    >>> constant_admission_uniformity(1, 10)
-    1.0
+    >>> constant_admission_uniformity(np.array([1.0, 20.0]), 10).round(3)
+    array([1.   , 0.867])
     """
-    if round_number < 1:
-        raise ValueError(f"rounds count from 1, got {round_number}")
+    if np.any(round_number < 1):
+        raise ValueError(f"rounds count from 1, got {np.min(round_number)}")
     if retention_horizon < 1:
         raise ValueError(f"retention_horizon must be at least 1, got {retention_horizon}")
-    rounds, horizon = round_number, min(retention_horizon, round_number)
-    uses = horizon * rounds - horizon * (horizon - 1) / 2
-    squares = horizon**2 * rounds - horizon * (horizon - 1) * (4 * horizon + 1) / 6
-    return uses**2 / (rounds * squares)
+    horizon = np.minimum(retention_horizon, round_number)
+    uses = horizon * round_number - horizon * (horizon - 1) / 2
+    squares = horizon**2 * round_number - horizon * (horizon - 1) * (4 * horizon + 1) / 6
+    uniformity: FloatArray = uses**2 / (round_number * squares)
+    return uniformity
