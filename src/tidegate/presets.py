@@ -1,5 +1,6 @@
 """The paper's three experiments, and the two ways in which its policies were run."""
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -89,7 +90,9 @@ def make_policy(
     KStepRetention(retention_horizon=10)
     """
     if name not in POLICIES:
-        raise ValueError(f"unknown policy {name!r}; choose from {', '.join(POLICIES)}")
+        close = difflib.get_close_matches(name, POLICIES, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(POLICIES)}"
+        raise ValueError(f"unknown policy {name!r}; {hint}")
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}; choose from {', '.join(PRESETS)}")
     return POLICIES[name](problem, options, **PRESETS[preset].get(name, {}))

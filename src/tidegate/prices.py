@@ -6,6 +6,7 @@ rounds, so a longer run begins exactly like a shorter one.
 """
 
 import csv
+import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -153,20 +154,33 @@ class RecordedPrices:
     @classmethod
     def from_csv(cls, path: Path, columns: Sequence[str]) -> "RecordedPrices":
         """Read one column (one price for all) or several (one a client) of a CSV file."""
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            reader = csv.DictReader(lines)
-            header = list(reader.fieldnames or [])
-            for column in columns:
-                if column not in header:
-                    raise ValueError(f"{path} has no column {column!r}; it has {', '.join(header)}")
-            rows = [
-                [_cell(path, number, column, row[column]) for column in columns]
-                for number, row in enumerate(reader, start=2)
-            ]
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not a text file in UTF-8") from None
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        header = list(reader.fieldnames or [])
+        for column in columns:
+            if column not in header:
+                known = ", ".join(header) or "none at all"
+                raise ValueError(f"{path} has no column {column!r}; it has {known}")
+        rows = [
+            [_cell(path, number, column, row[column]) for column in columns]
+            for number, row in enumerate(reader, start=2)
+        ]
         if not rows:
             raise ValueError(f"{path} has a header but no prices below it")
         table = np.array(rows)
         return cls(table[:, 0] if len(columns) == 1 else table)
+
+    def __len__(self) -> int:
+        """Rounds recorded."""
+        return len(self._table)
+
+    @property
+    def num_columns(self) -> int:
+        """Prices in each round."""
+        return 1 if self._table.ndim == 1 else self._table.shape[1]
 
     @property
     def _table(self) -> FloatArray:
@@ -179,8 +193,7 @@ class RecordedPrices:
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
         """The recorded rows, in order; a run longer than the record is refused."""
-        table = self._table
-        columns = 1 if table.ndim == 1 else table.shape[1]
+        table, columns = self._table, self.num_columns
         if columns not in (1, size):
             wanted = "one price for all clients" if size is None else f"{size} prices a round"
             raise ValueError(

@@ -47,8 +47,10 @@ class PolicySummary:
     """Ē_T / T of Theorem 1, without constant terms."""
     final_debt: Estimate
     """Z(T+1)."""
+    overspend: Estimate
+    """Σ (C_t - C) over the run: above budget, or below it if negative."""
     cost_violation: float
-    """Vio^S(T), from spending averaged over seeds."""
+    """Vio^S(T): the positive part of the mean overspend."""
     buffer_violation: float
     """Vio^B(T), from each client's occupancy averaged over seeds."""
     certificate_holds: bool
@@ -88,6 +90,7 @@ def summarise(policy: str, runs: Sequence[Run]) -> PolicySummary:
         effective_per_round=estimate([one["effective_samples"][-1] / rounds for one in columns]),
         bound_per_round=estimate([float(one["bound"].mean()) for one in columns]),
         final_debt=estimate([float(one["cost_debt"][-1]) for one in columns]),
+        overspend=estimate([float(one["overspend"][-1]) for one in columns]),
         cost_violation=cost_violation(spent, problem.budget),
         buffer_violation=buffer_violation(occupancy, problem.capacities, rounds),
         certificate_holds=all(run.certificate_holds for run in runs),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tidegate.cli import main
+from tidegate.policies import POLICIES
 
 MNIST = "--capacities 8,9,10,11,12,8,9,10,11,12 --budget 55 --price uniform:1,10 --rounds 1000"
 ROW_KEYS = {
@@ -52,13 +53,10 @@ def test_the_plan_of_the_papers_mnist_setting(tidegate: Shell) -> None:
     assert (plan["retention_horizon"], plan["target_admission"]) == (10, 10)
     assert plan["penalty_weight"] == pytest.approx(1000**0.5)
     assert plan["contraction"] == pytest.approx(1 - 1000**-0.5)
-    assert [row["policy"] for row in plan["policies"]] == [
-        "costless_oracle",
-        "constant_admission",
-        "hybrid",
-        "drift_plus_penalty",
-        "acdpp",
-    ]
+    assert [row["policy"] for row in plan["policies"]] == list(POLICIES)
+    more = plan["with_10_percent_more"]
+    assert more["budget"]["bound_per_round"] < plan["bound_per_round"]
+    assert more["memory"]["retention_horizon"] == 11
     assert all(row.keys() >= ROW_KEYS for row in plan["policies"])
 
 
@@ -78,8 +76,10 @@ def test_the_plans_of_the_papers_other_settings(tidegate: Shell, flags: str, tar
 
 def test_a_plan_for_people_says_what_to_do(tidegate: Shell) -> None:
     printed = tidegate("plan --rounds 60 --seeds 2 --offline")
-    assert "Keep samples 10 rounds (K)." in printed
-    assert "Admit 10 samples a round" in printed
+    assert "10 clients with 100 slots in all, budget 55 a round" in printed
+    assert "Keep a sample for 10 rounds (K)." in printed
+    assert "Admit 10 samples a round in all, 1 a client." in printed
+    assert "10 % more budget would bring it to" in printed
     assert "Offline selection of K" in printed
     assert "acdpp" in printed
 
@@ -89,7 +89,10 @@ def test_a_plan_says_where_the_search_disagrees(tidegate: Shell) -> None:
     assert plan["offline"]["candidates"]
     printed = tidegate("plan --rounds 100 --seeds 1 --policy hybrid")
     assert (plan["finite_horizon"]["retention_horizon"], plan["retention_horizon"]) == (4, 10)
-    assert "prefers K = 4 (bound 7.786 a round, against 7.852)" in printed
+    assert "7.852 a round; K = 4 would give 7.786 (try --retention-horizon 4)" in printed
+    followed = tidegate.json("plan --rounds 100 --seeds 1 --policy acdpp --retention-horizon 4")
+    assert followed["retention_horizon"] == 4
+    assert followed["bound_per_round"] == pytest.approx(7.786, abs=1e-3)
 
 
 def test_simulate_prints_rows_with_intervals(tidegate: Shell) -> None:
@@ -101,7 +104,7 @@ def test_simulate_prints_rows_with_intervals(tidegate: Shell) -> None:
         low, high = row["intervals"]["spent_per_round"]
         assert low <= row["spent_per_round"] <= high
     table = tidegate("simulate --policy acdpp --seeds 3 --rounds 50")
-    assert "mean over 3 seeds ± 95% interval" in table
+    assert "Mean over 3 seeds ± 95% interval" in table
 
 
 def test_presets_change_the_policy_and_not_the_bound(tidegate: Shell) -> None:
@@ -122,7 +125,8 @@ def test_out_writes_one_row_a_round(tidegate: Shell, tmp_path: Path) -> None:
     assert len(rows) == 2 * 2 * 30
     assert {row["policy"] for row in rows} == {"acdpp", "hybrid"}
     last = rows[29]
-    assert (last["seed"], float(last["round_number"])) == ("0", 30)
+    assert (last["seed"], last["round_number"]) == ("0", "30")
+    assert "wrote" in tidegate.error
     spent = sum(float(row["spent"]) for row in rows[:30])
     assert spent - 30 * 55 == pytest.approx(float(last["overspend"]))
 
@@ -150,14 +154,17 @@ def test_a_problem_comes_from_a_file_and_flags_win(tidegate: Shell, tmp_path: Pa
     )
     told = tidegate.json(f"plan --problem {file} --rounds 20 --seeds 1 --policy acdpp")
     problem = told["problem"]
-    assert (problem["capacities"], problem["budget"], problem["rounds"]) == ([5, 5], 4.0, 20)
+    assert (problem["capacities"], problem["budget"], problem["rounds"]) == ("5x2", 4.0, 20)
     assert told["penalty_weight"] == pytest.approx(20**0.25)
 
 
 def test_a_large_fleet_is_told_by_its_sums(tidegate: Shell) -> None:
     told = tidegate.json("plan --capacities 10x500 --budget 2000 --rounds 5 --policy acdpp")
-    assert "capacities" not in told["problem"]
+    assert told["problem"]["capacities"] == "10x500"
     assert (told["problem"]["clients"], told["problem"]["total_capacity"]) == (500, 5000)
+    many = ",".join(str(1 + number % 7) for number in range(150))
+    told = tidegate.json(f"plan --capacities {many} --budget 99 --rounds 5 --policy acdpp")
+    assert "capacities" not in told["problem"]
 
 
 def test_prices_per_client(tidegate: Shell) -> None:
@@ -183,10 +190,10 @@ def test_offline_selection_with_prices_per_client_and_a_large_budget(
 
 
 def test_one_client_leaves_hybrid_out_unless_it_is_asked_for(tidegate: Shell) -> None:
-    told = tidegate.json("simulate --capacities 10 --rounds 20 --seeds 1")
+    told = tidegate.json("simulate --capacities 10 --budget 9 --rounds 20 --seeds 1")
     assert "hybrid" not in [row["policy"] for row in told["policies"]]
     assert "hybrid is left out: hybrid needs at least 2 clients" in tidegate.error
-    tidegate("simulate --capacities 10 --rounds 20 --seeds 1 --policy hybrid")
+    tidegate("simulate --capacities 10 --budget 9 --rounds 20 --seeds 1 --policy hybrid")
     assert tidegate.code == 2
 
 
@@ -195,7 +202,7 @@ def test_a_flag_can_switch_off_what_the_file_switches_on(tidegate: Shell, tmp_pa
     file.write_text("hard_capacity = true\n", encoding="utf-8")
     command = f"simulate --problem {file} --rounds 20 --seeds 1 --policy acdpp"
     assert tidegate.json(command)["problem"]["hard_capacity"]
-    assert not tidegate.json(f"{command} --no-hard-capacity")["problem"]["hard_capacity"]
+    assert not tidegate.json(f"{command} --soft-capacity")["problem"]["hard_capacity"]
 
 
 def test_hard_capacity(tidegate: Shell) -> None:
@@ -208,17 +215,21 @@ def test_hard_capacity(tidegate: Shell) -> None:
 @pytest.mark.parametrize(
     ("command", "complaint"),
     [
-        ("plan --budget -5", "budget = -5.0: Input should be greater than 0"),
+        ("plan --budget -5", "budget = -5.0: it should be greater than 0"),
+        ("plan --capacities 5x3", "capacities without a budget: add --budget"),
+        ("plan --capacities 10x0 --budget 5", "these are 0 clients; give 1 to 100,000,000"),
+        ("plan --capacities 10x100000000000 --budget 5", "give 1 to 100,000,000"),
         ("plan --budget nan", "budget = nan"),
-        ("plan --capacities 8,x", "'x' is no capacity; write 8,9,10 or 10x1000"),
-        ("plan --capacities 0", "greater than or equal to 1"),
-        ("plan --phi 1", "phi = 1.0: Input should be less than 1"),
+        ("plan --capacities 8,x --budget 5", "'x' is no capacity; write 8,9,10 or 10x1000"),
+        ("plan --capacities 0x200 --budget 5", "every client needs room for at least 1 sample"),
+        ("plan --phi 1", "phi = 1.0: it should be less than 1"),
         ("plan --price gauss:1", "unknown price law 'gauss'"),
         ("plan --price constant:0", "are all 0"),
-        ("plan --price trace:nowhere.csv:eur", "nowhere.csv"),
+        ("plan --price trace:nowhere.csv:eur", "nowhere.csv: No such file or directory"),
         ("plan --experiment svhn", "unknown experiment 'svhn'; choose from mnist, cifar10"),
-        ("plan --problem nowhere.toml", "nowhere.toml"),
+        ("plan --problem nowhere.toml", "nowhere.toml: No such file or directory"),
         ("simulate --policy tide", "unknown policy 'tide'; choose from"),
+        ("simulate --policy acddp", "unknown policy 'acddp'; did you mean acdpp?"),
         ("simulate --preset paper", "unknown preset 'paper'; choose from as_printed"),
         ("simulate --seeds 0", "--seeds"),
         ("simulate --rounds 0", "rounds = 0"),
@@ -227,6 +238,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
             "its folder does not exist",
         ),
         ("simulate --seeds 1 --rounds 5 --plot picture.xyz", "its ending must be one of"),
+        ("simulate --seeds 1 --rounds 5 --out rows.xlsx", "its name must end in .csv"),
         ("simulate --seeds 1 --rounds 5 --out /", "it is a folder; name a file in it"),
         ("fly", "No such command"),
     ],
@@ -243,8 +255,12 @@ def test_a_users_mistake_is_one_clear_line(tidegate: Shell, command: str, compla
     ("content", "complaint"),
     [
         ("budget = ", "is not TOML"),
-        ("busget = 3", "busget is not a setting"),
-        ('budget = "much"', "budget = 'much'"),
+        ("busget = 3", "busget is not a setting; did you mean budget?"),
+        ("colour = 3", "colour is not a setting; `tidegate plan --help` lists them"),
+        ('budget = "much"', "budget = 'much': it should be a valid number"),
+        ("rounds = true", "rounds = True: it should be a valid integer"),
+        ('hard_capacity = "yes"', "hard_capacity = 'yes': it should be a valid boolean"),
+        ("capacities = 10\nbudget = 5", "write a list [8, 9, 10] or a text such as 10x1000"),
     ],
 )
 def test_a_wrong_file_is_explained(
@@ -255,6 +271,46 @@ def test_a_wrong_file_is_explained(
     tidegate(f"plan --problem {file}")
     assert tidegate.code == 2
     assert complaint in tidegate.error
+
+
+def test_a_trace_sets_the_rounds_and_counts_from_its_file(tidegate: Shell, tmp_path: Path) -> None:
+    (tmp_path / "prices.csv").write_text("eur\n" + "2\n" * 70, encoding="utf-8")
+    file = tmp_path / "problem.toml"
+    file.write_text('price = "trace:prices.csv:eur"\n', encoding="utf-8")
+    told = tidegate.json(f"plan --problem {file} --policy acdpp")
+    assert (told["problem"]["rounds"], told["seeds"]) == (70, 1)
+    tidegate(f"plan --problem {file} --rounds 90")
+    assert "the trace has 70 rounds, the run 90: add --rounds 70" in tidegate.error
+
+
+@pytest.mark.parametrize(
+    ("content", "flags", "complaint"),
+    [
+        (b"a,b\n1,2\n", "", "2 columns for 10 clients; give one column, or one a client"),
+        (b"\x89PNG\xff", "", "is not a text file in UTF-8"),
+        (b"", "", "has no column 'a'; it has none at all"),
+    ],
+)
+def test_a_wrong_trace_is_explained(
+    tidegate: Shell, tmp_path: Path, content: bytes, flags: str, complaint: str
+) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_bytes(content)
+    tidegate(f"plan --price trace:{file}:a,b {flags}")
+    assert tidegate.code == 2
+    assert complaint in tidegate.error
+
+
+def test_a_narrow_screen_shows_whole_numbers_without_intervals(
+    tidegate: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    printed = tidegate("simulate --rounds 100 --seeds 2")
+    assert "…" not in printed
+    assert "±" not in printed
+    assert all(name in printed for name in POLICIES)
+    assert "95% intervals need 112 columns" in printed
+    assert max(map(len, printed.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", ["", "plan ", "simulate "])

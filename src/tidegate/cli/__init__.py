@@ -14,7 +14,9 @@ def main(arguments: list[str] | None = None) -> None:
         app(args=arguments, prog_name="tidegate")
     except ValidationError as mistakes:
         told = [_mistake(dict(mistake)) for mistake in mistakes.errors()]
-    except (ValueError, OSError) as mistake:
+    except OSError as mistake:
+        told = [f"{mistake.filename}: {mistake.strerror}" if mistake.filename else str(mistake)]
+    except ValueError as mistake:
         told = [str(mistake)]
     for line in told:
         Console(stderr=True).print(f"tidegate: {line}", style="red", markup=False, soft_wrap=True)
@@ -24,7 +26,5 @@ def main(arguments: list[str] | None = None) -> None:
 def _mistake(details: dict[str, object]) -> str:
     """One line for a value that a setting refuses."""
     where = ".".join(str(part) for part in details["loc"])  # type: ignore[attr-defined]
-    if details["type"] == "extra_forbidden":
-        return f"{where} is not a setting; `tidegate plan --help` lists them"
-    reason = str(details["msg"]).removeprefix("Value error, ")
+    reason = str(details["msg"]).removeprefix("Value error, ").replace("Input should", "it should")
     return f"{where} = {details['input']!r}: {reason}"

@@ -1,8 +1,10 @@
 """``tidegate plan``: what does this budget, and this memory, give me?"""
 
 import json
+from dataclasses import replace
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
 from tidegate.cli.running import (
@@ -11,13 +13,16 @@ from tidegate.cli.running import (
     PresetName,
     Seeds,
     described,
+    headline,
     progress_bar,
     run_policies,
     screen,
+    show_summaries,
 )
 from tidegate.cli.setting import Setting
 from tidegate.planner import Candidate, candidate_horizons, select_offline, try_horizons
-from tidegate.report.tables import LEGEND, candidate_table, summary_table
+from tidegate.problem import Problem
+from tidegate.report.tables import candidate_table
 from tidegate.summary import summarise
 from tidegate.theory.planning import (
     Plan,
@@ -61,7 +66,8 @@ def plan(
         tidegate plan --capacities 10x1000 --budget 5000 --price trace:prices.csv:eur
     """
     problem = setting.problem
-    closed, searched = plan_constant_admission(problem), search_constant_admission(problem)
+    closed = plan_constant_admission(problem, setting.retention_horizon)
+    searched, more = search_constant_admission(problem), _more(problem, setting)
     candidates = _offline(setting, setting.seeds(seeds)) if offline else []
     chosen = select_offline(candidates) if offline else None
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
@@ -77,6 +83,7 @@ def plan(
             "penalty_weight": weight,
             "contraction": closing,
             "finite_horizon": vars(searched),
+            "with_10_percent_more": {name: vars(plan) for name, plan in more.items()},
             "policies": [summary.row() for summary in summaries],
         }
         if chosen is not None:
@@ -87,22 +94,52 @@ def plan(
         typer.echo(json.dumps(told, indent=2))
         return
     out = screen()
-    out.print(f"Keep samples [bold]{closed.retention_horizon}[/] rounds (K).")
-    out.print(f"Admit [bold]{closed.target_admission:g}[/] samples a round (target admission).")
-    out.print(f"V = {weight:.4g} and rho = {closing:.4g} for {problem.num_rounds:,} rounds.")
-    out.print(_searched(closed, searched))
+    out.print(f"{headline(setting)}.\n", highlight=False)
+    share = closed.target_admission / problem.num_clients
+    for line in (
+        f"Keep a sample for {_rounds(closed.retention_horizon)} (K).",
+        f"Admit {closed.target_admission:,.4g} samples a round in all, {share:,.3g} a client.",
+        f"V = {weight:,.4g} and rho = {closing:.4g}.",
+        _searched(closed, searched),
+        *_told(more),
+    ):
+        out.print(line, highlight=False)
+    out.print()
     if chosen is not None:
         out.print(candidate_table(candidates, chosen))
-    out.print(summary_table(summaries, budget=problem.budget))
-    out.print(LEGEND, style="dim", highlight=False)
+    show_summaries(setting, summaries)
+
+
+def _rounds(number: int) -> str:
+    return f"{number:,} round" + ("" if number == 1 else "s")
+
+
+def _more(problem: Problem, setting: Setting) -> dict[str, Plan]:
+    """The plan with a tenth more of either, for constant admission."""
+    larger = np.ceil(1.1 * problem.capacities).astype(np.int64)
+    changed = {
+        "budget": replace(problem, budget=1.1 * problem.budget),
+        "memory": replace(problem, buffer_capacities=larger),
+    }
+    horizon = setting.retention_horizon
+    return {name: plan_constant_admission(one, horizon) for name, one in changed.items()}
+
+
+def _told(more: dict[str, Plan]) -> list[str]:
+    return [
+        f"10 % more {name} would bring it to {plan.bound_per_round:.4g} "
+        f"(K = {plan.retention_horizon}, {plan.target_admission:,.4g} samples)."
+        for name, plan in more.items()
+    ]
 
 
 def _searched(closed: Plan, searched: Plan) -> str:
+    bound = f"The bound of constant admission is then {closed.bound_per_round:.4g} a round"
     if searched.retention_horizon == closed.retention_horizon:
-        return "A search over K on the finite-horizon bound agrees."
+        return f"{bound}, the best of all K."
     return (
-        f"A search over K on the finite-horizon bound prefers K = {searched.retention_horizon} "
-        f"(bound {searched.bound_per_round:.3f} a round, against {closed.bound_per_round:.3f})."
+        f"{bound}; K = {searched.retention_horizon} would give {searched.bound_per_round:.4g} "
+        f"(try --retention-horizon {searched.retention_horizon})."
     )
 
 

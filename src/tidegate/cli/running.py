@@ -1,5 +1,7 @@
 """Simulate policies over seeds behind a progress bar; what ``plan`` and ``simulate`` share."""
 
+import itertools
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -11,9 +13,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tidegate.cli.setting import Setting
 from tidegate.policies import POLICIES, NotApplicable
 from tidegate.presets import PRESETS, make_policy
+from tidegate.report.tables import LEGEND, summary_table
 from tidegate.simulation import Run, simulate
+from tidegate.summary import CONFIDENCE, PolicySummary
 
 ROUNDS_A_TICK = 50
+MOST_GROUPS = 100
+WIDE = 112
+"""Columns that a table with intervals needs."""
 
 PolicyNames = Annotated[
     list[str] | None,
@@ -28,7 +35,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine."
 def progress_bar(title: str, total_rounds: int) -> Iterator[Callable[[], None]]:
     """A bar on standard error; gives a function to call after every round."""
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    shown = Console(stderr=True)
+    quiet = not shown.is_terminal
+    with Progress(*columns, console=shown, transient=True, disable=quiet) as progress:
         task = progress.add_task(title, total=total_rounds)
         played = 0
 
@@ -72,20 +81,44 @@ def run_policies(
 
 
 def described(setting: Setting) -> dict[str, Any]:
-    """The setting as JSON carries it; a large fleet is told by its sums."""
-    told = setting.model_dump()
+    """The setting as JSON carries it; capacities as a text that the flag takes again."""
     problem = setting.problem
-    told |= {
+    groups = [(size, len(list(same))) for size, same in itertools.groupby(setting.capacities)]
+    told = setting.model_dump()
+    told["capacities"] = ",".join(f"{size}x{count}" for size, count in groups[:MOST_GROUPS])
+    if len(groups) > MOST_GROUPS:
+        del told["capacities"]  # more than a reader would look at
+    return told | {
         "clients": problem.num_clients,
         "total_capacity": problem.total_capacity,
         "mean_price": problem.average_price,
     }
-    if problem.num_clients > 100:  # noqa: PLR2004 - more than a reader would look at
-        del told["capacities"]
-    return told
+
+
+def headline(setting: Setting) -> str:
+    """The problem in one line."""
+    problem = setting.problem
+    return (
+        f"{problem.num_clients:,} clients with {problem.total_capacity:,} slots in all, budget "
+        f"{problem.budget:,g} a round, price {setting.price} (mean {problem.average_price:,.4g}), "
+        f"{problem.num_rounds:,} rounds"
+    )
+
+
+def show_summaries(setting: Setting, summaries: list[PolicySummary]) -> None:
+    """The table of policies, with intervals where the screen is wide enough for them."""
+    out = screen()
+    wide = out.width >= WIDE
+    out.print(summary_table(summaries, intervals=wide), highlight=False)
+    out.print()
+    out.print(LEGEND, style="dim", highlight=False)
+    if not wide and summaries[0].seeds > 1:
+        note = f"{CONFIDENCE:.0%} intervals need {WIDE} columns, or --json."
+        out.print(note, style="dim", highlight=False)
 
 
 def screen() -> Console:
-    """Standard output; wide enough for a table where it is not a terminal."""
+    """Standard output; wide enough for a table where nothing says how wide it is."""
     console = Console()
-    return console if console.is_terminal else Console(width=120)
+    known = console.is_terminal or "COLUMNS" in os.environ
+    return console if known else Console(width=WIDE)

@@ -1,7 +1,9 @@
 """A control problem from an experiment's name, a TOML file and flags, in that order."""
 
+import difflib
 import functools
 import inspect
+import itertools
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -17,33 +19,40 @@ from tidegate.presets import EXPERIMENTS
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
 from tidegate.problem import LearningConstants, Problem
 
+MOST_CLIENTS = 100_000_000
+
 
 class Setting(BaseModel):
     """One control problem; every field is a flag and a key of the TOML file."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
-    capacities: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+    capacities: tuple[int, ...] = Field(
         description="Samples that each client's memory holds: 8,9,10 or 10x1000 (1,000 clients "
-        "with 10 each), or a mixture.",
-        min_length=1,
+        "with 10 each), or a mixture."
     )
     budget: float = Field(gt=0, description="What may be spent in a round, in the long run.")
     price: str = Field(
-        description="Price of a sample: constant:P, uniform:LOWEST,HIGHEST, "
-        "markov:LOW,HIGH,STAY_LOW,STAY_HIGH or trace:FILE.csv:COLUMN."
+        description="Price of a sample: constant:P, uniform:LOW,HIGH, "
+        "markov:A,B,P,Q (after A again A with probability P, after B again B with Q) or "
+        "trace:FILE.csv:COLUMN."
     )
     price_per_client: bool = Field(
         False,
-        description="Draw a price for each client instead of one for all; a trace then needs one "
-        "column a client (trace:FILE.csv:A,B,...).",
+        description="Draw a price for each client instead of one for all; a trace then has one "
+        "column for all or one a client (A,B,...).",
     )
-    rounds: int = Field(1000, ge=1, description="Number of rounds, T.")
+    rounds: int = Field(
+        1000, ge=1, description="Number of rounds, T. Default: 1000, or the length of a trace."
+    )
     gamma: float = Field(
         0.5, gt=0, lt=1, description="V = T^gamma: more weight on learning, less on debt."
     )
     phi: float = Field(
         0.5, gt=0, lt=1, description="rho = 1 - T^-phi: keeps the admission interval open longer."
+    )
+    retention_horizon: int | None = Field(
+        None, ge=1, description="K, rounds that a sample stays, in place of the planned one."
     )
     hard_capacity: bool = Field(
         False,
@@ -57,38 +66,49 @@ class Setting(BaseModel):
 
     @field_validator("capacities", mode="before")
     @classmethod
-    def _expand(cls, given: object) -> object:
+    def _expand(cls, given: object) -> tuple[int, ...]:
         """8,9,10x3 -> (8, 9, 10, 10, 10)."""
-        if not isinstance(given, str):
-            return given
-        expanded: list[int] = []
-        for part in given.split(","):
-            size, _, count = part.strip().partition("x")
+        parts = given.split(",") if isinstance(given, str) else given
+        if not isinstance(parts, list | tuple):
+            raise ValueError("write a list [8, 9, 10] or a text such as 10x1000")  # noqa: TRY004
+        groups = []
+        for part in parts:
+            size, _, count = str(part).strip().partition("x")
             if not (size.isdecimal() and (count or "1").isdecimal()):
                 raise ValueError(f"{part!r} is no capacity; write 8,9,10 or 10x1000")
-            expanded += [int(size)] * int(count or "1")
-        return expanded
+            if int(size) < 1:
+                raise ValueError(f"{part!r}: every client needs room for at least 1 sample")
+            groups.append((int(size), int(count or "1")))
+        clients = sum(count for _, count in groups)
+        if not 1 <= clients <= MOST_CLIENTS:
+            raise ValueError(f"these are {clients:,} clients; give 1 to {MOST_CLIENTS:,}")
+        return tuple(itertools.chain.from_iterable([size] * count for size, count in groups))
 
     @classmethod
     def resolve(cls, experiment: str, file: Path | None, flags: dict[str, object]) -> Self:
         """The experiment's values, then the file's, then the flags that were given."""
+        given = {} if file is None else _read(file)
+        given |= {name: value for name, value in flags.items() if value is not None}
         if experiment not in EXPERIMENTS:
             known = ", ".join(EXPERIMENTS)
             raise ValueError(f"unknown experiment {experiment!r}; choose from {known}")
+        if "capacities" in given and "budget" not in given:
+            raise ValueError("capacities without a budget: add --budget, what a round may cost")
+        for name in set(given) - set(cls.model_fields):
+            close = difflib.get_close_matches(name, cls.model_fields, n=1)
+            hint = f"did you mean {close[0]}?" if close else "`tidegate plan --help` lists them"
+            raise ValueError(f"{name} is not a setting; {hint}")
         chosen = EXPERIMENTS[experiment]
-        values: dict[str, object] = {
+        start = {
             "capacities": chosen.buffer_capacities,
             "budget": chosen.budget,
             "price": chosen.price_text,
             "learning_rate": chosen.learning_rate,
         }
-        if file is not None:
-            try:
-                values |= tomllib.loads(file.read_text(encoding="utf-8"))
-            except tomllib.TOMLDecodeError as wrong:
-                raise ValueError(f"{file} is not TOML: {wrong}") from None
-        values |= {name: value for name, value in flags.items() if value is not None}
-        return cls.model_validate(values)
+        setting = cls.model_validate(start | given)
+        if "rounds" not in given and isinstance(setting.price_law, RecordedPrices):
+            return cls.model_validate(start | given | {"rounds": len(setting.price_law)})
+        return setting
 
     @functools.cached_property
     def price_law(self) -> PriceLaw:
@@ -102,6 +122,7 @@ class Setting(BaseModel):
     @functools.cached_property
     def problem(self) -> Problem:
         """The control problem."""
+        self._check_record()
         mean = self.price_law.mean(self.rounds)
         if not np.any(mean):
             raise ValueError(f"prices {self.price!r} are all 0: nothing needs to be decided")
@@ -119,14 +140,42 @@ class Setting(BaseModel):
             ),
         )
 
+    def _check_record(self) -> None:
+        """Refuse a trace that does not fit the run before any work is done."""
+        law, clients = self.price_law, len(self.capacities)
+        if not isinstance(law, RecordedPrices):
+            return
+        if len(law) < self.rounds:
+            raise ValueError(
+                f"the trace has {len(law)} rounds, the run {self.rounds}: add --rounds {len(law)}"
+            )
+        if law.num_columns not in (1, clients if self.price_per_client else 1):
+            raise ValueError(
+                f"the trace has {law.num_columns} columns for {clients} clients; give one column, "
+                "or one a client with --price-per-client"
+            )
+
     @property
     def options(self) -> ControlOptions:
-        """γ, φ and hard capacity."""
+        """γ, φ, K and hard capacity."""
         return ControlOptions(
             penalty_exponent=self.gamma,
             contraction_exponent=self.phi,
+            retention_horizon=self.retention_horizon,
             hard_capacity=self.hard_capacity,
         )
+
+
+def _read(file: Path) -> dict[str, object]:
+    """The settings of a TOML file; a trace's path counts from the file's folder."""
+    try:
+        values = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        raise ValueError(f"{file} is not TOML: {wrong}") from None
+    price = values.get("price")
+    if isinstance(price, str) and price.startswith("trace:"):
+        values["price"] = f"trace:{file.parent / price.removeprefix('trace:')}"
+    return values
 
 
 def with_setting(command: Callable[..., None]) -> Callable[..., None]:
@@ -141,34 +190,36 @@ def with_setting(command: Callable[..., None]) -> Callable[..., None]:
         flags = {name: given.pop(name) for name in Setting.model_fields}
         command(Setting.resolve(experiment, problem, flags), **given)
 
-    where = "The problem"
     names = ", ".join(EXPERIMENTS)
     shared = [
-        _flag("experiment", str, "mnist", f"Start from a setting of the paper: {names}.", where),
-        _flag("problem", Path | None, None, "TOML file with these settings; flags win.", where),
+        _flag("experiment", str, "mnist", f"What is not given comes from the paper's {names}."),
+        _flag("problem", Path | None, None, "TOML file with these settings; flags win."),
     ]
     for name, entry in Setting.model_fields.items():
-        kind = _kind(entry.annotation)
-        shown = "" if entry.default in (PydanticUndefined, False) else f" Default: {entry.default}."
-        shared.append(_flag(name, kind, None, f"{entry.description}{shown}", where))
+        silent = entry.default in (PydanticUndefined, False, None) or name == "rounds"
+        shown = "" if silent else f" Default: {entry.default}."
+        shared.append(_flag(name, _kind(entry.annotation), None, f"{entry.description}{shown}"))
     keyword_only = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in [*own, *shared]]
     wrapped.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {one.name: one.annotation for one in keyword_only}
     return wrapped
 
 
+OPPOSITES = {"hard_capacity": "soft-capacity", "price_per_client": "one-price"}
+"""How a flag that a file switches on is switched off again."""
+
+
 def _kind(annotation: object) -> Any:
     plain: dict[object, Any] = {float: float | None, int: int | None, bool: bool | None}
-    return plain.get(annotation, str | None)
+    return plain.get(annotation, int | None if annotation == int | None else str | None)
 
 
-def _flag(name: str, kind: Any, default: object, text: str, panel: str) -> inspect.Parameter:
-    spelled = name.replace("_", "-")
+def _flag(name: str, kind: Any, default: object, text: str) -> inspect.Parameter:
+    spelled = f"--{name.replace('_', '-')}"
+    if name in OPPOSITES:
+        spelled += f"/--{OPPOSITES[name]}"
     option = typer.Option(
-        f"--{spelled}/--no-{spelled}" if kind == bool | None else f"--{spelled}",
-        help=text,
-        rich_help_panel=panel,
-        show_default=bool(default),
+        spelled, help=text, rich_help_panel="The problem", show_default=bool(default)
     )
     return inspect.Parameter(
         name,

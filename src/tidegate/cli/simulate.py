@@ -1,26 +1,32 @@
 """``tidegate simulate``: policies over seeds, on the control plane alone."""
 
 import csv
+import dataclasses
 import json
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
+from tidegate.arrays import FloatArray
 from tidegate.cli.running import (
     AsJson,
     PolicyNames,
     PresetName,
     Seeds,
     described,
+    headline,
     run_policies,
     screen,
+    show_summaries,
 )
 from tidegate.cli.setting import Setting
 from tidegate.report.figures import check_drawable, draw_runs
-from tidegate.report.tables import LEGEND, summary_table
-from tidegate.simulation import Run
+from tidegate.simulation import RoundRow, Run
 from tidegate.summary import summarise
+
+WHOLE = {entry.name for entry in dataclasses.fields(RoundRow) if entry.type is int}
 
 
 def simulate(
@@ -58,6 +64,8 @@ def simulate(
             raise ValueError(f"cannot write {file}: its folder does not exist; create it first")
         if file is not None and file.is_dir():
             raise ValueError(f"cannot write {file}: it is a folder; name a file in it")
+    if out is not None and out.suffix.lower() != ".csv":
+        raise ValueError(f"cannot write {out}: rows are CSV, so its name must end in .csv")
     if plot is not None:
         check_drawable(plot)
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
@@ -65,6 +73,8 @@ def simulate(
         _write_rows(runs, out)
     if plot is not None:
         draw_runs(runs, plot)
+    for file in filter(None, (out, plot)):
+        typer.echo(f"wrote {file}", err=True)
     summaries = [summarise(name, group) for name, group in runs.items()]
     if as_json:
         told = {
@@ -75,8 +85,8 @@ def simulate(
         }
         typer.echo(json.dumps(told, indent=2))
         return
-    screen().print(summary_table(summaries, budget=setting.budget))
-    screen().print(LEGEND, style="dim", highlight=False)
+    screen().print(f"{headline(setting)}.\n", highlight=False)
+    show_summaries(setting, summaries)
 
 
 def _write_rows(runs: dict[str, list[Run]], path: Path) -> None:
@@ -86,5 +96,12 @@ def _write_rows(runs: dict[str, list[Run]], path: Path) -> None:
         writer.writerow(["policy", "seed", *names])
         for policy, group in runs.items():
             for run in group:
-                table = zip(*(run.columns[name].tolist() for name in names), strict=True)
+                columns = (_plain(name, run.columns[name]) for name in names)
+                table = zip(*columns, strict=True)
                 writer.writerows([policy, run.seed, *row] for row in table)
+
+
+def _plain(name: str, column: FloatArray) -> list[float]:
+    """A column as whole numbers where the row's field is one."""
+    values: list[float] = (column.astype(np.int64) if name in WHOLE else column).tolist()
+    return values

@@ -30,18 +30,18 @@ def acdpp(
 
     Args:
         problem: what is given.
-        options: γ, φ and hard capacity.
-        retention_horizon: K, if not the planned one.
+        options: γ, φ, K and hard capacity.
+        retention_horizon: K of a preset, before that of the options.
         target_admission: Λ̄, if not the planned one.
         penalty_weight: V itself, in place of T^γ.
         contraction: ρ itself, in place of 1 - T^-φ.
         admission_cap: an upper end that the interval never exceeds.
         learning: constants to decide with, if not the problem's own.
     """
-    plan = planning.plan_constant_admission(problem)
-    horizon = plan.retention_horizon if retention_horizon is None else retention_horizon
+    wanted = options.retention_horizon if retention_horizon is None else retention_horizon
+    plan = planning.plan_constant_admission(problem, wanted)
     if target_admission is None:
-        target_admission = planning.target_admission(problem, horizon)
+        target_admission = plan.target_admission
     if penalty_weight is None:
         penalty_weight = planning.penalty_weight(problem.num_rounds, options.penalty_exponent)
     if contraction is None:
@@ -53,7 +53,7 @@ def acdpp(
             interval=ClosingInterval(target_admission, contraction, admission_cap),
             learning=problem.learning if learning is None else learning,
         ),
-        retention=KStepRetention(horizon),
+        retention=KStepRetention(plan.retention_horizon),
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
     )

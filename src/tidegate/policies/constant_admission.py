@@ -13,7 +13,7 @@ def constant_admission(
     problem: Problem, options: ControlOptions = DEFAULT_OPTIONS
 ) -> JointPolicy[ServerState]:
     """π^CK at the planned K and target admission."""
-    plan = planning.plan_constant_admission(problem)
+    plan = planning.plan_constant_admission(problem, options.retention_horizon)
     return JointPolicy(
         admission=ConstantAdmission(plan.target_admission, problem.budget),
         retention=KStepRetention(plan.retention_horizon),

@@ -18,6 +18,7 @@ def drift_plus_penalty(
     The classical rule needs a bounded set of actions; one round can then at most refill every
     buffer, which is what the costless oracle does in all of them.
     """
+    plan = planning.plan_constant_admission(problem, options.retention_horizon)
     return JointPolicy(
         admission=DriftPlusPenalty(
             budget=problem.budget,
@@ -25,7 +26,7 @@ def drift_plus_penalty(
             interval=FixedInterval(float(problem.total_capacity)),
             learning=problem.learning,
         ),
-        retention=KStepRetention(planning.plan_constant_admission(problem).retention_horizon),
+        retention=KStepRetention(plan.retention_horizon),
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
     )

@@ -26,16 +26,15 @@ def hybrid(
 
     Args:
         problem: what is given; at least two clients.
-        options: hard capacity.
-        retention_horizon: K of the first half, if not the planned one. The target admission
-            stays the planned one.
+        options: K of the first half, and hard capacity.
+        retention_horizon: K of a preset that keeps the target admission of the plan.
         charge_prefill: pay for the stale samples, at round 1's price; free by default.
     """
     frozen_clients = problem.num_clients // 2
     if not frozen_clients:
         raise NotApplicable("hybrid needs at least 2 clients, one of them stale; got 1")
     active = problem.num_clients - frozen_clients
-    planned = planning.plan_constant_admission(problem.among(active))
+    planned = planning.plan_constant_admission(problem.among(active), options.retention_horizon)
     shares = np.where(np.arange(problem.num_clients) < active, problem.capacities, 0)
     horizon = planned.retention_horizon if retention_horizon is None else retention_horizon
     return JointPolicy(

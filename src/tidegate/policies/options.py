@@ -15,6 +15,8 @@ class ControlOptions:
     """γ of V = T^γ."""
     contraction_exponent: float = 0.5
     """φ of ρ = 1 - T^-φ."""
+    retention_horizon: int | None = None
+    """K, if not the planned one; the oracle keeps its samples one round in any case."""
     hard_capacity: bool = False
     """Never store more than B_m at any client. The paper limits the average only."""
 

@@ -10,35 +10,38 @@ from tidegate.planner import Candidate
 from tidegate.summary import CONFIDENCE, Estimate, PolicySummary
 
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
+LEGEND = (
+    "A round: spent, samples stored in all buffers on average and at their peak, distinct and "
+    "effective samples gained, bound on the learning error (it orders policies, lower is better; "
+    "it does not predict accuracy). overspend: above budget in the whole run, or below if negative."
+)
 
 
-def summary_table(summaries: Sequence[PolicySummary], *, budget: float) -> Table:
+def summary_table(summaries: Sequence[PolicySummary], *, intervals: bool = True) -> Table:
     """One line a policy."""
     seeds = summaries[0].seeds
-    runs = "one run each" if seeds == 1 else f"mean over {seeds} seeds ± {CONFIDENCE:.0%} interval"
-    title = f"Per round, {runs}; budget {budget:g}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    title = f"Mean over {seeds} seeds" if seeds > 1 else "One run each"
+    if intervals and seeds > 1:
+        title += f" ± {CONFIDENCE:.0%} interval"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    table.padding = 0, 1, 0, 0
     table.add_column("policy", no_wrap=True)
     for heading in COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in summaries:
-        table.add_row(
-            one.policy,
-            show(one.spent_per_round),
-            show(one.mean_occupancy),
-            show(one.peak_occupancy),
-            show(one.distinct_per_round),
-            show(one.effective_per_round),
-            show(one.bound_per_round),
-            f"{one.cost_violation:,.0f}" + ("" if one.certificate_holds else " !"),
+        values = (
+            one.spent_per_round,
+            one.mean_occupancy,
+            one.peak_occupancy,
+            one.distinct_per_round,
+            one.effective_per_round,
+            one.bound_per_round,
+            one.overspend,
         )
+        cells = [show(value, interval=intervals) for value in values]
+        broken = "" if one.certificate_holds else " (certificate broken)"
+        table.add_row(one.policy + broken, *cells)
     return table
-
-
-LEGEND = (
-    "stored, peak: samples in all buffers, on average and at most; distinct, effective: samples\n"
-    "gained a round; bound: on the learning error, lower is better; overspend: in the whole run."
-)
 
 
 def candidate_table(candidates: Sequence[Candidate], chosen: Candidate) -> Table:
@@ -58,7 +61,7 @@ def candidate_table(candidates: Sequence[Candidate], chosen: Candidate) -> Table
     return table
 
 
-def show(value: Estimate) -> str:
+def show(value: Estimate, *, interval: bool = True) -> str:
     """Three significant digits, and the interval where there is one.
 
     >>> show(Estimate(55.123, 0.26))
@@ -67,6 +70,6 @@ def show(value: Estimate) -> str:
     digits = max(0, 2 - math.floor(math.log10(abs(value.mean)))) if value.mean else 0
     digits = min(digits, 3)
     text = f"{value.mean:,.{digits}f}"
-    if math.isnan(value.half_width):
+    if math.isnan(value.half_width) or not interval:
         return text
-    return f"{text} ±{value.half_width:.{digits}f}"
+    return f"{text} ±{value.half_width:,.{digits}f}"

@@ -39,16 +39,19 @@ def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
     )
 
 
-def plan_constant_admission(problem: Problem) -> Plan:
+def plan_constant_admission(problem: Problem, retention_horizon: int | None = None) -> Plan:
     """K* by the infinite-horizon closed form: the better neighbour of c̄·ΣB / C.
 
-    At most T: a sample that stays to the end of the run cannot stay longer.
+    At most T: a sample that stays to the end of the run cannot stay longer. With a K given, the
+    plan is that K's.
 
     >>> paper = Problem(buffer_capacities=[10] * 10, budget=55.0, mean_price=5.5, num_rounds=1000)
     >>> plan = plan_constant_admission(paper)
     >>> plan.retention_horizon, plan.target_admission
     (10, 10.0)
     """
+    if retention_horizon is not None:
+        return plan_for_horizon(problem, retention_horizon)
     balance = problem.total_capacity / problem.affordable_admission
     neighbours = math.floor(balance), math.ceil(balance)
     return _best(problem, {min(max(one, 1), problem.num_rounds) for one in neighbours})
