@@ -1,0 +1,136 @@
+"""The gate: on a client, turns an order into fresh samples and a receipt.
+
+Admitting is where money is spent. The gate applies an order once, however often it arrives; it
+never stores more than the buffer holds; and what it did is in the store, in one piece, before it
+answers.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tidegate.retention.store import Change, Store, StoredSample
+from tidegate.streams import Stream
+from tidegate.wire import Order, Receipt, WireError
+
+Acquire = Callable[[Any, str], Any]
+"""Given a sample and its key, does what costs (fetches the label, switches the sensor on) and gives
+the sample to store. Called once for each sample. Only a crash between the call and the commit can
+repeat it, with the same key: a hook that must not pay twice asks its supplier for that key."""
+
+logger = logging.getLogger(__name__)
+
+
+class Gate:
+    """Stream, store and acquisition of one client in one run."""
+
+    def __init__(self, store: Store, stream: Stream, acquire: Acquire | None = None) -> None:
+        self._store = store
+        self._stream = stream
+        self._acquire = acquire
+
+    def apply(self, order: Order) -> Receipt:
+        """Apply an order; the same one again gives the same receipt and changes nothing."""
+        books = self._store.books()
+        if order.run != books.run:
+            raise WireError(f"this gate serves run {books.run!r}, not {order.run!r}")
+        if order.round_number <= books.last_round:
+            return self._answer_again(order, books.last_round)
+        if books.cursor is not None and books.cursor != self._stream.cursor:
+            self._stream.seek(books.cursor)  # a new process, or another one wrote in between
+        stored = self._store.stored()
+        kept = [one for one in stored if not _is_over(one, order, order.round_number)]
+        wanted = _wanted(kept, order, books.buffer_capacity)
+        before = self._stream.cursor
+        admitted = self._take(order, books.total_admitted, wanted)
+        room = books.buffer_capacity - len(admitted)
+        kept = kept[max(len(kept) - room, 0) :]  # the oldest make room
+        spent = order.price * len(admitted)
+        after = replace(
+            books,
+            last_round=order.round_number,
+            cursor=self._stream.cursor if admitted else books.cursor,
+            total_admitted=books.total_admitted + len(admitted),
+            total_spent=books.total_spent + spent,
+        )
+        fresh = [StoredSample(0, order.round_number, 0)] * len(admitted)
+        receipt = Receipt(
+            run=order.run,
+            round_number=order.round_number,
+            admitted=len(admitted),
+            spent=spent,
+            occupancy=len(kept) + len(admitted),
+            expiring=sum(_is_over(one, order, order.round_number + 1) for one in kept + fresh),
+            prior_uses=sum(one.uses for one in kept),
+            total_admitted=after.total_admitted,
+            total_spent=after.total_spent,
+            exhausted=len(admitted) < wanted,
+        )
+        survivors = {one.position for one in kept}
+        change = Change(
+            order=order,
+            receipt=receipt,
+            books=after,
+            removed=[one.position for one in stored if one.position not in survivors],
+            admitted=admitted,
+        )
+        try:
+            self._store.commit(change)
+        except BaseException:
+            self._stream.seek(before)
+            raise
+        return receipt
+
+    def samples(self) -> list[Any]:
+        """What the client trains on, oldest first."""
+        return self._store.samples()
+
+    def _answer_again(self, order: Order, last_round: int) -> Receipt:
+        answer = self._store.answer(order.round_number)
+        if order.round_number == last_round and answer is not None:
+            if answer[0] != order:
+                raise WireError(f"round {last_round} had another order: {answer[0]}")
+            return answer[1]
+        raise WireError(f"round {order.round_number} is past, round {last_round} is applied")
+
+    def _take(self, order: Order, position: int, wanted: int) -> list[Any]:
+        """Fresh samples, one by one; a failed acquisition ends the round's admission, not more."""
+        admitted: list[Any] = []
+        while len(admitted) < wanted:
+            before = self._stream.cursor
+            taken = self._stream.take(1)
+            if not taken:
+                break
+            sample = taken[0]
+            if self._acquire is not None:
+                key = f"{order.run}/{position + len(admitted)}"
+                try:
+                    sample = self._acquire(sample, key)
+                except Exception:
+                    logger.exception("sample %s was not acquired; it stays in the stream", key)
+                    self._stream.seek(before)
+                    break
+            admitted.append(sample)
+        return admitted
+
+
+def _is_over(sample: StoredSample, order: Order, round_number: int) -> bool:
+    """Whether a sample has expired by the time a round trains.
+
+    K-step retention counts rounds of the run, so a client that was away finds its samples as old
+    as if it had been there.
+    """
+    if order.retention != "k_step":
+        return False
+    return round_number >= sample.admitted_round + order.retention_horizon
+
+
+def _wanted(kept: list[StoredSample], order: Order, buffer_capacity: int) -> int:
+    """How many samples an order asks for, within capacity."""
+    free = buffer_capacity - len(kept)
+    if order.thresholds:
+        cheap = [order.price <= threshold for threshold in order.thresholds]
+        replaced = sum(cheap[min(one.uses, len(cheap) - 1)] for one in kept)
+        return replaced + (free if cheap[0] else 0)
+    return min(order.count, buffer_capacity if order.retention == "oldest_first" else free)

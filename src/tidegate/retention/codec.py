@@ -1,0 +1,89 @@
+"""Samples as bytes and back, without pickles.
+
+A sample is an array, a number, a text, bytes, or a tuple or dictionary of these; anything that
+NumPy can turn into an array (a torch tensor, a PIL image) comes back as an array.
+"""
+
+import io
+import json
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class SampleCodec(Protocol):
+    """How a sample is written to disk."""
+
+    def encode(self, sample: Any) -> bytes:
+        """The sample as bytes."""
+        ...
+
+    def decode(self, data: bytes) -> Any:
+        """The sample that the bytes hold."""
+        ...
+
+
+class ArrayCodec:
+    """A JSON head that keeps the shape of the sample, and the arrays behind it.
+
+    >>> codec = ArrayCodec()
+    >>> codec.decode(codec.encode((np.arange(3), 7, "label")))
+    (array([0, 1, 2]), 7, 'label')
+    """
+
+    def encode(self, sample: Any) -> bytes:
+        """The sample as bytes."""
+        parts: list[bytes] = []
+        head = json.dumps(_shape(sample, parts)).encode()
+        return b"".join(len(part).to_bytes(8, "big") + part for part in [head, *parts])
+
+    def decode(self, data: bytes) -> Any:
+        """The sample that the bytes hold; anything else is refused."""
+        parts, place = [], 0
+        while place < len(data):
+            size = int.from_bytes(data[place : place + 8], "big")
+            place += 8 + size
+            if place > len(data):
+                raise ValueError("a stored sample is cut short")
+            parts.append(data[place - size : place])
+        if not parts:
+            raise ValueError("a stored sample is empty")
+        return _rebuild(json.loads(parts[0]), parts[1:])
+
+
+def _shape(value: Any, parts: list[bytes]) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return {"plain": value}
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_shape(item, parts) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": {str(name): _shape(item, parts) for name, item in value.items()}}
+    if isinstance(value, bytes):
+        parts.append(value)
+        return {"bytes": len(parts) - 1}
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        raise TypeError(
+            f"cannot store a {type(value).__name__}: turn it into arrays or bytes first"
+        )
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    parts.append(buffer.getvalue())
+    return {"array": len(parts) - 1}
+
+
+def _rebuild(shape: Any, parts: list[bytes]) -> Any:
+    ((kind, content),) = shape.items()
+    if kind == "plain":
+        return content
+    if kind == "array":
+        return np.load(io.BytesIO(parts[content]), allow_pickle=False)
+    if kind == "bytes":
+        return parts[content]
+    if kind == "dict":
+        return {name: _rebuild(item, parts) for name, item in content.items()}
+    if kind in ("tuple", "list"):
+        items = [_rebuild(item, parts) for item in content]
+        return tuple(items) if kind == "tuple" else items
+    raise ValueError(f"a stored sample holds an unknown part {kind!r}")

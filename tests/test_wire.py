@@ -1,0 +1,157 @@
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.wire import Order, Receipt, WireError
+
+ORDER: dict[str, Any] = {
+    "run": "r1",
+    "round_number": 3,
+    "price": 2.5,
+    "retention_horizon": 10,
+    "count": 4,
+}
+RECEIPT: dict[str, Any] = {
+    "run": "r1",
+    "round_number": 3,
+    "admitted": 4,
+    "spent": 10.0,
+    "occupancy": 9,
+    "expiring": 2,
+    "prior_uses": 12,
+    "total_admitted": 20,
+    "total_spent": 55.5,
+}
+
+amounts = st.floats(0, 1e12)
+counts = st.integers(0, 2**40)
+
+
+@given(run=st.text(min_size=1), now=st.integers(1, 2**40), price=amounts, count=counts)
+def test_an_order_survives_the_journey(run: str, now: int, price: float, count: int) -> None:
+    order = Order(run=run, round_number=now, price=price, retention_horizon=3, count=count)
+    assert Order.from_record(order.to_record()) == order
+
+
+@given(thresholds=st.lists(amounts, min_size=1, max_size=20))
+def test_a_rule_survives_the_journey(thresholds: list[float]) -> None:
+    order = Order(
+        run="r", round_number=1, price=1.0, retention="oldest_first", thresholds=tuple(thresholds)
+    )
+    assert Order.from_record(order.to_record()) == order
+
+
+@given(admitted=counts, more=counts, uses=counts, spent=amounts, exhausted=st.booleans())
+def test_a_receipt_survives_the_journey(
+    admitted: int, more: int, uses: int, spent: float, exhausted: bool
+) -> None:
+    receipt = Receipt(
+        run="r",
+        round_number=1,
+        admitted=admitted,
+        spent=spent,
+        occupancy=admitted + more,
+        expiring=more,
+        prior_uses=uses,
+        total_admitted=admitted,
+        total_spent=spent,
+        exhausted=exhausted,
+    )
+    assert Receipt.from_record(receipt.to_record()) == receipt
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"run": ""}, "run must be a name"),
+        ({"round_number": 0}, "round_number must be at least 1, got 0"),
+        ({"price": math.nan}, "price must be 0 or more and finite, got nan"),
+        ({"price": -1.0}, "got -1.0"),
+        ({"price": math.inf}, "got inf"),
+        ({"retention": "never"}, "retention must be a known rule, got 'never'"),
+        ({"retention_horizon": 0}, "retention_horizon must be at least 1, got 0"),
+        ({"count": -1}, "count must be 0 or more, got -1"),
+        ({"thresholds": (1.0,), "retention": "oldest_first"}, "count must be 0 beside a rule"),
+        ({"thresholds": (1.0,), "count": 0}, "must be oldest_first where thresholds"),
+        (
+            {"thresholds": (1.0, math.nan), "count": 0, "retention": "oldest_first"},
+            "thresholds must be 0 or more and finite, got nan",
+        ),
+    ],
+)
+def test_an_impossible_order_is_refused(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(WireError, match=reason):
+        Order(**{**ORDER, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"run": ""}, "run must be a name"),
+        ({"round_number": 0}, "round_number must be at least 1"),
+        ({"admitted": -1}, "admitted must be 0 or more, got -1"),
+        ({"spent": math.nan}, "spent must be 0 or more and finite, got nan"),
+        ({"total_spent": math.inf}, "total_spent must be"),
+        ({"admitted": 10}, "admitted must be at most the occupancy 9, got 10"),
+        ({"expiring": 10}, "expiring must be at most the occupancy 9, got 10"),
+        ({"total_admitted": 3}, "total_admitted must be at least this round's 4, got 3"),
+        ({"total_spent": 9.0}, "total_spent must be at least this round's 10.0, got 9.0"),
+    ],
+)
+def test_an_impossible_receipt_is_refused(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(WireError, match=reason):
+        Receipt(**{**RECEIPT, **change})
+
+
+@pytest.mark.parametrize("kind", [Order, Receipt])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"version": 2}, "version 2 is not understood, only 1"),
+        ({"version": None}, "version None is not understood"),
+        ({"surprise": 1}, r"missing or unknown fields: \['surprise'\]"),
+        ({"round_number": "3"}, "round_number must be of kind int, got '3'"),
+        ({"round_number": True}, "round_number must be of kind int, got True"),
+        ({"round_number": 3.0}, "round_number must be of kind int, got 3.0"),
+        ({"run": 7}, "run must be of kind str, got 7"),
+    ],
+)
+def test_a_record_is_checked_before_it_is_believed(
+    kind: type[Order | Receipt], change: dict[str, Any], reason: str
+) -> None:
+    given_values = ORDER if kind is Order else RECEIPT
+    record: dict[str, Any] = {**kind(**given_values).to_record(), **change}
+    with pytest.raises(WireError, match=reason):
+        kind.from_record(record)
+
+
+def test_a_missing_field_is_named() -> None:
+    record = Order(**ORDER).to_record()
+    del record["price"]
+    with pytest.raises(WireError, match=r"missing or unknown fields: \['price'\]"):
+        Order.from_record(record)
+
+
+@pytest.mark.parametrize(
+    ("change", "capacity", "reason"),
+    [
+        ({"run": "r2"}, None, "run must be the order's 'r1', got 'r2'"),
+        ({"round_number": 4}, None, "round_number must be at most 3, got 4"),
+        ({"admitted": 5}, None, "admitted must be <= 4, got 5"),
+        ({}, 8, "occupancy must be at most the capacity 8, got 9"),
+    ],
+)
+def test_a_receipt_must_answer_the_order(
+    change: dict[str, Any], capacity: int | None, reason: str
+) -> None:
+    with pytest.raises(WireError, match=reason):
+        Receipt(**{**RECEIPT, **change}).check_answers(Order(**ORDER), buffer_capacity=capacity)
+
+
+def test_a_fitting_or_late_receipt_is_believed() -> None:
+    Receipt(**RECEIPT).check_answers(Order(**ORDER), buffer_capacity=9)
+    late = {**RECEIPT, "round_number": 2, "admitted": 9}
+    Receipt(**late).check_answers(Order(**ORDER), buffer_capacity=9)
