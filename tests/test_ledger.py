@@ -1,0 +1,211 @@
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.gate import Gate
+from tidegate.ledger import Ledger
+from tidegate.retention.store import MemoryStore
+from tidegate.streams import IndexedStream
+from tidegate.wire import Order, Receipt, WireError
+
+RUN = "r"
+
+
+def order(now: int, count: int, price: float = 2.0, **changes: Any) -> Order:
+    values: dict[str, Any] = {"retention_horizon": 3, "count": count, **changes}
+    return Order(run=RUN, round_number=now, price=price, **values)
+
+
+def opened(*clients: str) -> Ledger:
+    ledger = Ledger(RUN)
+    for client in clients:
+        ledger.open(client, 10)
+    return ledger
+
+
+def gate() -> Gate:
+    return Gate(MemoryStore(RUN, 10), IndexedStream(range(10_000)))
+
+
+def test_a_round_is_ordered_booked_and_closed() -> None:
+    ledger, gates = opened("a", "b"), {"a": gate(), "b": gate()}
+    for client, count in (("a", 3), ("b", 4)):
+        ledger.send(client, order(1, count))
+    assert ledger.exposure == 14.0
+    for client, one in gates.items():
+        sent = ledger.account(client).outstanding[-1]
+        assert ledger.book(client, one.apply(sent)).on_time
+    totals = ledger.close_round()
+    assert (totals.admitted, totals.spent, totals.training_size) == (7, 14.0, 7)
+    assert ledger.exposure == 0.0
+    assert ledger.close_round().spent == 0.0
+
+
+def test_a_lost_receipt_is_made_good_by_the_next() -> None:
+    ledger, one = opened("a"), gate()
+    for now in (1, 2):
+        ledger.send("a", order(now, 3, price=float(now)))
+        receipt = one.apply(order(now, 3, price=float(now)))
+    booking = ledger.book("a", receipt)  # round 1's never arrived
+    assert (booking.admitted, booking.spent, booking.on_time) == (6, 9.0, True)
+    assert ledger.account("a").outstanding == ()
+
+
+def test_an_order_that_never_arrived_costs_nothing() -> None:
+    ledger, one = opened("a"), gate()
+    ledger.send("a", order(1, 3))
+    ledger.send("a", order(2, 2))
+    booking = ledger.book("a", one.apply(order(2, 2)))
+    assert (booking.admitted, booking.spent) == (2, 4.0)
+
+
+def test_a_late_receipt_is_paid_and_kept_out_of_the_average() -> None:
+    ledger, one = opened("a"), gate()
+    ledger.send("a", order(1, 3))
+    late = one.apply(order(1, 3))
+    ledger.send("a", order(2, 2))
+    booking = ledger.book("a", late)
+    assert (booking.admitted, booking.spent, booking.on_time) == (3, 6.0, False)
+    totals = ledger.close_round()
+    assert (totals.spent, totals.training_size) == (6.0, 0)
+    assert len(ledger.account("a").outstanding) == 1  # round 2 may still be answered
+
+
+def test_a_receipt_that_comes_twice_is_booked_once() -> None:
+    ledger, one = opened("a"), gate()
+    ledger.send("a", order(1, 3))
+    receipt = one.apply(order(1, 3))
+    ledger.book("a", receipt)
+    assert ledger.book("a", receipt).spent == 0.0
+    assert ledger.close_round().spent == 6.0
+
+
+def honest(now: int = 1) -> Receipt:
+    return Receipt(
+        run=RUN,
+        round_number=now,
+        admitted=3,
+        spent=6.0,
+        occupancy=3,
+        expiring=0,
+        prior_uses=0,
+        total_admitted=3,
+        total_spent=6.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        ({"run": "other"}, "run must be the order's 'r'"),
+        ({"round_number": 2}, "was sent no order of round 2"),
+        ({"admitted": 4, "occupancy": 4, "total_admitted": 4}, "admitted must be <= 3, got 4"),
+        ({"occupancy": 11}, "at most the capacity 10, got 11"),
+        ({"total_admitted": 9}, "a reports 9 samples since round 0, its orders allow 3 to 3"),
+        ({"spent": 3.0}, "a paid 3.0 for 3 samples at 2.0"),
+        ({"total_spent": 600.0}, "a reports 600.0 spent since round 0, its orders allow 6.0 to 6"),
+    ],
+)
+def test_a_lie_is_refused_and_changes_nothing(lie: dict[str, Any], reason: str) -> None:
+    ledger = opened("a")
+    ledger.send("a", order(1, 3))
+    before = ledger.account("a")
+    with pytest.raises(WireError, match=reason):
+        ledger.book("a", replace(honest(), **lie))
+    assert ledger.account("a") == before
+    assert ledger.close_round().spent == 0.0
+
+
+def test_a_rule_can_admit_at_most_what_memory_holds() -> None:
+    ledger = opened("a")
+    rule: dict[str, Any] = {
+        "retention": "oldest_first",
+        "retention_horizon": 0,
+        "thresholds": (9.0,),
+    }
+    ledger.send("a", order(1, 0, **rule))
+    ledger.send("a", order(2, 0, **rule))
+    assert ledger.exposure == 40.0
+    receipt = replace(honest(2), total_admitted=14, total_spent=28.0)
+    with pytest.raises(WireError, match="its orders allow 3 to 13"):
+        ledger.book("a", receipt)
+
+
+def test_orders_go_forward_to_clients_with_an_account() -> None:
+    ledger = opened("a")
+    with pytest.raises(WireError, match="no client 'b' has an account"):
+        ledger.send("b", order(1, 1))
+    ledger.send("a", order(3, 1))
+    with pytest.raises(WireError, match="has an order of round 3"):
+        ledger.send("a", order(3, 1))
+    with pytest.raises(WireError, match="keeps run 'r', not 's'"):
+        ledger.send("a", replace(order(4, 1), run="s"))
+    ledger.open("a", 99)
+    assert ledger.account("a").buffer_capacity == 10
+    assert ledger.clients == ["a"]
+
+
+def test_a_saved_ledger_goes_on() -> None:
+    ledger, one = opened("a", "b"), gate()
+    ledger.send("a", order(1, 3))
+    ledger.book("a", one.apply(order(1, 3)))
+    with pytest.raises(ValueError, match="close the round before"):
+        ledger.to_record()
+    ledger.close_round()
+    ledger.send("a", order(2, 1))
+    back = Ledger.from_record(json.loads(json.dumps(ledger.to_record())))
+    assert [back.account(name) for name in back.clients] == [
+        ledger.account(name) for name in ledger.clients
+    ]
+    assert back.book("a", one.apply(order(2, 1))).admitted == 1
+
+
+deliveries = st.lists(
+    st.tuples(
+        st.integers(0, 6),  # count
+        st.sampled_from([0.5, 1.0, 7.25]),  # price
+        st.sampled_from(["answered", "order lost", "receipt lost", "receipt late"]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(deliveries=deliveries)
+def test_whatever_is_lost_the_books_agree_at_the_next_contact(
+    deliveries: list[tuple[int, float, str]],
+) -> None:
+    ledger, one, waiting = opened("a"), gate(), []
+    booked = 0.0
+    for now, (count, price, fate) in enumerate(deliveries, start=1):
+        sent = order(now, count, price)
+        ledger.send("a", sent)
+        if fate != "order lost":
+            receipt = one.apply(sent)
+            if fate == "answered":
+                ledger.book("a", receipt)
+            elif fate == "receipt late":
+                waiting.append(receipt)
+        for late in waiting[:-1]:
+            ledger.book("a", late)
+        waiting = waiting[-1:]
+        booked += ledger.close_round().spent
+        account = ledger.account("a")
+        assert booked == pytest.approx(account.total_spent)
+        # What the client really spent is never more than what is booked or may be outstanding.
+        assert one._store.books().total_spent <= account.total_spent + account.exposure + 1e-9
+    last = order(len(deliveries) + 1, 1, 1.0)
+    ledger.send("a", last)
+    ledger.book("a", one.apply(last))
+    books = one._store.books()
+    account = ledger.account("a")
+    assert (account.total_admitted, account.total_spent) == (
+        books.total_admitted,
+        books.total_spent,
+    )
+    assert account.outstanding == ()
