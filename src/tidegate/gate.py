@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tidegate.retention.store import Change, Store, StoredSample
+from tidegate.retention.store import Books, Change, Store, StoredSample
 from tidegate.streams import Stream
 from tidegate.wire import Order, Receipt, WireError
 
@@ -39,44 +39,25 @@ class Gate:
             return self._answer_again(order, books.last_round)
         if books.cursor is not None and books.cursor != self._stream.cursor:
             self._stream.seek(books.cursor)  # a new process, or another one wrote in between
+        before = self._stream.cursor
         stored = self._store.stored()
         kept = [one for one in stored if not _is_over(one, order, order.round_number)]
         wanted = _wanted(kept, order, books.buffer_capacity)
-        before = self._stream.cursor
         admitted = self._take(order, books.total_admitted, wanted)
         room = books.buffer_capacity - len(admitted)
         kept = kept[max(len(kept) - room, 0) :]  # the oldest make room
-        spent = order.price * len(admitted)
         after = replace(
             books,
             last_round=order.round_number,
-            cursor=self._stream.cursor if admitted else books.cursor,
+            cursor=self._stream.cursor,
             total_admitted=books.total_admitted + len(admitted),
-            total_spent=books.total_spent + spent,
+            total_spent=books.total_spent + order.price * len(admitted),
         )
-        fresh = [StoredSample(0, order.round_number, 0)] * len(admitted)
-        receipt = Receipt(
-            run=order.run,
-            round_number=order.round_number,
-            admitted=len(admitted),
-            spent=spent,
-            occupancy=len(kept) + len(admitted),
-            expiring=sum(_is_over(one, order, order.round_number + 1) for one in kept + fresh),
-            prior_uses=sum(one.uses for one in kept),
-            total_admitted=after.total_admitted,
-            total_spent=after.total_spent,
-            exhausted=len(admitted) < wanted,
-        )
+        receipt = _receipt(order, after, kept, len(admitted), exhausted=len(admitted) < wanted)
         survivors = {one.position for one in kept}
-        change = Change(
-            order=order,
-            receipt=receipt,
-            books=after,
-            removed=[one.position for one in stored if one.position not in survivors],
-            admitted=admitted,
-        )
+        removed = [one.position for one in stored if one.position not in survivors]
         try:
-            self._store.commit(change)
+            self._store.commit(Change(order, receipt, after, removed, admitted))
         except BaseException:
             self._stream.seek(before)
             raise
@@ -134,3 +115,24 @@ def _wanted(kept: list[StoredSample], order: Order, buffer_capacity: int) -> int
         replaced = sum(cheap[min(one.uses, len(cheap) - 1)] for one in kept)
         return replaced + (free if cheap[0] else 0)
     return min(order.count, buffer_capacity if order.retention == "oldest_first" else free)
+
+
+def _receipt(
+    order: Order, books: Books, kept: list[StoredSample], admitted: int, *, exhausted: bool
+) -> Receipt:
+    """The receipt for an order, from what stays and what is new."""
+    old = sum(_is_over(one, order, order.round_number + 1) for one in kept)
+    fresh = StoredSample(0, order.round_number, 0)
+    new = admitted if _is_over(fresh, order, order.round_number + 1) else 0
+    return Receipt(
+        run=order.run,
+        round_number=order.round_number,
+        admitted=admitted,
+        spent=order.price * admitted,
+        occupancy=len(kept) + admitted,
+        expiring=old + new,
+        prior_uses=sum(one.uses for one in kept),
+        total_admitted=books.total_admitted,
+        total_spent=books.total_spent,
+        exhausted=exhausted,
+    )

@@ -37,7 +37,7 @@ class StoredSample:
     """Rounds in which it was trained on."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Change:
     """All that one order changes."""
 
