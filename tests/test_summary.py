@@ -11,7 +11,7 @@ from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
 from tidegate.report.tables import show
 from tidegate.simulation import simulate
-from tidegate.summary import Estimate, estimate, student_quantile, summarise
+from tidegate.summary import Estimate, estimate, paired_differences, student_quantile, summarise
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 5, 9, 30, 99, 999])
@@ -55,6 +55,22 @@ def test_what_memory_overflows_is_told() -> None:
     mean = np.mean([run.mean_occupancy for run in runs], axis=0)
     assert summary.buffer_violation == pytest.approx(50 * (mean - 5).sum())
     assert summary.buffer_violation > 300
+
+
+def test_differences_on_the_same_seeds_are_sharper_than_means() -> None:
+    problem = Problem(buffer_capacities=[5, 5], budget=10.0, mean_price=2.0, num_rounds=80)
+    one, other = (
+        [simulate(make(problem), problem, UniformPrice(1.0, 3.0), seed) for seed in range(8)]
+        for make in (acdpp, constant_admission)
+    )
+    found = paired_differences(one, other)["spent_per_round"]
+    means = [summarise("", runs).spent_per_round for runs in (one, other)]
+    assert found.mean == pytest.approx(means[0].mean - means[1].mean)
+    spending = [[float(run.columns["spent"].mean()) for run in runs] for runs in (one, other)]
+    by_hand = estimate([a - b for a, b in zip(*spending, strict=True)])
+    assert found == by_hand
+    with pytest.raises(ValueError, match="same seeds"):
+        paired_differences(one[1:], other[:-1])
 
 
 def test_a_broken_certificate_is_told() -> None:

@@ -22,7 +22,7 @@ from tidegate.prices import (
 )
 from tidegate.problem import LearningConstants, Problem
 from tidegate.simulation import Run, SimulationState, begin, play_round, simulate
-from tidegate.summary import PolicySummary, summarise
+from tidegate.summary import PolicySummary, paired_differences, summarise
 from tidegate.theory.planning import Plan, plan_constant_admission, search_constant_admission
 
 __version__ = "0.1.0"
@@ -47,6 +47,7 @@ __all__ = [
     "UniformPrice",
     "begin",
     "make_policy",
+    "paired_differences",
     "plan_constant_admission",
     "play_round",
     "price_law",

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -70,6 +70,24 @@ class PolicySummary:
         return {**row, "intervals": intervals}
 
 
+MEASURES: Mapping[str, Callable[[Run], float]] = {
+    "spent_per_round": lambda run: float(run.columns["spent"].mean()),
+    "mean_occupancy": lambda run: float(run.columns["training_size"].mean()),
+    "peak_occupancy": lambda run: float(run.columns["training_size"].max()),
+    "peak_overflow": lambda run: float(run.columns["overflow"].max()),
+    "distinct_per_round": lambda run: _last(run, "distinct_samples") / run.problem.num_rounds,
+    "effective_per_round": lambda run: _last(run, "effective_samples") / run.problem.num_rounds,
+    "bound_per_round": lambda run: float(run.columns["bound"].mean()),
+    "final_debt": lambda run: _last(run, "cost_debt"),
+    "overspend": lambda run: _last(run, "overspend"),
+}
+"""What is averaged over seeds, by its name in a summary."""
+
+
+def _last(run: Run, column: str) -> float:
+    return float(run.columns[column][-1])
+
+
 def summarise(policy: str, runs: Sequence[Run]) -> PolicySummary:
     """Average runs of one policy on different seeds of one problem."""
     problem = runs[0].problem
@@ -78,23 +96,28 @@ def summarise(policy: str, runs: Sequence[Run]) -> PolicySummary:
         raise ValueError(f"a summary needs whole runs of {rounds} rounds each")
     spent = np.mean([run.columns["spent"] for run in runs], axis=0)
     occupancy: FloatArray = np.mean([run.mean_occupancy for run in runs], axis=0)
-    columns = [run.columns for run in runs]
     return PolicySummary(
         policy=policy,
         seeds=len(runs),
-        spent_per_round=estimate([float(one["spent"].mean()) for one in columns]),
-        mean_occupancy=estimate([float(one["training_size"].mean()) for one in columns]),
-        peak_occupancy=estimate([float(one["training_size"].max()) for one in columns]),
-        peak_overflow=estimate([float(one["overflow"].max()) for one in columns]),
-        distinct_per_round=estimate([one["distinct_samples"][-1] / rounds for one in columns]),
-        effective_per_round=estimate([one["effective_samples"][-1] / rounds for one in columns]),
-        bound_per_round=estimate([float(one["bound"].mean()) for one in columns]),
-        final_debt=estimate([float(one["cost_debt"][-1]) for one in columns]),
-        overspend=estimate([float(one["overspend"][-1]) for one in columns]),
+        **{name: estimate([one(run) for run in runs]) for name, one in MEASURES.items()},
         cost_violation=cost_violation(spent, problem.budget),
         buffer_violation=buffer_violation(occupancy, problem.capacities, rounds),
         certificate_holds=all(run.certificate_holds for run in runs),
     )
+
+
+def paired_differences(runs: Sequence[Run], others: Sequence[Run]) -> dict[str, Estimate]:
+    """How much more one policy has than another, averaged over seeds that both have met.
+
+    Prices are the same on both sides of each difference, so its interval is far narrower than
+    those of the two means.
+    """
+    if [run.seed for run in runs] != [run.seed for run in others]:
+        raise ValueError("paired differences need the same seeds in the same order")
+    return {
+        name: estimate([one(run) - one(other) for run, other in zip(runs, others, strict=True)])
+        for name, one in MEASURES.items()
+    }
 
 
 def estimate(values: Sequence[float]) -> Estimate:

@@ -105,6 +105,22 @@ def test_simulate_prints_rows_with_intervals(tidegate: Shell) -> None:
         assert low <= row["spent_per_round"] <= high
     table = tidegate("simulate --policy acdpp --seeds 3 --rounds 50")
     assert "Mean over 3 seeds ± 95% interval" in table
+    assert "Difference" not in table  # nothing to compare with
+
+
+def test_simulate_compares_on_the_same_seeds(tidegate: Shell) -> None:
+    both = "simulate --policy acdpp --policy constant_admission --seeds 4 --rounds 60"
+    told = tidegate.json(both)
+    assert told["baseline"] == "constant_admission"
+    mean, low, high = told["differences"]["acdpp"]["spent_per_round"]
+    acdpp, constant = (row["spent_per_round"] for row in told["policies"])
+    assert mean == pytest.approx(acdpp - constant)
+    assert low < mean < high
+    told = tidegate.json("simulate --policy acdpp --policy hybrid --seeds 1 --rounds 60")
+    assert told["baseline"] == "acdpp"
+    assert told["differences"]["hybrid"]["spent_per_round"] is None
+    table = tidegate(both)
+    assert "Difference from constant_admission on the same seeds" in table
 
 
 def test_presets_change_the_policy_and_not_the_bound(tidegate: Shell) -> None:
@@ -306,8 +322,10 @@ def test_a_narrow_screen_shows_whole_numbers_without_intervals(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     printed = tidegate("simulate --rounds 100 --seeds 2")
+    table, _, compared = printed.partition("Difference")
     assert "…" not in printed
-    assert "±" not in printed
+    assert "±" not in table
+    assert "±" in compared
     assert all(name in printed for name in POLICIES)
     assert "95% intervals need 112 columns" in printed
     assert max(map(len, printed.splitlines())) <= 80

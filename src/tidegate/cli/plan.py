@@ -107,7 +107,7 @@ def plan(
     out.print()
     if chosen is not None:
         out.print(candidate_table(candidates, chosen))
-    show_summaries(setting, summaries)
+    show_summaries(summaries)
 
 
 def _rounds(number: int) -> str:

@@ -105,7 +105,7 @@ def headline(setting: Setting) -> str:
     )
 
 
-def show_summaries(setting: Setting, summaries: list[PolicySummary]) -> None:
+def show_summaries(summaries: list[PolicySummary]) -> None:
     """The table of policies, with intervals where the screen is wide enough for them."""
     out = screen()
     wide = out.width >= WIDE

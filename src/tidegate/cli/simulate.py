@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -23,9 +24,12 @@ from tidegate.cli.running import (
 )
 from tidegate.cli.setting import Setting
 from tidegate.report.figures import check_drawable, draw_runs
+from tidegate.report.tables import difference_table
 from tidegate.simulation import RoundRow, Run
-from tidegate.summary import summarise
+from tidegate.summary import Estimate, paired_differences, summarise
 
+BASELINE = "constant_admission"
+"""What others are compared with, where it is among them; else the first."""
 WHOLE = {entry.name for entry in dataclasses.fields(RoundRow) if entry.type is int}
 
 
@@ -59,15 +63,7 @@ def simulate(
 
         tidegate simulate --preset released_settings --policy acdpp
     """
-    for file in (out, plot):
-        if file is not None and not file.absolute().parent.is_dir():
-            raise ValueError(f"cannot write {file}: its folder does not exist; create it first")
-        if file is not None and file.is_dir():
-            raise ValueError(f"cannot write {file}: it is a folder; name a file in it")
-    if out is not None and out.suffix.lower() != ".csv":
-        raise ValueError(f"cannot write {out}: rows are CSV, so its name must end in .csv")
-    if plot is not None:
-        check_drawable(plot)
+    _check_files(out, plot)
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
     if out is not None:
         _write_rows(runs, out)
@@ -76,17 +72,51 @@ def simulate(
     for file in filter(None, (out, plot)):
         typer.echo(f"wrote {file}", err=True)
     summaries = [summarise(name, group) for name, group in runs.items()]
+    baseline = BASELINE if BASELINE in runs else next(iter(runs))
+    differences = {
+        name: paired_differences(group, runs[baseline])
+        for name, group in runs.items()
+        if name != baseline
+    }
     if as_json:
         told = {
             "problem": described(setting),
             "preset": preset,
             "seeds": len(setting.seeds(seeds)),
             "policies": [summary.row() for summary in summaries],
+            "baseline": baseline,
+            "differences": {name: _told(values) for name, values in differences.items()},
         }
         typer.echo(json.dumps(told, indent=2))
         return
     screen().print(f"{headline(setting)}.\n", highlight=False)
-    show_summaries(setting, summaries)
+    show_summaries(summaries)
+    if differences and len(setting.seeds(seeds)) > 1:
+        screen().print()
+        screen().print(difference_table(differences, baseline), highlight=False)
+
+
+def _check_files(out: Path | None, plot: Path | None) -> None:
+    """Refuse, before any work is done, files that could not be written."""
+    for file in filter(None, (out, plot)):
+        if not file.absolute().parent.is_dir():
+            raise ValueError(f"cannot write {file}: its folder does not exist; create it first")
+        if file.is_dir():
+            raise ValueError(f"cannot write {file}: it is a folder; name a file in it")
+    if out is not None and out.suffix.lower() != ".csv":
+        raise ValueError(f"cannot write {out}: rows are CSV, so its name must end in .csv")
+    if plot is not None:
+        check_drawable(plot)
+
+
+def _told(values: dict[str, Estimate]) -> dict[str, list[float] | None]:
+    """Mean, lower and upper end of each difference; nothing for a single seed."""
+    return {
+        name: None
+        if math.isnan(one.half_width)
+        else [one.mean, one.mean - one.half_width, one.mean + one.half_width]
+        for name, one in values.items()
+    }
 
 
 def _write_rows(runs: dict[str, list[Run]], path: Path) -> None:

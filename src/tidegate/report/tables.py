@@ -1,7 +1,7 @@
 """Summaries as tables for people."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -41,6 +41,20 @@ def summary_table(summaries: Sequence[PolicySummary], *, intervals: bool = True)
         cells = [show(value, interval=intervals) for value in values]
         broken = "" if one.certificate_holds else " (certificate broken)"
         table.add_row(one.policy + broken, *cells)
+    return table
+
+
+def difference_table(differences: Mapping[str, Mapping[str, Estimate]], baseline: str) -> Table:
+    """One line a policy: how much more than the baseline it has, on the same seeds."""
+    title = f"Difference from {baseline} on the same seeds ± {CONFIDENCE:.0%} interval"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    table.padding = 0, 1, 0, 0
+    table.add_column("policy", no_wrap=True)
+    shown = ("spent_per_round", "peak_occupancy", "effective_per_round", "bound_per_round")
+    for heading in ("spent", "peak", "effective", "bound"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for policy, values in differences.items():
+        table.add_row(policy, *(show(values[name]) for name in shown))
     return table
 
 
