@@ -5,13 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidegate.gate import Gate
 from tidegate.retention.sqlite_store import SqliteStore
-from tidegate.retention.store import MemoryStore, Store
+from tidegate.retention.store import BooksMovedError, MemoryStore, Store
 from tidegate.streams import IndexedStream
 from tidegate.wire import Order, Receipt, WireError
 
@@ -34,7 +35,7 @@ def order(now: int, count: int = 0, **changes: Any) -> Order:
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
     """Opens the store; for SQLite anew each time, as a new process would."""
     if request.param == "memory":
-        kept = MemoryStore(RUN, 10)
+        kept = MemoryStore(RUN, "site", 10)
         yield lambda: kept
         return
     opened: list[SqliteStore] = []
@@ -42,7 +43,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opene
     def reopen() -> Store:
         for one in opened:
             one.close()
-        opened.append(SqliteStore(tmp_path / "buffer.sqlite", RUN, 10))
+        opened.append(SqliteStore(tmp_path / "buffer.sqlite", RUN, "site", 10))
         return opened[-1]
 
     yield reopen
@@ -130,8 +131,9 @@ def test_thresholds_replace_what_is_old_enough_for_the_price(open_store: Opener)
 def test_frozen_samples_stay(open_store: Opener) -> None:
     frozen = {"retention": "frozen", "retention_horizon": 0}
     gate(open_store).apply(order(1, 6, **frozen))
-    receipt = gate(open_store).apply(order(90, 0, **frozen))
-    assert (receipt.occupancy, receipt.expiring, receipt.prior_uses) == (6, 0, 6)
+    receipt = gate(open_store).apply(order(90, 9, **frozen))
+    assert (receipt.admitted, receipt.occupancy, receipt.expiring) == (4, 10, 0)
+    assert gate(open_store).samples() == list(range(10))
 
 
 def test_acquisition_is_called_once_for_each_sample_with_its_own_key(open_store: Opener) -> None:
@@ -144,14 +146,21 @@ def test_acquisition_is_called_once_for_each_sample_with_its_own_key(open_store:
     gate(open_store, acquire=acquire).apply(order(1, 2))
     gate(open_store, acquire=acquire).apply(order(1, 2))
     gate(open_store, acquire=acquire).apply(order(2, 1))
-    assert asked == [(0, "run-1/0"), (1, "run-1/1"), (2, "run-1/2")]
+    assert asked == [(0, "run-1/site/1"), (1, "run-1/site/2"), (2, "run-1/site/3")]
     assert gate(open_store).samples() == ["label 0", "label 1", "label 2"]
 
 
-def test_a_failed_acquisition_leaves_the_books_right(open_store: Opener) -> None:
-    def unreliable(sample: int, key: str) -> int:
+def away() -> Any:
+    raise ConnectionError("the supplier is away")
+
+
+@pytest.mark.parametrize("failing", [away, lambda: {1, 2}], ids=["raises", "cannot be stored"])
+def test_a_failed_acquisition_leaves_the_books_right(
+    open_store: Opener, failing: Callable[[], Any]
+) -> None:
+    def unreliable(sample: int, key: str) -> Any:
         if sample == 3:
-            raise ConnectionError("the supplier is away")
+            return failing()
         return sample
 
     receipt = gate(open_store, acquire=unreliable).apply(order(1, 6))
@@ -173,6 +182,78 @@ def test_a_failed_commit_leaves_everything_as_it_was(
             one.apply(order(2, 2))
     assert one.apply(order(2, 2)).admitted == 2
     assert one.samples() == [0, 1, 2, 3]
+
+
+def test_an_interrupt_in_the_first_round_loses_nothing(open_store: Opener) -> None:
+    def interrupted(sample: int, key: str) -> int:
+        if sample == 2 and interrupt:
+            raise KeyboardInterrupt
+        return sample
+
+    interrupt = True
+    one = gate(open_store, acquire=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one.apply(order(1, 4))
+    interrupt = False
+    assert one.apply(order(1, 4)).total_admitted == 4
+    assert one.samples() == [0, 1, 2, 3]
+
+
+def test_a_stream_that_fails_is_like_one_that_is_dry(open_store: Opener) -> None:
+    class Broken(IndexedStream):
+        def take(self, count: int) -> list[Any]:
+            taken = super().take(count)
+            if taken == [2]:
+                raise OSError("the disk of the data set is gone")
+            return taken
+
+    receipt = Gate(open_store(), Broken(range(9))).apply(order(1, 5))
+    assert (receipt.admitted, receipt.exhausted) == (2, True)
+    assert gate(open_store).apply(order(2, 1)).total_admitted == 3
+    assert gate(open_store).samples() == [0, 1, 2]
+
+
+def test_books_that_moved_are_not_overwritten(open_store: Opener) -> None:
+    """Another process applies round 1 while this one is busy with round 2."""
+    store = open_store()
+    other = Gate(store, IndexedStream(range(100)))
+
+    def slow(sample: int, key: str) -> int:
+        if store.books().last_round == 0:
+            other.apply(order(1, 2))
+        return sample
+
+    late = Gate(store, IndexedStream(range(100)), slow)
+    with pytest.raises(BooksMovedError, match="worked out at round 0, the books are at 1"):
+        late.apply(order(2, 2))
+    assert late.apply(order(2, 2)).total_admitted == 4
+    assert late.samples() == [0, 1, 2, 3]
+
+
+def test_what_a_trainer_does_to_a_sample_stays_its_own(open_store: Opener) -> None:
+    one = Gate(open_store(), IndexedStream([np.ones(2)]))
+    one.apply(order(1, 1))
+    one.samples()[0][:] = 7
+    assert one.samples()[0].tolist() == [1, 1]
+
+
+def test_an_expensive_empty_slot_stays_empty(open_store: Opener) -> None:
+    rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
+    gate(open_store).apply(order(1, 5, **rule))
+    receipt = gate(open_store).apply(order(2, thresholds=(0.0, 5.0), **rule))
+    assert (receipt.admitted, receipt.occupancy) == (5, 5)  # replaced, none filled
+    assert gate(open_store).samples() == [5, 6, 7, 8, 9]
+
+
+def test_a_price_at_the_threshold_is_cheap_enough(open_store: Opener) -> None:
+    rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
+    receipt = gate(open_store).apply(order(1, price=3.0, thresholds=(3.0, 0.0), **rule))
+    assert receipt.admitted == 10
+
+
+def test_samples_kept_one_round_expire_at_once(open_store: Opener) -> None:
+    receipt = gate(open_store).apply(order(1, 4, retention_horizon=1))
+    assert receipt.expiring == 4
 
 
 @dataclass
@@ -217,7 +298,7 @@ def test_any_sequence_of_orders_equals_the_model(
     steps: list[Any], size: int, durable: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("buffer") / "buffer.sqlite"
-    store: Store = SqliteStore(path, RUN, 10) if durable else MemoryStore(RUN, 10)
+    store: Store = SqliteStore(path, RUN, "site", 10) if durable else MemoryStore(RUN, "site", 10)
     model, now = Model(), 0
     for ahead, count, horizon, price, twice in steps:
         now += ahead
@@ -225,7 +306,7 @@ def test_any_sequence_of_orders_equals_the_model(
         expected = model.apply(sent, size)
         if durable:
             store.close()  # type: ignore[attr-defined]
-            store = SqliteStore(path, RUN, 10)
+            store = SqliteStore(path, RUN, "site", 10)
         one = Gate(store, IndexedStream(list(range(size))))
         receipts: list[Receipt] = [one.apply(sent) for _ in range(1 + twice)]
         assert len(set(receipts)) == 1

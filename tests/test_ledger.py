@@ -28,7 +28,7 @@ def opened(*clients: str) -> Ledger:
 
 
 def gate() -> Gate:
-    return Gate(MemoryStore(RUN, 10), IndexedStream(range(10_000)))
+    return Gate(MemoryStore(RUN, "site", 10), IndexedStream(range(10_000)))
 
 
 def test_a_round_is_ordered_booked_and_closed() -> None:
@@ -106,7 +106,7 @@ def honest(now: int = 1) -> Receipt:
         ({"admitted": 4, "occupancy": 4, "total_admitted": 4}, "admitted must be <= 3, got 4"),
         ({"occupancy": 11}, "at most the capacity 10, got 11"),
         ({"total_admitted": 9}, "a reports 9 samples since round 0, its orders allow 3 to 3"),
-        ({"spent": 3.0}, "a paid 3.0 for 3 samples at 2.0"),
+        ({"spent": 3.0}, "spent must be the price, 6.0, got 3.0"),
         ({"total_spent": 600.0}, "a reports 600.0 spent since round 0, its orders allow 6.0 to 6"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_rule_can_admit_at_most_what_memory_holds() -> None:
     ledger.send("a", order(1, 0, **rule))
     ledger.send("a", order(2, 0, **rule))
     assert ledger.exposure == 40.0
-    receipt = replace(honest(2), total_admitted=14, total_spent=28.0)
+    receipt = replace(honest(2), total_admitted=14, total_spent=28.0, prior_uses=0)
     with pytest.raises(WireError, match="its orders allow 3 to 13"):
         ledger.book("a", receipt)
 

@@ -83,11 +83,32 @@ def test_a_state_of_another_policy_or_fleet_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="saved with retention_horizon = 2, this policy has 6"):
         saving.restore(begin(other, given), path)
     larger = problem([8, 12, 4])
-    with pytest.raises(ValueError, match=r"array of \(2,\), not \(3,\)"):
+    with pytest.raises(ValueError, match=r"array of \(2,\) float64, not of \(3,\) float64"):
         saving.restore(begin(acdpp(larger), larger), path)
     swapped = problem([12, 8])
     with pytest.raises(ValueError, match="saved with shares"):
         saving.restore(begin(acdpp(swapped), swapped), path)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    saving.save(ReuseTally(1, 2, 3), path)
+    with pytest.raises(TypeError, match="cannot save"):
+        saving.save(Nested(ReuseTally(), (), "half"), path)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="cannot save"):
+        saving.save(np.array([object()]), path)
+    assert saving.restore(ReuseTally(), path) == ReuseTally(1, 2, 3)
+    assert [file.name for file in tmp_path.iterdir()] == ["state"]
+
+
+def test_numbers_must_be_numbers() -> None:
+    file = io.BytesIO()
+    state = '{"fields": {"distinct_samples": "oops", "total_uses": 1, "squared_uses": 1}}'
+    text = np.frombuffer(f'{{"version": 1, "state": {state}}}'.encode(), dtype=np.uint8)
+    np.savez(file, tree=text)
+    file.seek(0)
+    with pytest.raises(ValueError, match="holds 'oops' where a number should be"):
+        saving.read(ReuseTally(), file)
 
 
 def test_another_format_is_refused() -> None:

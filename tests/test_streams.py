@@ -62,3 +62,39 @@ def test_files_that_arrive_later_are_taken_later(tmp_path: Path) -> None:
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is no folder; create it"):
         FolderStream(tmp_path / "nowhere")
+
+
+def test_an_iterable_that_cannot_go_back_says_so() -> None:
+    once = iter(range(10))
+    stream = IterableStream(lambda: once)
+    stream.take(3)
+    with pytest.raises(ValueError, match="cannot be started anew"):
+        stream.seek("1")
+
+
+def test_an_iterable_that_became_shorter_says_so() -> None:
+    stream = IterableStream(lambda: range(3))
+    with pytest.raises(ValueError, match="has 3 samples, 10 were taken before"):
+        stream.seek("10")
+
+
+def test_a_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        (tmp_path / name).write_bytes(name.encode())
+    stream = FolderStream(tmp_path)
+    assert stream.take(1) == [b"1"]
+    (tmp_path / "2").rename(tmp_path / ".2")
+    stream._waiting = ["2"]
+    with pytest.raises(FileNotFoundError):
+        stream.take(1)
+    assert stream.cursor == "1"
+
+
+def test_a_folder_stream_goes_back(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).write_bytes(str(number).encode())
+    stream = FolderStream(tmp_path)
+    before = stream.cursor
+    stream.take(3)
+    stream.seek(before)
+    assert stream.take(2) == [b"0", b"1"]

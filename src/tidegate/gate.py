@@ -16,8 +16,9 @@ from tidegate.wire import Order, Receipt, WireError
 
 Acquire = Callable[[Any, str], Any]
 """Given a sample and its key, does what costs (fetches the label, switches the sensor on) and gives
-the sample to store. Called once for each sample. Only a crash between the call and the commit can
-repeat it, with the same key: a hook that must not pay twice asks its supplier for that key."""
+the sample to store. Called once for each sample that is admitted. Where the process dies, or the
+disk is full, after the call and before the commit, it is called again with the same key: a hook
+that must not pay twice asks its supplier for that key."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ class Gate:
         self._store = store
         self._stream = stream
         self._acquire = acquire
+        self._start = stream.cursor
 
     def apply(self, order: Order) -> Receipt:
         """Apply an order; the same one again gives the same receipt and changes nothing."""
@@ -37,15 +39,15 @@ class Gate:
             raise WireError(f"this gate serves run {books.run!r}, not {order.run!r}")
         if order.round_number <= books.last_round:
             return self._answer_again(order, books.last_round)
-        if books.cursor is not None and books.cursor != self._stream.cursor:
-            self._stream.seek(books.cursor)  # a new process, or another one wrote in between
-        before = self._stream.cursor
+        # The books know how far the stream was read, whatever happened to this process since.
+        place = self._start if books.cursor is None else books.cursor
+        if place != self._stream.cursor:
+            self._stream.seek(place)
         stored = self._store.stored()
         kept = [one for one in stored if not _is_over(one, order, order.round_number)]
-        wanted = _wanted(kept, order, books.buffer_capacity)
-        admitted = self._take(order, books.total_admitted, wanted)
-        room = books.buffer_capacity - len(admitted)
-        kept = kept[max(len(kept) - room, 0) :]  # the oldest make room
+        empty, wanted = _wanted(kept, order, books.buffer_capacity)
+        admitted = self._take(f"{books.run}/{books.client}", wanted)
+        kept = kept[max(len(admitted) - empty, 0) :]  # the oldest make room
         after = replace(
             books,
             last_round=order.round_number,
@@ -56,11 +58,7 @@ class Gate:
         receipt = _receipt(order, after, kept, len(admitted), exhausted=len(admitted) < wanted)
         survivors = {one.position for one in kept}
         removed = [one.position for one in stored if one.position not in survivors]
-        try:
-            self._store.commit(Change(order, receipt, after, removed, admitted))
-        except BaseException:
-            self._stream.seek(before)
-            raise
+        self._store.commit(Change(order, receipt, books, after, removed, admitted))
         return receipt
 
     def samples(self) -> list[Any]:
@@ -75,24 +73,23 @@ class Gate:
             return answer[1]
         raise WireError(f"round {order.round_number} is past, round {last_round} is applied")
 
-    def _take(self, order: Order, position: int, wanted: int) -> list[Any]:
-        """Fresh samples, one by one; a failed acquisition ends the round's admission, not more."""
-        admitted: list[Any] = []
+    def _take(self, owner: str, wanted: int) -> list[bytes]:
+        """Fresh samples, one by one; a failure ends the round's admission, and nothing more."""
+        admitted: list[bytes] = []
         while len(admitted) < wanted:
             before = self._stream.cursor
-            taken = self._stream.take(1)
-            if not taken:
-                break
-            sample = taken[0]
-            if self._acquire is not None:
-                key = f"{order.run}/{position + len(admitted)}"
-                try:
-                    sample = self._acquire(sample, key)
-                except Exception:
-                    logger.exception("sample %s was not acquired; it stays in the stream", key)
-                    self._stream.seek(before)
+            try:
+                taken = self._stream.take(1)
+                if not taken:
                     break
-            admitted.append(sample)
+                sample, key = taken[0], f"{owner}/{self._stream.cursor}"
+                if self._acquire is not None:
+                    sample = self._acquire(sample, key)
+                admitted.append(self._store.pack(sample))
+            except Exception:
+                logger.exception("no sample after %s/%s; it stays in the stream", owner, before)
+                self._stream.seek(before)
+                break
         return admitted
 
 
@@ -107,14 +104,15 @@ def _is_over(sample: StoredSample, order: Order, round_number: int) -> bool:
     return round_number >= sample.admitted_round + order.retention_horizon
 
 
-def _wanted(kept: list[StoredSample], order: Order, buffer_capacity: int) -> int:
-    """How many samples an order asks for, within capacity."""
-    free = buffer_capacity - len(kept)
+def _wanted(kept: list[StoredSample], order: Order, buffer_capacity: int) -> tuple[int, int]:
+    """How many empty slots an order fills first, and how many samples it asks for in all."""
+    empty = buffer_capacity - len(kept)
     if order.thresholds:
         cheap = [order.price <= threshold for threshold in order.thresholds]
-        replaced = sum(cheap[min(one.uses, len(cheap) - 1)] for one in kept)
-        return replaced + (free if cheap[0] else 0)
-    return min(order.count, buffer_capacity if order.retention == "oldest_first" else free)
+        filled = empty if cheap[0] else 0
+        return filled, filled + sum(cheap[min(one.uses, len(cheap) - 1)] for one in kept)
+    most = buffer_capacity if order.retention == "oldest_first" else empty
+    return empty, min(order.count, most)
 
 
 def _receipt(

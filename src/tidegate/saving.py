@@ -25,11 +25,19 @@ Saved = TypeVar("Saved")
 def save(state: object, path: Path) -> None:
     """Write a state; ``restore`` gives back one that goes on exactly as this one would."""
     unfinished = path.with_name(path.name + ".part")
-    with unfinished.open("wb") as file:
-        write(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.replace(path)
+    try:
+        with unfinished.open("wb") as file:
+            write(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name, too, survives a loss of power
+    finally:
+        os.close(folder)
 
 
 def restore(template: Saved, path: Path) -> Saved:
@@ -51,16 +59,15 @@ def read(template: Saved, file: IO[bytes]) -> Saved:
     """Read a state from an open file."""
     with np.load(file, allow_pickle=False) as archive:
         content = json.loads(archive["tree"].tobytes())
-        if content["version"] != FORMAT_VERSION:
-            raise ValueError(
-                f"the file has format {content['version']}, this program reads {FORMAT_VERSION}"
-            )
+        version = content["version"]
+        if type(version) is not int or version != FORMAT_VERSION:
+            raise ValueError(f"the file has format {version}, this program reads {FORMAT_VERSION}")
         restored: Saved = _from_tree(template, content["state"], archive)
     return restored
 
 
 def _to_tree(value: object, arrays: list[NDArray[Any]]) -> object:
-    if isinstance(value, np.ndarray):
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if dataclasses.is_dataclass(value):
@@ -77,11 +84,17 @@ def _from_tree(template: Any, tree: Any, archive: Any) -> Any:
     if isinstance(tree, list):
         return tuple(_from_tree(None, item, archive) for item in tree)
     if not isinstance(tree, dict):
+        if type(tree) not in (int, float, bool):
+            raise ValueError(f"the file holds {tree!r} where a number should be")
         return tree
     if "array" in tree:
         array = archive[f"array_{tree['array']}"]
-        if template is not None and template.shape != array.shape:
-            raise ValueError(f"the file holds an array of {array.shape}, not {template.shape}")
+        kind = array.shape, array.dtype
+        if template is not None and kind != (template.shape, template.dtype):
+            raise ValueError(
+                f"the file holds an array of {array.shape} {array.dtype}, "
+                f"not of {template.shape} {template.dtype}"
+            )
         array.setflags(write=False)
         return array
     fields = dataclasses.fields(template)

@@ -6,13 +6,21 @@ of range is refused with a reason.
 """
 
 import dataclasses
+import itertools
 import math
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 WIRE_VERSION = 1
 """Raised when a field changes its meaning; other versions are refused, never guessed at."""
+
+LARGEST_INTEGER = 2**63 - 1
+"""What a database and a Flower record can carry."""
+LARGEST_AMOUNT = 1e15
+"""Of money or price: beyond it a float can no longer count cents."""
+MOST_THRESHOLDS = 1000
 
 Plain = str | int | float | bool | list[float]
 """What a record may hold: values that Flower's records can carry."""
@@ -48,24 +56,26 @@ class Order:
     count: int = 0
     """Samples to admit, if no thresholds are given."""
     thresholds: tuple[float, ...] = ()
-    """A rule in place of a count: the price up to which a slot takes a fresh sample, for an empty
-    slot first, then by the age of the sample that would make room; the last one for all older."""
+    """A rule in place of a count: the price up to which a slot takes a fresh sample. The first is
+    for an empty slot; number u is for a slot whose sample was trained on in u rounds, the last one
+    also for all that were used more often. From the second on they do not fall."""
 
     def __post_init__(self) -> None:
-        _need(bool(self.run), "run", self.run, "a name")
+        _check_kinds(self)
         _need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
-        _need(_is_amount(self.price), "price", self.price, "0 or more and finite")
         _need(self.retention in RETENTIONS, "retention", self.retention, "a known rule")
         least = 1 if self.retention == "k_step" else 0
         horizon = self.retention_horizon
         _need(horizon >= least, "retention_horizon", horizon, f"at least {least}")
-        _need(self.count >= 0, "count", self.count, "0 or more")
-        for threshold in self.thresholds:
-            _need(_is_amount(threshold), "thresholds", threshold, "0 or more and finite")
         if self.thresholds:
+            rule = self.thresholds
             _need(not self.count, "count", self.count, "0 beside a rule: one or the other")
             evicts = self.retention == "oldest_first"
             _need(evicts, "retention", self.retention, "oldest_first where thresholds are given")
+            few = len(rule) <= MOST_THRESHOLDS
+            _need(few, "thresholds", len(rule), f"at most {MOST_THRESHOLDS} of them")
+            rises = all(first <= second for first, second in itertools.pairwise(rule[1:]))
+            _need(rises, "thresholds", rule, "not falling from the second on")
 
     def to_record(self) -> dict[str, Plain]:
         """The order as plain values."""
@@ -103,22 +113,17 @@ class Receipt:
     """The stream, or the acquisition, gave fewer samples than were asked for."""
 
     def __post_init__(self) -> None:
-        _need(bool(self.run), "run", self.run, "a name")
+        _check_kinds(self)
         _need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
-        for name in ("admitted", "occupancy", "expiring", "prior_uses", "total_admitted"):
-            value = getattr(self, name)
-            _need(value >= 0, name, value, "0 or more")
-        for name in ("spent", "total_spent"):
-            value = getattr(self, name)
-            _need(_is_amount(value), name, value, "0 or more and finite")
         stored = f"at most the occupancy {self.occupancy}"
         _need(self.admitted <= self.occupancy, "admitted", self.admitted, stored)
         _need(self.expiring <= self.occupancy, "expiring", self.expiring, stored)
+        most = (self.occupancy - self.admitted) * (self.round_number - 1)
+        _need(self.prior_uses <= most, "prior_uses", self.prior_uses, f"at most {most}")
         in_all = f"at least this round's {self.admitted}"
         _need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
         paid = f"at least this round's {self.spent}"
-        rounding = 1e-9 * (1 + self.spent)
-        _need(self.total_spent >= self.spent - rounding, "total_spent", self.total_spent, paid)
+        _need(self.total_spent >= self.spent, "total_spent", self.total_spent, paid)
 
     def to_record(self) -> dict[str, Plain]:
         """The receipt as plain values."""
@@ -139,23 +144,46 @@ class Receipt:
         _need(self.run == order.run, "run", self.run, f"the order's {order.run!r}")
         now = order.round_number
         _need(self.round_number <= now, "round_number", self.round_number, f"at most {now}")
-        if self.round_number == now and not order.thresholds:
-            _need(self.admitted <= order.count, "admitted", self.admitted, f"<= {order.count}")
+        if self.round_number == now:
+            if not order.thresholds:
+                _need(self.admitted <= order.count, "admitted", self.admitted, f"<= {order.count}")
+            price = order.price * self.admitted
+            _need(math.isclose(self.spent, price), "spent", self.spent, f"the price, {price}")
         if buffer_capacity is not None:
             limit = f"at most the capacity {buffer_capacity}"
             _need(self.occupancy <= buffer_capacity, "occupancy", self.occupancy, limit)
 
 
-def _is_amount(value: float) -> bool:
-    return math.isfinite(value) and value >= 0
-
-
 def _need(fulfilled: bool, name: str, value: object, limit: str) -> None:
     if not fulfilled:
-        raise WireError(f"{name} must be {limit}, got {value!r}")
+        raise WireError(f"{name} must be {limit}, got {reprlib.repr(value)}")
 
 
-def _to_record(message: Order | Receipt) -> dict[str, Plain]:
+def _check_kinds(message: "Order | Receipt") -> None:
+    """Every field is of its own kind and within what the wire and a database can carry."""
+    for entry in dataclasses.fields(message):
+        value = getattr(message, entry.name)
+        if entry.type is str:
+            _need(type(value) is str and value != "", entry.name, value, "a name")
+        elif entry.type is int:
+            whole = type(value) is int and 0 <= value <= LARGEST_INTEGER
+            _need(whole, entry.name, value, f"a whole number from 0 to {LARGEST_INTEGER}")
+        elif entry.type is float:
+            _need_amount(entry.name, value)
+        elif entry.type is bool:
+            _need(type(value) is bool, entry.name, value, "true or false")
+        elif entry.name == "thresholds":
+            _need(type(value) is tuple, entry.name, value, "a tuple")
+            for threshold in value:
+                _need_amount(entry.name, threshold)
+
+
+def _need_amount(name: str, value: object) -> None:
+    amount = type(value) is float and 0 <= value <= LARGEST_AMOUNT
+    _need(amount, name, value, f"a float from 0 to {LARGEST_AMOUNT:g}")
+
+
+def _to_record(message: "Order | Receipt") -> dict[str, Plain]:
     record: dict[str, Plain] = {"version": WIRE_VERSION}
     for entry in dataclasses.fields(message):
         value = getattr(message, entry.name)
@@ -164,23 +192,16 @@ def _to_record(message: Order | Receipt) -> dict[str, Plain]:
 
 
 def _from_record(kind: type[Message], record: Mapping[str, object]) -> Message:
+    if not isinstance(record, Mapping):
+        raise WireError(f"a record is a mapping, got {reprlib.repr(record)}")
     version = record.get("version")
-    if version != WIRE_VERSION:
-        raise WireError(f"version {version!r} is not understood, only {WIRE_VERSION}")
-    entries = {entry.name: entry for entry in dataclasses.fields(kind)}
-    wrong = set(record) ^ {"version", *entries}
+    if type(version) is not int or version != WIRE_VERSION:
+        raise WireError(f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}")
+    names = {entry.name for entry in dataclasses.fields(kind)}
+    wrong = set(record) ^ {"version", *names}
     if wrong:
-        raise WireError(f"{kind.__name__} has missing or unknown fields: {sorted(wrong)}")
-    return kind(**{name: _value(name, entry.type, record[name]) for name, entry in entries.items()})
-
-
-def _value(name: str, kind: object, value: object) -> Any:
-    """The value, if it is of the kind that the field is declared with."""
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if kind == tuple[float, ...] and isinstance(value, list):
-        return tuple(_value(name, float, item) for item in value)
-    wanted = kind if isinstance(kind, type) else str
-    if type(value) is not wanted:
-        raise WireError(f"{name} must be of kind {wanted.__name__}, got {value!r}")
-    return value
+        raise WireError(f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}")
+    values: dict[str, Any] = {name: record[name] for name in names}
+    if isinstance(values.get("thresholds"), list):
+        values["thresholds"] = tuple(values["thresholds"])
+    return kind(**values)

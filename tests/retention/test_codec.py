@@ -36,6 +36,11 @@ def test_arrays_keep_values_kind_and_shape(array: Any) -> None:
     assert np.array_equal(back, array)
 
 
+def test_keys_that_are_no_texts_are_refused() -> None:
+    with pytest.raises(TypeError, match="keys other than texts"):
+        CODEC.encode({1: "a", "1": "b"})
+
+
 def test_objects_are_refused_not_pickled() -> None:
     with pytest.raises(TypeError, match="cannot store a set"):
         CODEC.encode({1, 2})

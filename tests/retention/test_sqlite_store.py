@@ -1,4 +1,6 @@
+import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ def order(now: int, count: int) -> Order:
 
 
 def test_the_file_is_written_as_promised(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "a.sqlite", "r", 5)
+    store = SqliteStore(tmp_path / "a.sqlite", "r", "site", 5)
     settings = [
         store._connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "user_version")
@@ -28,39 +30,43 @@ def test_an_older_file_is_brought_up_to_date(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.sqlite"
-    store = SqliteStore(path, "r", 5)
+    store = SqliteStore(path, "r", "site", 5)
     Gate(store, IndexedStream("abcdef")).apply(order(1, 3))
     store.close()
-    newer = (*sqlite_store.MIGRATIONS, "ALTER TABLE samples ADD COLUMN origin TEXT")
+    newer = (*sqlite_store.MIGRATIONS, ("ALTER TABLE samples ADD COLUMN origin TEXT",))
     monkeypatch.setattr(sqlite_store, "MIGRATIONS", newer)
-    store = SqliteStore(path, "r", 5)
+    store = SqliteStore(path, "r", "site", 5)
     assert store.samples() == ["a", "b", "c"]
     assert store._connection.execute("SELECT origin FROM samples").fetchall() == [(None,)] * 3
     store.close()
     monkeypatch.undo()
     with pytest.raises(ValueError, match="has schema 2, this program knows 1"):
-        SqliteStore(path, "r", 5)
+        SqliteStore(path, "r", "site", 5)
 
 
 def test_a_file_of_another_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
-    SqliteStore(path, "r", 5).close()
-    with pytest.raises(ValueError, match="belongs to run 'r' with capacity 5, not to 's' with 5"):
-        SqliteStore(path, "s", 5)
+    SqliteStore(path, "r", "site", 5).close()
+    with pytest.raises(
+        ValueError, match="belongs to 'site' in run 'r' with capacity 5, not to 'site' in 's'"
+    ):
+        SqliteStore(path, "s", "site", 5)
+    with pytest.raises(ValueError, match="not to 'other' in 'r'"):
+        SqliteStore(path, "r", "other", 5)
     with pytest.raises(ValueError, match="use another folder"):
-        SqliteStore(path, "r", 6)
+        SqliteStore(path, "r", "site", 6)
 
 
 def test_names_that_look_alike_have_files_of_their_own(tmp_path: Path) -> None:
     names = ["site/0", "site 0", "site_0", "x" * 60, "x" * 61, "..", "-----BEGIN KEY-----"]
-    paths = {store_path(tmp_path, "run", name) for name in names}
-    assert len(paths) == len(names)
+    paths = {store_path(tmp_path, run, name) for name in names for run in ("run", "run 2")}
+    assert len(paths) == 2 * len(names)
     assert all(path.parent == tmp_path for path in paths)
 
 
 def test_two_processes_on_one_file_do_not_admit_twice(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
-    one, two = SqliteStore(path, "r", 9), SqliteStore(path, "r", 9)
+    one, two = SqliteStore(path, "r", "site", 9), SqliteStore(path, "r", "site", 9)
     first, second = (Gate(store, IndexedStream("abcdefghi")) for store in (one, two))
     assert first.apply(order(1, 2)) == second.apply(order(1, 2))
     second.apply(order(2, 2))
@@ -70,26 +76,65 @@ def test_two_processes_on_one_file_do_not_admit_twice(tmp_path: Path) -> None:
     two.close()
 
 
-def test_an_order_that_another_process_applied_meanwhile_is_not_committed(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    one, two = SqliteStore(path, "r", 9), SqliteStore(path, "r", 9)
-    racing = Gate(one, IndexedStream("abcdefghi"))
-
-    class Late(IndexedStream):
-        def take(self, count: int) -> list[str]:
-            Gate(two, IndexedStream("abcdefghi")).apply(order(1, 2))
-            return super().take(count)
-
-    racing = Gate(one, Late("abcdefghi"))
-    with pytest.raises(ValueError, match="round 1 is applied already"):
-        racing.apply(order(1, 2))
-    assert racing.apply(order(1, 2)).total_admitted == 2
-    one.close()
-    two.close()
-
-
 def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     path.write_bytes(b"not a database, certainly" * 100)
-    with pytest.raises(sqlite3.DatabaseError):
-        SqliteStore(path, "r", 5)
+    with pytest.raises(ValueError, match=r"cannot be opened as a buffer: .*not a database"):
+        SqliteStore(path, "r", "site", 5)
+
+
+def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (name TEXT)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="is a database, but not a buffer"):
+        SqliteStore(path, "r", "site", 5)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "books",
+    [
+        {"run": "r", "client": "site", "buffer_capacity": 5, "total_admitted": -5},
+        {"run": "", "client": "site", "buffer_capacity": 5},
+        {"run": "r", "client": "site", "buffer_capacity": 0},
+    ],
+)
+def test_impossible_books_are_refused(tmp_path: Path, books: dict[str, object]) -> None:
+    path = tmp_path / "a.sqlite"
+    SqliteStore(path, "r", "site", 5).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE books SET content = ?", (json.dumps(books),))
+    connection.close()
+    with pytest.raises(ValueError, match="books"):
+        SqliteStore(path, "r", "site", 5)
+
+
+def test_a_full_disk_leaves_the_books_right(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "a.sqlite", "r", "site", 9)
+    gate = Gate(store, IndexedStream([b"x" * 20_000] * 9))
+    gate.apply(order(1, 2))
+    pages = store._pragma("page_count")
+    store._connection.execute(f"PRAGMA max_page_count = {pages + 1}")
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        gate.apply(order(2, 3))
+    assert (store.books().last_round, len(store.samples())) == (1, 2)
+    store._connection.execute("PRAGMA max_page_count = 100000")
+    assert gate.apply(order(2, 3)).total_admitted == 5
+    store.close()
+
+
+def test_a_new_file_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
+    def open_and_close(path: Path) -> int:
+        store = SqliteStore(path, "r", "site", 5)
+        try:
+            return store.books().buffer_capacity
+        finally:
+            store.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        for trial in range(40):
+            path = tmp_path / f"{trial}.sqlite"
+            assert list(pool.map(open_and_close, [path] * 8)) == [5] * 8

@@ -100,8 +100,8 @@ def headline(setting: Setting) -> str:
     problem = setting.problem
     return (
         f"{problem.num_clients:,} clients with {problem.total_capacity:,} slots in all, budget "
-        f"{problem.budget:,g} a round, price {setting.price} (mean {problem.average_price:,.4g}), "
-        f"{problem.num_rounds:,} rounds"
+        f"{problem.budget:,.10g} a round, price {setting.price} "
+        f"(mean {problem.average_price:,.4g}), {problem.num_rounds:,} rounds"
     )
 
 

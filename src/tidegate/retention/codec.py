@@ -58,7 +58,9 @@ def _shape(value: Any, parts: list[bytes]) -> Any:
         kind = "tuple" if isinstance(value, tuple) else "list"
         return {kind: [_shape(item, parts) for item in value]}
     if isinstance(value, dict):
-        return {"dict": {str(name): _shape(item, parts) for name, item in value.items()}}
+        if not all(type(name) is str for name in value):
+            raise TypeError(f"cannot store a dictionary with keys other than texts: {list(value)}")
+        return {"dict": {name: _shape(item, parts) for name, item in value.items()}}
     if isinstance(value, bytes):
         parts.append(value)
         return {"bytes": len(parts) - 1}

@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import sqlite3
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,26 +15,26 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.retention.codec import ArrayCodec, SampleCodec
-from tidegate.retention.store import Books, Change, StoredSample
+from tidegate.retention.store import Books, Change, StoredSample, check_unmoved
 from tidegate.wire import Order, Receipt
 
-MIGRATIONS: tuple[str, ...] = (
-    """
-    CREATE TABLE books (only INTEGER PRIMARY KEY CHECK (only = 1), content TEXT NOT NULL);
-    CREATE TABLE samples (
-        position INTEGER PRIMARY KEY,
-        admitted_round INTEGER NOT NULL,
-        uses INTEGER NOT NULL,
-        content BLOB NOT NULL
-    );
-    CREATE TABLE answers (
-        round_number INTEGER PRIMARY KEY,
-        sent_order TEXT NOT NULL,
-        receipt TEXT NOT NULL
-    );
-    """,
+APPLICATION_ID = 0x71DE6A7E
+"""Marks a file as ours, so that nobody else's database is ever changed."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE books (only INTEGER PRIMARY KEY CHECK (only = 1), content TEXT NOT NULL)",
+        """CREATE TABLE samples (
+            position INTEGER PRIMARY KEY, admitted_round INTEGER NOT NULL, uses INTEGER NOT NULL
+        )""",
+        # Apart from the counts, which change in every round, while contents never do.
+        "CREATE TABLE contents (position INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+        """CREATE TABLE answers (
+            round_number INTEGER PRIMARY KEY, sent_order TEXT NOT NULL, receipt TEXT NOT NULL
+        )""",
+    ),
 )
-"""Script number v takes a file of schema version v to version v + 1."""
+"""Statements number v take a file of schema version v to version v + 1."""
 
 BUSY_SECONDS = 30.0
 """How long to wait for another process that is writing to the same file."""
@@ -43,11 +44,11 @@ def store_path(folder: Path, run: str, client: str) -> Path:
     """The file of one client in one run; ``client`` is its registered name or public key.
 
     >>> store_path(Path("data"), "run 7", "site-0").name
-    'run_7-site-0-81aa4eed.sqlite'
+    'run_7-site-0-81aa4eed77220514a854d29b6141b802.sqlite'
     """
     readable = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:40] for name in (run, client))
     # Names that read the same once cleaned, or were cut, must not share a file.
-    exact = hashlib.sha256(json.dumps([run, client]).encode()).hexdigest()[:8]
+    exact = hashlib.sha256(json.dumps([run, client]).encode()).hexdigest()[:32]
     return folder / f"{readable}-{exact}.sqlite"
 
 
@@ -55,25 +56,24 @@ class SqliteStore:
     """A client's buffer in a file; the same file again goes on where it stopped."""
 
     def __init__(
-        self, path: Path, run: str, buffer_capacity: int, codec: SampleCodec | None = None
+        self,
+        path: Path,
+        run: str,
+        client: str,
+        buffer_capacity: int,
+        codec: SampleCodec | None = None,
     ) -> None:
         self._codec = ArrayCodec() if codec is None else codec
+        start = Books(run=run, client=client, buffer_capacity=buffer_capacity)
         self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = FULL")
-        self._migrate(path)
-        start = Books(run=run, buffer_capacity=buffer_capacity)
-        with self._transaction():
-            self._connection.execute(
-                "INSERT OR IGNORE INTO books VALUES (1, ?)", (json.dumps(asdict(start)),)
-            )
-        kept = self.books()
-        if (kept.run, kept.buffer_capacity) != (run, buffer_capacity):
+        try:
+            self._prepare(path, start)
+        except sqlite3.DatabaseError as wrong:
             self.close()
-            raise ValueError(
-                f"{path} belongs to run {kept.run!r} with capacity {kept.buffer_capacity}, "
-                f"not to {run!r} with {buffer_capacity}; use another folder or file"
-            )
+            raise ValueError(f"{path} cannot be opened as a buffer: {wrong}") from wrong
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""
@@ -93,7 +93,7 @@ class SqliteStore:
 
     def samples(self) -> list[Any]:
         """The samples themselves, oldest first."""
-        rows = self._connection.execute("SELECT content FROM samples ORDER BY position")
+        rows = self._connection.execute("SELECT content FROM contents ORDER BY position")
         return [self._codec.decode(content) for (content,) in rows]
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
@@ -105,20 +105,23 @@ class SqliteStore:
             return None
         return Order.from_record(json.loads(row[0])), Receipt.from_record(json.loads(row[1]))
 
+    def pack(self, sample: Any) -> bytes:
+        """A sample as it will be stored."""
+        return self._codec.encode(sample)
+
     def commit(self, change: Change) -> None:
         """Apply a change in one transaction, on disk when this returns."""
         now, execute = change.order.round_number, self._connection.execute
-        contents = [self._codec.encode(sample) for sample in change.admitted]
         with self._transaction():
-            before = self.books()
-            if before.last_round >= now:
-                raise ValueError(f"round {before.last_round} is applied already, not {now} again")
+            check_unmoved(change, self.books())
             for position in change.removed:
                 execute("DELETE FROM samples WHERE position = ?", (position,))
+                execute("DELETE FROM contents WHERE position = ?", (position,))
             execute("UPDATE samples SET uses = uses + 1")
-            for position, content in enumerate(contents, start=before.total_admitted):
-                execute("INSERT INTO samples VALUES (?, ?, 1, ?)", (position, now, content))
-            execute("UPDATE books SET content = ?", (json.dumps(asdict(change.books)),))
+            for position, packed in enumerate(change.admitted, change.before.total_admitted):
+                execute("INSERT INTO samples VALUES (?, ?, 1)", (position, now))
+                execute("INSERT INTO contents VALUES (?, ?)", (position, packed))
+            execute("UPDATE books SET content = ?", (_text(asdict(change.books)),))
             execute(
                 "INSERT INTO answers VALUES (?, ?, ?)",
                 (now, _text(change.order.to_record()), _text(change.receipt.to_record())),
@@ -126,8 +129,8 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        self._connection.execute("BEGIN IMMEDIATE")
         try:
+            self._connection.execute("BEGIN IMMEDIATE")
             yield
             self._connection.execute("COMMIT")
         except BaseException:
@@ -135,18 +138,57 @@ class SqliteStore:
                 self._connection.execute("ROLLBACK")
             raise
 
-    def _migrate(self, path: Path) -> None:
+    def _prepare(self, path: Path, start: Books) -> None:
+        """Bring the file up to date, and refuse one that is not this client's."""
+        ((tables,),) = self._connection.execute("SELECT count(*) FROM sqlite_master")
+        # In this order: whoever sees our tables sees the mark that was written with them.
+        if tables and self._pragma("application_id") != APPLICATION_ID:
+            raise ValueError(f"{path} is a database, but not a buffer; use another file")
+        self._use_write_ahead_log()
+        self._connection.execute("PRAGMA synchronous = FULL")
+        if self._pragma("user_version") != len(MIGRATIONS):
+            self._migrate(path, start)
+        kept = self.books()
+        mine = start.run, start.client, start.buffer_capacity
+        if (kept.run, kept.client, kept.buffer_capacity) != mine:
+            raise ValueError(
+                f"{path} belongs to {kept.client!r} in run {kept.run!r} with capacity "
+                f"{kept.buffer_capacity}, not to {start.client!r} in {start.run!r} with "
+                f"{start.buffer_capacity}; use another folder or file"
+            )
+
+    def _use_write_ahead_log(self) -> None:
+        """Two processes may open a new file at once; SQLite does not wait here by itself."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
+
+    def _migrate(self, path: Path, start: Books) -> None:
         with self._transaction():
-            ((version,),) = self._connection.execute("PRAGMA user_version")
+            version = self._pragma("user_version")
             if version > len(MIGRATIONS):
                 raise ValueError(
                     f"{path} has schema {version}, this program knows {len(MIGRATIONS)}; "
                     "it was written by a newer one"
                 )
-            for script in MIGRATIONS[version:]:
-                for statement in script.split(";"):
+            for statements in MIGRATIONS[version:]:
+                for statement in statements:
                     self._connection.execute(statement)
+            insert = "INSERT OR IGNORE INTO books VALUES (1, ?)"
+            self._connection.execute(insert, (_text(asdict(start)),))
+            self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             self._connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+    def _pragma(self, name: str) -> int:
+        ((value,),) = self._connection.execute(f"PRAGMA {name}")
+        return int(value)
 
 
 def _text(record: Mapping[str, object]) -> str:

@@ -4,10 +4,11 @@ A store holds; it decides nothing. Everything that one order changes is handed t
 piece and happens entirely or not at all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from tidegate.retention.codec import ArrayCodec, SampleCodec
 from tidegate.wire import Order, Receipt
 
 
@@ -16,6 +17,8 @@ class Books:
     """Where a client stands."""
 
     run: str
+    client: str
+    """Its registered name or public key."""
     buffer_capacity: int
     """B_m, samples."""
     last_round: int = 0
@@ -25,6 +28,12 @@ class Books:
     total_admitted: int = 0
     """Also the position of the next sample: positions count from 0 and are never used twice."""
     total_spent: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.run and self.client and self.buffer_capacity >= 1):
+            raise ValueError(f"books need a run, a client and a capacity of 1 or more: {self}")
+        if min(self.last_round, self.total_admitted, self.total_spent) < 0:
+            raise ValueError(f"these books cannot be right: {self}")
 
 
 @dataclass(frozen=True)
@@ -43,12 +52,14 @@ class Change:
 
     order: Order
     receipt: Receipt
+    before: Books
+    """As they were when the change was worked out; it is refused if they have moved since."""
     books: Books
     """As they are afterwards."""
     removed: Sequence[int]
     """Positions of samples that expired or made room."""
-    admitted: Sequence[Any]
-    """Fresh samples, at the positions from the old ``total_admitted`` on."""
+    admitted: Sequence[bytes]
+    """Fresh samples, packed, at the positions from the old ``total_admitted`` on."""
 
 
 class Store(Protocol):
@@ -70,45 +81,78 @@ class Store(Protocol):
         """The order of a round and the receipt that was given for it."""
         ...
 
+    def pack(self, sample: Any) -> bytes:
+        """A sample as it will be stored; fails where it cannot be."""
+        ...
+
     def commit(self, change: Change) -> None:
         """Apply a change entirely, or not at all; every sample then stored was used once more."""
         ...
 
 
+class BooksMovedError(RuntimeError):
+    """Another process wrote in between; asking again gives its receipt."""
+
+
+def check_unmoved(change: Change, now: Books) -> None:
+    """Refuse a change that was worked out from books that are no longer the newest."""
+    if now != change.before:
+        raise BooksMovedError(
+            f"round {change.order.round_number} was worked out at round "
+            f"{change.before.last_round}, the books are at {now.last_round}; apply it again"
+        )
+
+
 class MemoryStore:
     """A store that is gone with its process; for simulation and tests."""
 
-    def __init__(self, run: str, buffer_capacity: int) -> None:
-        self._books = Books(run=run, buffer_capacity=buffer_capacity)
-        self._stored: dict[int, tuple[StoredSample, Any]] = {}
-        self._answers: dict[int, tuple[Order, Receipt]] = {}
+    def __init__(
+        self, run: str, client: str, buffer_capacity: int, codec: SampleCodec | None = None
+    ) -> None:
+        self._codec = ArrayCodec() if codec is None else codec
+        books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
+        self._content = _Content(books, {}, {})
 
     def books(self) -> Books:
         """Where the client stands."""
-        return self._books
+        return self._content.books
 
     def stored(self) -> list[StoredSample]:
         """What is in the buffer, oldest first."""
-        return [entry for entry, _ in self._stored.values()]
+        return [entry for entry, _ in self._content.stored.values()]
 
     def samples(self) -> list[Any]:
         """The samples themselves, oldest first."""
-        return [sample for _, sample in self._stored.values()]
+        return [self._codec.decode(packed) for _, packed in self._content.stored.values()]
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """The order of a round and the receipt that was given for it."""
-        return self._answers.get(round_number)
+        return self._content.answers.get(round_number)
+
+    def pack(self, sample: Any) -> bytes:
+        """A sample as it will be stored."""
+        return self._codec.encode(sample)
 
     def commit(self, change: Change) -> None:
-        """Apply a change; nothing in between can fail."""
-        now = change.order.round_number
-        kept = {
-            position: (replace(entry, uses=entry.uses + 1), sample)
-            for position, (entry, sample) in self._stored.items()
-            if position not in set(change.removed)
+        """Apply a change; one assignment makes it happen."""
+        old, now = self._content, change.order.round_number
+        check_unmoved(change, old.books)
+        removed = set(change.removed)
+        stored = {
+            position: (replace(entry, uses=entry.uses + 1), packed)
+            for position, (entry, packed) in old.stored.items()
+            if position not in removed
         }
-        for position, sample in enumerate(change.admitted, start=self._books.total_admitted):
-            kept[position] = StoredSample(position, now, 1), sample
-        self._stored = kept
-        self._books = change.books
-        self._answers[now] = change.order, change.receipt
+        for position, packed in enumerate(change.admitted, start=old.books.total_admitted):
+            stored[position] = StoredSample(position, now, 1), packed
+        answers = {**old.answers, now: (change.order, change.receipt)}
+        self._content = _Content(change.books, stored, answers)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """All that a memory store holds."""
+
+    books: Books
+    stored: Mapping[int, tuple[StoredSample, bytes]]
+    answers: Mapping[int, tuple[Order, Receipt]]

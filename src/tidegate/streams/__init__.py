@@ -4,6 +4,8 @@ A stream hands out samples with ``take(n)`` and says, with ``cursor``, how far i
 it back there in a new process. It never repeats a sample: one that has run dry gives fewer.
 """
 
+import fnmatch
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -83,13 +85,17 @@ class IterableStream:
 
     def seek(self, cursor: str) -> None:
         """Start again and skip what was taken before."""
-        self._samples = iter(self._start())
-        self._position = 0
-        self.take(int(cursor))
+        again = iter(self._start())
+        if again is self._samples:
+            raise ValueError("the iterable cannot be started anew; give a function that makes one")
+        skipped = sum(1 for _ in itertools.islice(again, int(cursor)))
+        if skipped < int(cursor):
+            raise ValueError(f"the iterable has {skipped} samples, {cursor} were taken before")
+        self._samples, self._position = again, skipped
 
     def take(self, count: int) -> list[Any]:
         """The next samples."""
-        taken = [sample for _, sample in zip(range(count), self._samples, strict=False)]
+        taken = list(itertools.islice(self._samples, count))
         self._position += len(taken)
         return taken
 
@@ -108,6 +114,7 @@ class FolderStream:
         self._folder = folder
         self._pattern = pattern
         self._last = ""
+        self._waiting: list[str] = []
 
     @property
     def cursor(self) -> str:
@@ -117,14 +124,22 @@ class FolderStream:
     def seek(self, cursor: str) -> None:
         """Go on after this file."""
         self._last = cursor
+        self._waiting = []
 
     def take(self, count: int) -> list[bytes]:
-        """The next files that have arrived by now."""
-        names = sorted(
-            path.name
-            for path in self._folder.glob(self._pattern)
-            if path.name > self._last and not path.name.startswith(".") and path.is_file()
-        )[:count]
+        """The next files that have arrived by now; the folder is listed when none is waiting."""
+        if len(self._waiting) < count:
+            self._waiting = sorted(
+                path.name
+                for path in self._folder.iterdir()
+                if path.name > self._last
+                and fnmatch.fnmatch(path.name, self._pattern)
+                and not path.name.startswith(".")
+                and path.is_file()
+            )
+        names = self._waiting[:count]
+        contents = [(self._folder / name).read_bytes() for name in names]
         if names:
             self._last = names[-1]
-        return [(self._folder / name).read_bytes() for name in names]
+            self._waiting = self._waiting[count:]
+        return contents
