@@ -16,12 +16,19 @@ def test_importing_loads_neither_torch_nor_flwr_nor_the_command_line() -> None:
 
 
 def test_importing_takes_less_than_300_milliseconds() -> None:
-    # Processor time, so that a busy machine does not count; NumPy takes most of it.
+    """Processor time of the importing thread, so that a busy machine does not count.
+
+    NumPy takes most of it. Where NumPy alone is slow to load (old releases, small devices), what
+    is ours must still be short.
+    """
     timed = (
-        "import time; start = time.process_time(); import tidegate;"
-        "print(time.process_time() - start)"
+        "import time; start = time.thread_time(); import numpy; middle = time.thread_time();"
+        "import tidegate; print(middle - start, time.thread_time() - middle)"
     )
-    assert min(float(fresh(timed)) for _ in range(5)) < 0.3
+    runs = [tuple(map(float, fresh(timed).split())) for _ in range(7)]
+    numpy_alone, ours = (min(column) for column in zip(*runs, strict=True))
+    assert ours < 0.15
+    assert numpy_alone + ours < 0.3 or numpy_alone > 0.15
 
 
 def test_everything_public_exists_and_is_documented() -> None:
