@@ -4,9 +4,9 @@ The expected figures were computed by an independent prototype (its prices came 
 ``numpy.random.default_rng(seed).uniform(1, 10, 1000)``, seeds 0 to 9), so that a few per cent of
 the spending column are luck. Learning constants D = sigma = B = 1, eta = 0.5, Pdim = 100.
 
-The first three rows have nothing fitted. In the last, rho and the loss bound that the policy decides
-with were chosen from a scan because they meet this row: it guards the preset against drifting, and
-is no evidence that the released scripts were understood.
+The first three rows have nothing fitted. In the last, rho and the loss bound that the policy
+decides with were chosen from a scan because they meet this row: it guards the preset against
+drifting, and is no evidence that the released scripts were understood.
 """
 
 import dataclasses
