@@ -148,8 +148,7 @@ class Ledger:
 
     def _difference(self, client: str, account: Account, receipt: Receipt) -> Booking:
         """What a receipt adds, if the orders up to its round can have led to it."""
-        answered = [o for o in account.outstanding if o.round_number <= receipt.round_number]
-        missed = answered[:-1]
+        missed = [o for o in account.outstanding if o.round_number < receipt.round_number]
         admitted = receipt.total_admitted - account.total_admitted
         spent = receipt.total_spent - account.total_spent
         rounding = 1e-9 * (1 + receipt.total_spent)

@@ -13,12 +13,12 @@ from functools import partial
 import numpy as np
 
 from tidegate.admission.interval import ClosingInterval
-from tidegate.arrays import FloatArray
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PriceLaw
 from tidegate.problem import Problem
 from tidegate.simulation import Run, simulate
+from tidegate.summary import mean_occupancy
 from tidegate.theory import planning
 from tidegate.theory.bounds import buffer_violation
 
@@ -59,6 +59,8 @@ def try_horizons(
         raise ValueError("offline selection compares two halves of a run: give at least 2 rounds")
     play = partial(simulate, price_per_client=price_per_client, each_round=each_round)
     target = min(problem.affordable_admission, problem.total_capacity)
+    closing = planning.contraction(problem.num_rounds, options.contraction_exponent)
+    interval = ClosingInterval(target, closing)
     candidates = []
     for horizon in horizons:
         policy = acdpp(
@@ -69,8 +71,6 @@ def try_horizons(
         )
         halves = [play(policy, problem, price_law, seed, until=middle) for seed in seeds]
         wholes = [play(policy, problem, price_law, half.seed, resume=half.final) for half in halves]
-        closing = planning.contraction(problem.num_rounds, options.contraction_exponent)
-        interval = ClosingInterval(target, closing)
         still_open = sum(
             interval.at(now).upper - target
             for now in range(max(middle - horizon, 0) + 1, problem.num_rounds + 1)
@@ -83,7 +83,7 @@ def _candidate(
     problem: Problem, horizon: int, still_open: float, halves: Sequence[Run], wholes: Sequence[Run]
 ) -> Candidate:
     rounds, middle = problem.num_rounds, problem.num_rounds // 2
-    halfway, final = (_occupancy(runs) for runs in (halves, wholes))
+    halfway, final = (mean_occupancy(runs) for runs in (halves, wholes))
     excess = final * rounds - halfway * middle - problem.capacities * (rounds - middle)
     # Each sample counts K times in what is stored. Whole samples keep admissions within one of
     # their target, and the interval may still admit what it is open; anything beyond these two
@@ -110,9 +110,3 @@ def select_offline(candidates: Iterable[Candidate]) -> Candidate:
             "no candidate K keeps its buffer violation bounded; try smaller ones or more rounds"
         )
     return min(bounded, key=lambda candidate: candidate.bound_per_round)
-
-
-def _occupancy(runs: Sequence[Run]) -> FloatArray:
-    """Each client's average occupancy, over rounds and seeds."""
-    occupancy: FloatArray = np.mean([run.mean_occupancy for run in runs], axis=0)
-    return occupancy

@@ -24,6 +24,13 @@ class Estimate:
     half_width: float
     """0 where all runs agree; not a number where there was one run only."""
 
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its lower and upper end; none where there was one run only."""
+        if math.isnan(self.half_width):
+            return None
+        return self.mean - self.half_width, self.mean + self.half_width
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySummary:
@@ -63,8 +70,7 @@ class PolicySummary:
         for name, value in vars(self).items():
             if isinstance(value, Estimate):
                 row[name] = value.mean
-                low, high = value.mean - value.half_width, value.mean + value.half_width
-                intervals[name] = None if math.isnan(low) else [low, high]
+                intervals[name] = value.interval
             else:
                 row[name] = value
         return {**row, "intervals": intervals}
@@ -95,15 +101,20 @@ def summarise(policy: str, runs: Sequence[Run]) -> PolicySummary:
     if any(len(run.columns["spent"]) != rounds for run in runs):
         raise ValueError(f"a summary needs whole runs of {rounds} rounds each")
     spent = np.mean([run.columns["spent"] for run in runs], axis=0)
-    occupancy: FloatArray = np.mean([run.mean_occupancy for run in runs], axis=0)
     return PolicySummary(
         policy=policy,
         seeds=len(runs),
         **{name: estimate([one(run) for run in runs]) for name, one in MEASURES.items()},
         cost_violation=cost_violation(spent, problem.budget),
-        buffer_violation=buffer_violation(occupancy, problem.capacities, rounds),
+        buffer_violation=buffer_violation(mean_occupancy(runs), problem.capacities, rounds),
         certificate_holds=all(run.certificate_holds for run in runs),
     )
+
+
+def mean_occupancy(runs: Sequence[Run]) -> FloatArray:
+    """Each client's occupancy, averaged over the rounds so far and over runs."""
+    occupancy: FloatArray = np.mean([run.mean_occupancy for run in runs], axis=0)
+    return occupancy
 
 
 def paired_differences(runs: Sequence[Run], others: Sequence[Run]) -> dict[str, Estimate]:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from tidegate.cli import main
+from tidegate.cli.plan import plan
+from tidegate.cli.simulate import simulate
 from tidegate.policies import POLICIES
 
 MNIST = "--capacities 8,9,10,11,12,8,9,10,11,12 --budget 55 --price uniform:1,10 --rounds 1000"
@@ -329,6 +331,28 @@ def test_a_narrow_screen_shows_whole_numbers_without_intervals(
     assert all(name in printed for name in POLICIES)
     assert "95% intervals need 112 columns" in printed
     assert max(map(len, printed.splitlines())) <= 80
+
+
+EXAMPLES = [
+    line.strip().removeprefix("tidegate ")
+    for command in (plan, simulate)
+    for line in (command.__doc__ or "").splitlines()
+    if line.startswith("        tidegate ")
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_of_the_help_works(
+    tidegate: Shell, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("prices.csv").write_text("eur\n" + "2\n" * 60, encoding="utf-8")
+    assert tidegate(f"{example} --rounds 40 --seeds 1")
+    assert tidegate.code == 0
+
+
+def test_both_commands_have_examples() -> None:
+    assert len(EXAMPLES) >= 7
 
 
 @pytest.mark.parametrize("command", ["", "plan ", "simulate "])

@@ -64,6 +64,7 @@ class Allocation:
         if not 0 <= total_admission < math.inf:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
         owed = self.owed + total_admission
+        whole = math.floor(owed)
         target = self.shares * owed
         given = np.maximum(target.astype(np.int64), self.ordered)
         most = np.ceil(target).astype(np.int64)
@@ -71,12 +72,12 @@ class Allocation:
             full = self.ordered + room
             np.minimum(given, full, out=given)
             np.minimum(most, full, out=most)
-        missing = math.floor(owed) - int(given.sum())
+        missing = whole - int(given.sum())
         if missing > 0:
             given[self._soonest(given, most, missing)] += 1
         if room is not None:
-            self._take_back(given, int(given.sum()) - math.floor(owed))
-            self._pass_on(given, full, math.floor(owed) - int(given.sum()))
+            self._take_back(given, int(given.sum()) - whole)
+            self._pass_on(given, full, whole - int(given.sum()))
             owed = min(owed, int(given.sum()) + owed % 1)
         samples = given - self.ordered
         if samples.max() > LARGEST_ADMISSION:

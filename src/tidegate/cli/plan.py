@@ -59,7 +59,7 @@ def plan(
 
         tidegate plan --budget 65
 
-        tidegate plan --capacities 11x10
+        tidegate plan --capacities 11x10 --budget 55
 
     A thousand clients, prices from a file:
 

@@ -3,7 +3,6 @@
 import csv
 import dataclasses
 import json
-import math
 from pathlib import Path
 from typing import Annotated
 
@@ -112,9 +111,7 @@ def _check_files(out: Path | None, plot: Path | None) -> None:
 def _told(values: dict[str, Estimate]) -> dict[str, list[float] | None]:
     """Mean, lower and upper end of each difference; nothing for a single seed."""
     return {
-        name: None
-        if math.isnan(one.half_width)
-        else [one.mean, one.mean - one.half_width, one.mean + one.half_width]
+        name: None if one.interval is None else [one.mean, *one.interval]
         for name, one in values.items()
     }
 

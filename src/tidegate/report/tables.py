@@ -23,11 +23,7 @@ def summary_table(summaries: Sequence[PolicySummary], *, intervals: bool = True)
     title = f"Mean over {seeds} seeds" if seeds > 1 else "One run each"
     if intervals and seeds > 1:
         title += f" ± {CONFIDENCE:.0%} interval"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
-    table.padding = 0, 1, 0, 0
-    table.add_column("policy", no_wrap=True)
-    for heading in COLUMNS:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = _policy_table(title, COLUMNS)
     for one in summaries:
         values = (
             one.spent_per_round,
@@ -47,14 +43,20 @@ def summary_table(summaries: Sequence[PolicySummary], *, intervals: bool = True)
 def difference_table(differences: Mapping[str, Mapping[str, Estimate]], baseline: str) -> Table:
     """One line a policy: how much more than the baseline it has, on the same seeds."""
     title = f"Difference from {baseline} on the same seeds ± {CONFIDENCE:.0%} interval"
+    table = _policy_table(title, ("spent", "peak", "effective", "bound"))
+    shown = ("spent_per_round", "peak_occupancy", "effective_per_round", "bound_per_round")
+    for policy, values in differences.items():
+        table.add_row(policy, *(show(values[name]) for name in shown))
+    return table
+
+
+def _policy_table(title: str, headings: Sequence[str]) -> Table:
+    """An empty table, narrow enough for 80 columns, with a line for each policy to come."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
     table.padding = 0, 1, 0, 0
     table.add_column("policy", no_wrap=True)
-    shown = ("spent_per_round", "peak_occupancy", "effective_per_round", "bound_per_round")
-    for heading in ("spent", "peak", "effective", "bound"):
+    for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
-    for policy, values in differences.items():
-        table.add_row(policy, *(show(values[name]) for name in shown))
     return table
 
 
