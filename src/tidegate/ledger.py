@@ -22,12 +22,26 @@ class Account:
     total_spent: float = 0.0
     last_round: int = 0
     """Of the newest receipt that was booked."""
+    cohorts: tuple[tuple[int, int], ...] = ()
+    """(round, samples admitted in it) of what the round after that receipt finds, oldest first."""
     outstanding: tuple[Order, ...] = ()
     """Sent and not answered, oldest first; the client may have applied any of them."""
 
     def most_admitted(self, order: Order) -> int:
         """Samples that an order can lead to."""
         return self.buffer_capacity if order.thresholds else order.count
+
+    def carried_samples(self, round_number: int, retention_horizon: int) -> int:
+        """Samples that are still stored when a round begins, as far as was heard.
+
+        Args:
+            round_number: t.
+            retention_horizon: K, or 0 where samples do not expire.
+        """
+        if not retention_horizon:
+            return sum(admitted for _, admitted in self.cohorts)
+        oldest = round_number - retention_horizon
+        return sum(admitted for admitted_round, admitted in self.cohorts if admitted_round > oldest)
 
     @property
     def exposure(self) -> float:
@@ -42,16 +56,26 @@ class Booking:
     admitted: int
     spent: float
     on_time: bool
-    """It answers the newest order; a late one is paid but trained on an old model."""
+    """Its round is still open; a late one is paid but trained on an old model."""
+
+
+NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
 
 
 class Ledger:
     """Accounts of all clients, and what was booked since the last round was closed."""
 
-    def __init__(self, run: str, accounts: Mapping[str, Account] | None = None) -> None:
+    def __init__(
+        self,
+        run: str,
+        accounts: Mapping[str, Account] | None = None,
+        closed_round: int = 0,
+        booked: RoundTotals = NOTHING,
+    ) -> None:
         self.run = run
         self._accounts = dict(accounts or {})
-        self._round: list[tuple[Booking, Receipt]] = []
+        self._closed_round = closed_round
+        self._booked = booked
 
     def account(self, client: str) -> Account:
         """The account of a client."""
@@ -100,34 +124,28 @@ class Ledger:
             total_admitted=receipt.total_admitted,
             total_spent=receipt.total_spent,
             last_round=receipt.round_number,
+            cohorts=_cohorts(account, booking, receipt),
             outstanding=tuple(
                 one for one in account.outstanding if one.round_number > receipt.round_number
             ),
         )
-        self._round.append((booking, receipt))
+        self._booked = _plus(self._booked, booking, receipt)
         return booking
 
-    def close_round(self) -> RoundTotals:
+    def close_round(self, round_number: int) -> RoundTotals:
         """What the fleet did since the last call, as a rule's ``settle`` takes it.
 
         Money and samples of late receipts count; what they trained on does not, because it is kept
-        out of the average.
+        out of the average. From now on a receipt of this round is late.
         """
-        on_time = [receipt for booking, receipt in self._round if booking.on_time]
-        totals = RoundTotals(
-            admitted=sum(booking.admitted for booking, _ in self._round),
-            spent=sum(booking.spent for booking, _ in self._round),
-            training_size=sum(receipt.occupancy for receipt in on_time),
-            expiring=sum(receipt.expiring for receipt in on_time),
-            prior_uses=sum(receipt.prior_uses for receipt in on_time),
-        )
-        self._round = []
+        if round_number <= self._closed_round:
+            raise ValueError(f"round {round_number} is closed, {self._closed_round} was the last")
+        totals, self._booked = self._booked, NOTHING
+        self._closed_round = round_number
         return totals
 
     def to_record(self) -> dict[str, Any]:
-        """The accounts as JSON can carry them; between rounds, when nothing waits to be closed."""
-        if self._round:
-            raise ValueError("close the round before the ledger is saved")
+        """All of it as JSON can carry it."""
         accounts = {
             client: {
                 **vars(account),
@@ -135,7 +153,12 @@ class Ledger:
             }
             for client, account in self._accounts.items()
         }
-        return {"run": self.run, "accounts": accounts}
+        return {
+            "run": self.run,
+            "closed_round": self._closed_round,
+            "booked": vars(self._booked),
+            "accounts": accounts,
+        }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Ledger":
@@ -143,8 +166,10 @@ class Ledger:
         accounts = {}
         for client, values in record["accounts"].items():
             orders = tuple(Order.from_record(order) for order in values["outstanding"])
-            accounts[client] = Account(**{**values, "outstanding": orders})
-        return cls(record["run"], accounts)
+            cohorts = tuple((int(now), int(count)) for now, count in values["cohorts"])
+            accounts[client] = Account(**{**values, "outstanding": orders, "cohorts": cohorts})
+        booked = RoundTotals(**record["booked"])
+        return cls(record["run"], accounts, record["closed_round"], booked)
 
     def _difference(self, client: str, account: Account, receipt: Receipt) -> Booking:
         """What a receipt adds, if the orders up to its round can have led to it."""
@@ -164,5 +189,34 @@ class Ledger:
                 f"{client} reports {spent} spent since round {account.last_round}, "
                 f"its orders allow {receipt.spent} to {dearest}"
             )
-        newest = account.outstanding[-1].round_number
-        return Booking(admitted, max(spent, 0.0), on_time=receipt.round_number == newest)
+        on_time = receipt.round_number > self._closed_round
+        return Booking(admitted, max(spent, 0.0), on_time=on_time)
+
+
+def _cohorts(account: Account, booking: Booking, receipt: Receipt) -> tuple[tuple[int, int], ...]:
+    """When the samples that a client keeps were admitted; unheard ones as late as can be.
+
+    The oldest always leave first, so the newest ones make up what is left.
+    """
+    now, unheard = receipt.round_number, booking.admitted - receipt.admitted
+    newest_first = (now, receipt.admitted), (now - 1, unheard), *account.cohorts[::-1]
+    left = receipt.occupancy - receipt.expiring
+    kept: list[tuple[int, int]] = []
+    for admitted_round, admitted in newest_first:
+        count = min(admitted, left)
+        if count:
+            kept.append((admitted_round, count))
+        left -= count
+    return tuple(reversed(kept))
+
+
+def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotals:
+    """The sums with one receipt more; what a late one trained on does not count."""
+    trained = int(booking.on_time)
+    return RoundTotals(
+        admitted=totals.admitted + booking.admitted,
+        spent=totals.spent + booking.spent,
+        training_size=totals.training_size + trained * receipt.occupancy,
+        expiring=totals.expiring + trained * receipt.expiring,
+        prior_uses=totals.prior_uses + trained * receipt.prior_uses,
+    )

@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.policies import DEFAULT_OPTIONS, POLICIES, ControlOptions, JointPolicy
+from tidegate.policies import (
+    DEFAULT_OPTIONS,
+    POLICIES,
+    ControlOptions,
+    JointPolicy,
+    PolicyMaker,
+)
 from tidegate.prices import PriceLaw, price_law
 from tidegate.problem import LearningConstants, Problem
 
@@ -89,10 +95,16 @@ def make_policy(
     >>> make_policy("acdpp", EXPERIMENTS["mnist"].problem()).retention
     KStepRetention(retention_horizon=10)
     """
+    maker = find_policy(name)
+    if preset not in PRESETS:
+        raise ValueError(f"unknown preset {preset!r}; choose from {', '.join(PRESETS)}")
+    return maker(problem, options, **PRESETS[preset].get(name, {}))
+
+
+def find_policy(name: str) -> PolicyMaker:
+    """What makes the policy of this name."""
     if name not in POLICIES:
         close = difflib.get_close_matches(name, POLICIES, n=1)
         hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(POLICIES)}"
         raise ValueError(f"unknown policy {name!r}; {hint}")
-    if preset not in PRESETS:
-        raise ValueError(f"unknown preset {preset!r}; choose from {', '.join(PRESETS)}")
-    return POLICIES[name](problem, options, **PRESETS[preset].get(name, {}))
+    return POLICIES[name]

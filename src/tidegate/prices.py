@@ -7,8 +7,9 @@ rounds, so a longer run begins exactly like a shorter one.
 
 import csv
 import io
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from tidegate.arrays import FloatArray
+from tidegate.randomness import PRICES, generator
 
 Price = float | FloatArray
 """One price for all clients, or an array with one a client."""
@@ -31,6 +33,46 @@ class PriceLaw(Protocol):
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
         """Prices of rounds 1, 2, ...; ``size`` clients each with their own, or one for all."""
         ...
+
+
+class PriceFeed(Protocol):
+    """Prices of a fleet that is running, asked for one round after another."""
+
+    def mean(self, num_rounds: int) -> float:
+        """c̄_T: what a sample is expected to cost on average."""
+        ...
+
+    def at(self, round_number: int, clients: Sequence[str]) -> float | Mapping[str, float]:
+        """c(t): one price for all clients, or each of these clients' own."""
+        ...
+
+
+class PricePath:
+    """The path of a price law that belongs to a seed: one price a round for all clients.
+
+    >>> path = PricePath(UniformPrice(1, 10), seed=7)
+    >>> first = path.at(1), path.at(2)
+    >>> (path.at(1), path.at(2)) == first
+    True
+    """
+
+    def __init__(self, law: PriceLaw, seed: int) -> None:
+        self._law = law
+        self._seed = seed
+        self._next_round = 1
+        self._rounds = law.rounds(generator(seed, PRICES))
+
+    def mean(self, num_rounds: int) -> float:
+        """The law's own mean."""
+        return float(self._law.mean(num_rounds))
+
+    def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
+        """The price of a round; going back starts the path anew."""
+        if round_number < self._next_round:
+            self._next_round, self._rounds = 1, self._law.rounds(generator(self._seed, PRICES))
+        price = next(itertools.islice(self._rounds, round_number - self._next_round, None))
+        self._next_round = round_number + 1
+        return float(price)
 
 
 def _check_price(name: str, value: float) -> None:

@@ -7,7 +7,7 @@ replaces an older one in a single step, so a crash leaves the old state or the n
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, TypeVar
@@ -24,10 +24,15 @@ Saved = TypeVar("Saved")
 
 def save(state: object, path: Path) -> None:
     """Write a state; ``restore`` gives back one that goes on exactly as this one would."""
+    replace_file(path, lambda file: write(state, file))
+
+
+def replace_file(path: Path, write_content: Callable[[IO[bytes]], None]) -> None:
+    """Write a file that is the old one or the new one, and on disk, whatever happens."""
     unfinished = path.with_name(path.name + ".part")
     try:
         with unfinished.open("wb") as file:
-            write(state, file)
+            write_content(file)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)

@@ -1,6 +1,6 @@
-"""Order and receipt: all of ours that crosses the network.
+"""Order and receipt: all of ours that crosses the network, and who is speaking to whom.
 
-Both turn into a flat mapping of plain values and back. Nothing that arrives is believed before it
+All turn into a flat mapping of plain values and back. Nothing that arrives is believed before it
 has been checked: an unknown version, a missing or unknown field, a value of the wrong kind or out
 of range is refused with a reason.
 """
@@ -11,7 +11,7 @@ import math
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 WIRE_VERSION = 1
 """Raised when a field changes its meaning; other versions are refused, never guessed at."""
@@ -29,7 +29,7 @@ Retention = Literal["k_step", "frozen", "oldest_first"]
 RETENTIONS: tuple[Retention, ...] = ("k_step", "frozen", "oldest_first")
 
 
-Message = TypeVar("Message", bound="Order | Receipt")
+Kind = TypeVar("Kind", bound="Record")
 
 
 class WireError(ValueError):
@@ -37,7 +37,28 @@ class WireError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class Record:
+    """What can cross the network: checked when it is made, and plain values when it travels."""
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+        self._check()
+
+    def _check(self) -> None:
+        """Limits that concern several fields."""
+
+    def to_record(self) -> dict[str, Plain]:
+        """Itself as plain values."""
+        return _to_record(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, object]) -> Self:
+        """What a record holds, or a ``WireError``."""
+        return _from_record(cls, record)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order(Record):
     """What one client is asked to do in one round: admit a count, or apply a rule.
 
     >>> order = Order(run="r1", round_number=3, price=2.5, retention_horizon=10, count=4)
@@ -60,8 +81,7 @@ class Order:
     for an empty slot; number u is for a slot whose sample was trained on in u rounds, the last one
     also for all that were used more often. From the second on they do not fall."""
 
-    def __post_init__(self) -> None:
-        _check_kinds(self)
+    def _check(self) -> None:
         _need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
         _need(self.retention in RETENTIONS, "retention", self.retention, "a known rule")
         least = 1 if self.retention == "k_step" else 0
@@ -77,18 +97,9 @@ class Order:
             rises = all(first <= second for first, second in itertools.pairwise(rule[1:]))
             _need(rises, "thresholds", rule, "not falling from the second on")
 
-    def to_record(self) -> dict[str, Plain]:
-        """The order as plain values."""
-        return _to_record(self)
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, object]) -> "Order":
-        """The order that a record holds, or a ``WireError``."""
-        return _from_record(cls, record)
-
 
 @dataclass(frozen=True, kw_only=True)
-class Receipt:
+class Receipt(Record):
     """What an order led to, and what the client has admitted and paid in all.
 
     The totals are cumulative, so a receipt that was lost is made good by the next one.
@@ -112,8 +123,7 @@ class Receipt:
     exhausted: bool = False
     """The stream, or the acquisition, gave fewer samples than were asked for."""
 
-    def __post_init__(self) -> None:
-        _check_kinds(self)
+    def _check(self) -> None:
         _need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
         stored = f"at most the occupancy {self.occupancy}"
         _need(self.admitted <= self.occupancy, "admitted", self.admitted, stored)
@@ -124,15 +134,6 @@ class Receipt:
         _need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
         paid = f"at least this round's {self.spent}"
         _need(self.total_spent >= self.spent, "total_spent", self.total_spent, paid)
-
-    def to_record(self) -> dict[str, Plain]:
-        """The receipt as plain values."""
-        return _to_record(self)
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, object]) -> "Receipt":
-        """The receipt that a record holds, or a ``WireError``."""
-        return _from_record(cls, record)
 
     def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
         """Refuse a receipt that cannot be the answer to this order.
@@ -154,17 +155,40 @@ class Receipt:
             _need(self.occupancy <= buffer_capacity, "occupancy", self.occupancy, limit)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Address(Record):
+    """Whom the server speaks to; sent with every order, and alone to a client it does not know."""
+
+    run: str
+    client: str = ""
+    """The name that the server knows the client by; none where it leaves that to the client."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Introduction(Record):
+    """What a client says of itself when it joins; its newest receipt, if any, goes beside it."""
+
+    run: str
+    client: str
+    buffer_capacity: int
+    """B_m, samples that it will never exceed."""
+
+    def _check(self) -> None:
+        _need(self.buffer_capacity >= 1, "buffer_capacity", self.buffer_capacity, "at least 1")
+
+
 def _need(fulfilled: bool, name: str, value: object, limit: str) -> None:
     if not fulfilled:
         raise WireError(f"{name} must be {limit}, got {reprlib.repr(value)}")
 
 
-def _check_kinds(message: "Order | Receipt") -> None:
+def _check_kinds(message: Record) -> None:
     """Every field is of its own kind and within what the wire and a database can carry."""
     for entry in dataclasses.fields(message):
         value = getattr(message, entry.name)
         if entry.type is str:
-            _need(type(value) is str and value != "", entry.name, value, "a name")
+            named = type(value) is str and (value != "" or entry.default == "")
+            _need(named, entry.name, value, "a name")
         elif entry.type is int:
             whole = type(value) is int and 0 <= value <= LARGEST_INTEGER
             _need(whole, entry.name, value, f"a whole number from 0 to {LARGEST_INTEGER}")
@@ -183,7 +207,7 @@ def _need_amount(name: str, value: object) -> None:
     _need(amount, name, value, f"a float from 0 to {LARGEST_AMOUNT:g}")
 
 
-def _to_record(message: "Order | Receipt") -> dict[str, Plain]:
+def _to_record(message: Record) -> dict[str, Plain]:
     record: dict[str, Plain] = {"version": WIRE_VERSION}
     for entry in dataclasses.fields(message):
         value = getattr(message, entry.name)
@@ -191,7 +215,7 @@ def _to_record(message: "Order | Receipt") -> dict[str, Plain]:
     return record
 
 
-def _from_record(kind: type[Message], record: Mapping[str, object]) -> Message:
+def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
     if not isinstance(record, Mapping):
         raise WireError(f"a record is a mapping, got {reprlib.repr(record)}")
     version = record.get("version")

@@ -6,6 +6,7 @@ Counts only: how many samples each client holds and how old they are, never what
 from typing import Protocol, Self
 
 from tidegate.arrays import CountArray, IntArray
+from tidegate.wire import Retention
 
 
 class Buffers(Protocol):
@@ -45,4 +46,8 @@ class RetentionRule(Protocol):
 
     def buffers(self, buffer_capacities: IntArray) -> Buffers:
         """Buffers of a fleet with these capacities, before round 1."""
+        ...
+
+    def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
+        """What an order tells a client of the fleet: its rule and K, 0 where it has none."""
         ...

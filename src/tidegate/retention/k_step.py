@@ -6,6 +6,7 @@ import numpy as np
 
 from tidegate.arrays import CountArray, IntArray
 from tidegate.saving import FIXED
+from tidegate.wire import Retention
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,3 +82,7 @@ class KStepRetention:
         return KStepBuffers(
             self.retention_horizon, np.zeros(len(buffer_capacities), dtype=np.int64)
         )
+
+    def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
+        """The same for all."""
+        return "k_step", self.retention_horizon

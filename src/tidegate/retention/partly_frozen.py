@@ -6,6 +6,7 @@ import numpy as np
 
 from tidegate.arrays import CountArray, IntArray
 from tidegate.retention.buffers import Buffers, RetentionRule
+from tidegate.wire import Retention
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,3 +66,8 @@ class PartlyFrozenRetention:
             active=self.active.buffers(buffer_capacities[:split]),
             frozen=buffer_capacities[split:].astype(np.int32),
         )
+
+    def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
+        """The last clients never change."""
+        active = num_clients - self.frozen_clients
+        return self.active.for_client(number, active) if number < active else ("frozen", 0)

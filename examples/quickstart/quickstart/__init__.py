@@ -1,0 +1,1 @@
+"""LeNet on MNIST where every fresh sample has a price."""

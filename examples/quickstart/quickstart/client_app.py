@@ -1,0 +1,38 @@
+"""The client: an ordinary ClientApp with a gate in front of its training."""
+
+from flwr.app import ArrayRecord, Context, Message
+from flwr.clientapp import ClientApp
+from tidegate.flower import ClientGate
+from tidegate.streams import IndexedStream, Stream
+
+from quickstart.task import LeNet, Partition, train
+
+app = ClientApp()
+
+
+def open_stream(context: Context) -> Stream:
+    """This node's share of MNIST, one image after another."""
+    number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
+    config = context.run_config
+    return IndexedStream(Partition(str(config["data"]), number, count, int(config["seed"])))
+
+
+def buffer_capacity(context: Context) -> int:
+    """Samples that this node stores at most."""
+    return int(context.run_config["buffer-capacity"])
+
+
+gate = ClientGate(app, open_stream, buffer_capacity)
+
+
+@app.train()
+def train_client(message: Message, context: Context) -> Message:
+    """Admit what the server ordered, train on all that is stored, and answer."""
+    with gate.round(message, context) as now:
+        if not now.samples:
+            return now.reply()
+        model = LeNet()
+        model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        config = context.run_config
+        loss = train(model, now.samples, int(config["local-steps"]), float(config["learning-rate"]))
+        return now.reply(ArrayRecord(model.state_dict()), {"train_loss": loss})

@@ -1,0 +1,10 @@
+"""Tidegate on Flower: orders and receipts on Flower's messages, around any Flower strategy.
+
+The only folder that imports flwr.
+"""
+
+from tidegate.flower.client import ClientGate, GatedRound
+from tidegate.flower.local_grid import LocalGrid, run_in_process
+from tidegate.flower.strategy import AdmissionControl
+
+__all__ = ["AdmissionControl", "ClientGate", "GatedRound", "LocalGrid", "run_in_process"]

@@ -1,0 +1,220 @@
+"""Policy state, ledger and model of a run on disk, always of the same round.
+
+A folder holds ``control.npz``, the model that it names, and ``rounds.jsonl`` with one row a round.
+``control.npz`` is replaced in one step, after everything that it speaks of is on disk: once when a
+round is decided, so that a server which dies afterwards sends the same orders again, and once when
+it is settled.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    FedAdagrad,
+    FedAdam,
+    FedAvgM,
+    FedYogi,
+    Strategy,
+)
+
+from tidegate.controller import Controller, FleetRound, Terms
+from tidegate.saving import replace_file
+
+FORMAT_VERSION = 1
+
+STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
+    FedAdagrad: ("m_t", "v_t"),
+    FedAdam: ("m_t", "v_t"),
+    FedYogi: ("m_t", "v_t"),
+    FedAvgM: ("momentum_vector",),
+    DifferentialPrivacyClientSideAdaptiveClipping: ("clipping_norm",),
+    DifferentialPrivacyServerSideAdaptiveClipping: ("clipping_norm",),
+}
+"""What Flower's own strategies carry from one round to the next, besides the model."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Resumed:
+    """What a checkpoint gave back."""
+
+    controller: Controller
+    arrays: ArrayRecord
+    rounds: list[FleetRound]
+
+
+class Checkpoint:
+    """The folder of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._model = ""
+
+    def load(self, terms: Terms, strategy: Strategy) -> Resumed | None:
+        """The run that the folder holds, if any; the strategy gets its own state back."""
+        path = self._folder / "control.npz"
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as archive:
+            content = json.loads(archive["control"].tobytes())
+            if content["version"] != FORMAT_VERSION:
+                raise ValueError(
+                    f"{path} has format {content['version']}, this program reads {FORMAT_VERSION}"
+                )
+            state = archive["state"].tobytes() if "state" in archive else None
+        controller = Controller.from_record(terms, {**content["controller"], "state": state})
+        self._model = content["model"]
+        arrays, kept = _read_model(self._folder / self._model)
+        _give_back(strategy, kept)
+        return Resumed(controller, arrays, self._rounds_before(controller.round_number))
+
+    def begin(self, controller: Controller, arrays: ArrayRecord, strategy: Strategy) -> None:
+        """A new run, before its first round."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "rounds.jsonl").write_bytes(b"")
+        self._save_model(0, arrays, strategy)
+        self.save_control(controller)
+
+    def save_control(self, controller: Controller) -> None:
+        """What was decided, before it is sent."""
+        record = controller.to_record()
+        state = record.pop("state")
+        content = {"version": FORMAT_VERSION, "model": self._model, "controller": record}
+        parts = {"control": np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)}
+        if state is not None:
+            parts["state"] = np.frombuffer(state, dtype=np.uint8)
+
+        def write(file: IO[bytes]) -> None:
+            np.savez(file, **parts)  # type: ignore[arg-type]
+
+        replace_file(self._folder / "control.npz", write)
+
+    def save_round(
+        self, controller: Controller, arrays: ArrayRecord, strategy: Strategy, row: FleetRound
+    ) -> None:
+        """A round that is settled, with the model that it led to."""
+        older = self._folder / self._model
+        self._save_model(row.round_number, arrays, strategy)
+        with (self._folder / "rounds.jsonl").open("a") as file:
+            file.write(json.dumps(dataclasses.asdict(row)) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.save_control(controller)
+        older.unlink(missing_ok=True)
+
+    def _save_model(self, round_number: int, arrays: ArrayRecord, strategy: Strategy) -> None:
+        self._model = f"model-{round_number:06}.npz"
+        kept = _kept_by(strategy)
+
+        def write(file: IO[bytes]) -> None:
+            _write_model(file, arrays, kept)
+
+        replace_file(self._folder / self._model, write)
+
+    def _rounds_before(self, round_number: int) -> list[FleetRound]:
+        """The rows of settled rounds; one of a round that was not is dropped from the file."""
+        path = self._folder / "rounds.jsonl"
+        settled = path.read_text().splitlines()[: round_number - 1]
+        text = "".join(line + "\n" for line in settled)
+
+        def write(file: IO[bytes]) -> None:
+            file.write(text.encode())
+
+        replace_file(path, write)
+        return [FleetRound(**json.loads(line)) for line in settled]
+
+
+def wrapped(strategy: Strategy) -> Iterator[Strategy]:
+    """A strategy and those that it wraps, from outside."""
+    inner: Strategy | None = strategy
+    while isinstance(inner, Strategy):
+        yield inner
+        inner = getattr(inner, "strategy", None)
+
+
+def _state_of(strategy: Strategy) -> Iterator[tuple[str, Strategy, str]]:
+    """A key, an owner and an attribute for all that changes from round to round."""
+    for depth, one in enumerate(wrapped(strategy)):
+        for kind, names in STRATEGY_STATE.items():
+            if isinstance(one, kind):
+                yield from ((f"{depth}.{name}", one, name) for name in names)
+
+
+def _kept_by(strategy: Strategy) -> dict[str, Any]:
+    """The state of a strategy and of those that it wraps."""
+    values = {key: getattr(owner, name) for key, owner, name in _state_of(strategy)}
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _give_back(strategy: Strategy, kept: Mapping[str, Any]) -> None:
+    if any(getattr(one, "accountant", None) is not None for one in wrapped(strategy)):
+        raise ValueError(
+            "a privacy accountant does not survive a restart: what was spent before would be "
+            "forgotten; start a new run in another folder"
+        )
+    for key, owner, name in _state_of(strategy):
+        if key in kept:
+            setattr(owner, name, kept[key])
+
+
+def _write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -> None:
+    """Model and strategy state as one archive; Flower's arrays are bytes already."""
+    parts: list[Any] = []
+
+    def place(value: Any) -> int:
+        parts.append(value)
+        return len(parts) - 1
+
+    model = [
+        {
+            "name": name,
+            "dtype": array.dtype,
+            "shape": list(array.shape),
+            "stype": array.stype,
+            "part": place(np.frombuffer(array.data, dtype=np.uint8)),
+        }
+        for name, array in arrays.items()
+    ]
+    state: dict[str, Any] = {}
+    for name, value in kept.items():
+        if isinstance(value, dict):
+            state[name] = {"named": {key: place(part) for key, part in value.items()}}
+        elif isinstance(value, list):
+            state[name] = {"listed": [place(part) for part in value]}
+        else:
+            state[name] = {"number": float(value)}
+    text = json.dumps({"version": FORMAT_VERSION, "model": model, "strategy": state})
+    named = {f"part_{number}": part for number, part in enumerate(parts)}
+    np.savez(file, index=np.frombuffer(text.encode(), dtype=np.uint8), **named)
+
+
+def _read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
+    with np.load(path, allow_pickle=False) as archive:
+        index = json.loads(archive["index"].tobytes())
+        arrays = ArrayRecord(
+            {
+                one["name"]: Array(
+                    dtype=one["dtype"],
+                    shape=tuple(one["shape"]),
+                    stype=one["stype"],
+                    data=archive[f"part_{one['part']}"].tobytes(),
+                )
+                for one in index["model"]
+            }
+        )
+        kept: dict[str, Any] = {}
+        for name, value in index["strategy"].items():
+            if "named" in value:
+                kept[name] = {key: archive[f"part_{part}"] for key, part in value["named"].items()}
+            elif "listed" in value:
+                kept[name] = [archive[f"part_{part}"] for part in value["listed"]]
+            else:
+                kept[name] = value["number"]
+    return arrays, kept

@@ -1,0 +1,168 @@
+"""What a ClientApp adds: a gate in front of its training function.
+
+gate = ClientGate(app, open_stream, buffer_capacity=10)
+
+@app.train()
+def train(message, context):
+    with gate.round(message, context) as now:
+        ...  # train on now.samples
+        return now.reply(arrays, {"train_loss": loss})
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from tidegate.flower.records import QUERY, attached, expect
+from tidegate.gate import Acquire, Gate
+from tidegate.retention.codec import SampleCodec
+from tidegate.retention.sqlite_store import SqliteStore, store_path
+from tidegate.retention.store import MemoryStore, Store
+from tidegate.streams import Stream
+from tidegate.wire import Address, Introduction, Order, Receipt
+
+FOLDER = "tidegate-folder"
+"""Key of node-config, or else of run-config, that says where a client keeps its buffer."""
+IN_MEMORY = ":memory:"
+"""In place of a folder: the buffer is gone with its process; for engines that keep theirs."""
+NAME = "tidegate-client"
+"""Key of node-config that names a node which the server knows neither by name nor by key."""
+
+
+@dataclass(frozen=True)
+class GatedRound:
+    """One round at a client, after its order was applied."""
+
+    message: Message
+    receipt: Receipt
+    gate: Gate
+
+    @cached_property
+    def samples(self) -> list[Any]:
+        """What the client trains on, oldest first; none if it holds nothing yet."""
+        return self.gate.samples()
+
+    def reply(
+        self,
+        arrays: ArrayRecord | None = None,
+        metrics: Mapping[str, int | float | list[int] | list[float]] | None = None,
+    ) -> Message:
+        """The reply to the server: the model, the metrics and the receipt.
+
+        A client without samples has no model to send: ``reply()`` is then enough.
+        """
+        content = RecordDict()
+        if arrays is not None:
+            content["arrays"] = arrays
+        content["metrics"] = MetricRecord(
+            {**(metrics or {}), "num-examples": self.receipt.occupancy}
+        )
+        return Message(attached(content, self.receipt), reply_to=self.message)
+
+
+class ClientGate:
+    """Applies the server's orders, keeps the buffer, and gives receipts.
+
+    Args:
+        app: the ClientApp; it also learns to introduce itself to the server.
+        open_stream: fresh samples for a node; ``context.node_config`` says which.
+        buffer_capacity: B_m, samples that this node stores at most; a number, or a function of the
+            node's context.
+        acquire: does what costs, once for each admitted sample; see ``tidegate.gate``.
+        codec: how samples are stored; arrays, numbers, texts and nests of them by default.
+    """
+
+    def __init__(
+        self,
+        app: ClientApp,
+        open_stream: Callable[[Context], Stream],
+        buffer_capacity: int | Callable[[Context], int],
+        *,
+        acquire: Acquire | None = None,
+        codec: SampleCodec | None = None,
+    ) -> None:
+        self._open_stream = open_stream
+        self._buffer_capacity = buffer_capacity
+        self._acquire = acquire
+        self._codec = codec
+        self._in_memory: dict[Address, MemoryStore] = {}
+        self._gates: dict[Store, Gate] = {}
+        _, action = QUERY.split(".")
+        app.query(action)(self._introduce)
+
+    @contextmanager
+    def round(self, message: Message, context: Context) -> Iterator[GatedRound]:
+        """Apply the order that a message carries, once; what it did is on disk before training."""
+        order = expect(message.content, Order)
+        address = expect(message.content, Address)
+        with self._store(address, context) as store:
+            gate = self._gate(store, context)
+            yield GatedRound(message, gate.apply(order), gate)
+
+    def _introduce(self, message: Message, context: Context) -> Message:
+        """Tell the server who this node is, and the last it did in this run."""
+        asked = expect(message.content, Address)
+        address = Address(run=asked.run, client=asked.client or _own_name(context))
+        with self._store(address, context) as store:
+            books = store.books()
+            answer = store.answer(books.last_round)
+        introduction = Introduction(
+            run=address.run, client=address.client, buffer_capacity=books.buffer_capacity
+        )
+        newest = [] if answer is None else [answer[1]]
+        return Message(attached(RecordDict(), introduction, *newest), reply_to=message)
+
+    @contextmanager
+    def _store(self, address: Address, context: Context) -> Iterator[Store]:
+        """The node's buffer in this run; a file is open only while a message is handled."""
+        folder = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
+        if not folder:
+            raise ValueError(
+                f"{address.client} does not know where to keep its buffer: give its SuperNode "
+                f"--node-config '{FOLDER}=\"/var/lib/tidegate\"', or every node the same "
+                f"{FOLDER} in the run-config ({IN_MEMORY!r} for an engine in one process)"
+            )
+        capacity = self._buffer_capacity
+        if callable(capacity):
+            capacity = capacity(context)
+        run, client = address.run, address.client
+        if folder == IN_MEMORY:
+            if address not in self._in_memory:
+                self._in_memory[address] = MemoryStore(run, client, capacity, self._codec)
+            yield self._in_memory[address]
+            return
+        path = store_path(Path(str(folder)).expanduser(), run, client)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        store = SqliteStore(path, run, client, capacity, self._codec)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def _gate(self, store: Store, context: Context) -> Gate:
+        """The gate of a store; in one process it is kept, with its stream."""
+        gate = self._gates.get(store)
+        if gate is None:
+            gate = Gate(store, self._open_stream(context), self._acquire)
+            if isinstance(store, MemoryStore):
+                self._gates[store] = gate
+        return gate
+
+
+def _own_name(context: Context) -> str:
+    """What a node calls itself where the server has no name and no key for it."""
+    config = context.node_config
+    if config.get(NAME):
+        return str(config[NAME])
+    if "partition-id" in config:
+        return f"partition-{config['partition-id']}"
+    raise ValueError(
+        "this node has no name: register its SuperNode with a key, or give it "
+        f"--node-config '{NAME}=\"site-0\"'; node ids do not survive a restart"
+    )

@@ -1,0 +1,142 @@
+"""A grid in this process: it calls the ClientApp directly, with no Ray and no other process.
+
+The app is the one that runs on Flower's Simulation and Deployment engines, unchanged.
+"""
+
+import itertools
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from tidegate.flower.client import FOLDER, IN_MEMORY
+from tidegate.flower.private import SERVER_NODE_ID, Run, act_as_server, name_message
+
+ConfigValue = bool | float | int | str
+"""What Flower's run and node configurations can hold."""
+
+CLIENT_RAISED = 2
+"""Flower's error code for a ClientApp that raised."""
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+class LocalGrid(Grid):
+    """Nodes that are function calls; their buffers live in memory unless a folder is configured."""
+
+    def __init__(
+        self,
+        client_app: ClientApp,
+        node_configs: Sequence[Mapping[str, ConfigValue]],
+        run_config: Mapping[str, ConfigValue] | None = None,
+        *,
+        run_id: int = 1,
+    ) -> None:
+        self._client_app = client_app
+        self._contexts = {
+            node_id: Context(
+                run_id=run_id,
+                node_id=node_id,
+                node_config={FOLDER: IN_MEMORY, **node_config},
+                state=RecordDict(),
+                run_config=dict(run_config or {}),
+            )
+            for node_id, node_config in enumerate(node_configs, start=SERVER_NODE_ID + 1)
+        }
+        self._message_ids = map(str, itertools.count(1))
+        self._replies: dict[str, Message] = {}
+        self.set_run(Run.create_empty(run_id))
+
+    def set_run(self, run: Run) -> None:
+        """Serve another run."""
+        self._run = run
+        act_as_server(run.run_id)
+
+    @property
+    def run(self) -> Run:
+        """The run that is served."""
+        return self._run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Make a message; Flower asks every grid for this."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> list[int]:
+        """All nodes."""
+        return list(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        """Call the ClientApp for each message, one after another."""
+        message_ids = []
+        for message in messages:
+            message_id = next(self._message_ids)
+            name_message(message, message_id)
+            self._replies[message_id] = self._answer(message)
+            message_ids.append(message_id)
+        return message_ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """The replies to these messages, each once."""
+        return [
+            self._replies.pop(message_id)
+            for message_id in message_ids
+            if message_id in self._replies
+        ]
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """Send messages and return their replies; a function call needs no timeout."""
+        return self.pull_messages(self.push_messages(messages))
+
+    def _answer(self, message: Message) -> Message:
+        """What the ClientApp replies; one that raises answers with Flower's error."""
+        delivered = Message(_own_copy(message.content), metadata=message.metadata)  # type: ignore[call-overload]
+        try:
+            reply = self._client_app(delivered, self._contexts[message.metadata.dst_node_id])
+        except Exception as failure:
+            logger.exception("node %s failed", message.metadata.dst_node_id)
+            error = Error(code=CLIENT_RAISED, reason=f"{type(failure).__name__}: {failure}")
+            return Message(error, reply_to=message)
+        return reply
+
+
+def _own_copy(content: RecordDict) -> RecordDict:
+    """Content that a client may change without changing another client's; arrays are shared."""
+    return RecordDict(
+        {
+            key: ConfigRecord(dict(record.items())) if isinstance(record, ConfigRecord) else record
+            for key, record in content.items()
+        }
+    )
+
+
+def run_in_process(
+    server_app: ServerApp,
+    client_app: ClientApp,
+    *,
+    num_clients: int,
+    run_config: Mapping[str, ConfigValue] | None = None,
+) -> None:
+    """Run a Flower app in this process; nodes are configured as Flower's simulation does."""
+    node_configs = [
+        {"partition-id": number, "num-partitions": num_clients} for number in range(num_clients)
+    ]
+    grid = LocalGrid(client_app, node_configs, run_config)
+    context = Context(
+        run_id=grid.run.run_id,
+        node_id=SERVER_NODE_ID,
+        node_config={},
+        state=RecordDict(),
+        run_config=dict(run_config or {}),
+    )
+    server_app(grid, context)

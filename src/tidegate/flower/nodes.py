@@ -1,0 +1,83 @@
+"""Which node is which client: node ids come and go, names and keys stay."""
+
+import hashlib
+import logging
+from collections.abc import Iterable
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from tidegate.controller import Controller
+from tidegate.flower.private import NodeInfo
+from tidegate.flower.records import QUERY, attached, expect, find
+from tidegate.wire import Address, Introduction, Receipt, WireError
+
+INTRODUCTION_SECONDS = 60.0
+"""How long the server waits for nodes that it does not know; who is later is asked again."""
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+class Nodes:
+    """The clients that can be reached, by name and by node id."""
+
+    def __init__(self) -> None:
+        self._clients: dict[int, str] = {}
+
+    @property
+    def clients(self) -> dict[str, int]:
+        """The node id of each client that can be reached."""
+        return {client: node_id for node_id, client in self._clients.items()}
+
+    def meet(self, grid: Grid, controller: Controller) -> None:
+        """Forget nodes that are gone, and ask new ones who they are."""
+        online = {node.node_id: node for node in grid.get_nodes()}
+        self._clients = {
+            node_id: client for node_id, client in self._clients.items() if node_id in online
+        }
+        unknown = [node for node_id, node in online.items() if node_id not in self._clients]
+        if not unknown:
+            return
+        addresses = {
+            node.node_id: Address(run=controller.run, client=registered_name(node))
+            for node in unknown
+        }
+        questions = [
+            Message(attached(RecordDict(), address), node_id, QUERY, ttl=INTRODUCTION_SECONDS)
+            for node_id, address in addresses.items()
+        ]
+        replies = grid.send_and_receive(questions, timeout=INTRODUCTION_SECONDS)
+        self._listen(replies, addresses, controller)
+
+    def _listen(
+        self, replies: Iterable[Message], addresses: dict[int, Address], controller: Controller
+    ) -> None:
+        for reply in replies:
+            if reply.has_error():
+                logger.warning("a node did not introduce itself: %s", reply.error.reason)
+                continue
+            node_id = reply.metadata.src_node_id
+            try:
+                client = self._join(reply.content, addresses[node_id], controller)
+            except WireError as refused:
+                logger.warning("node %s is left out: %s", node_id, refused)
+            else:
+                self._clients[node_id] = client
+
+    def _join(self, content: RecordDict, address: Address, controller: Controller) -> str:
+        """Let a node in under the name that it is registered by, or else the one it gives."""
+        introduction = expect(content, Introduction)
+        client = introduction.client
+        if introduction.run != address.run or (address.client and client != address.client):
+            raise WireError(f"asked as {address}, it answered as {introduction}")
+        if client in self.clients:
+            raise WireError(f"another node is {client!r} already; names must differ")
+        controller.join(client, introduction.buffer_capacity, find(content, Receipt))
+        return client
+
+
+def registered_name(node: NodeInfo) -> str:
+    """The name that a node was registered by, or its key's fingerprint; empty without both."""
+    if node.name:
+        return str(node.name)
+    return hashlib.sha256(node.public_key).hexdigest() if node.public_key else ""

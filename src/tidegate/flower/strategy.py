@@ -1,0 +1,303 @@
+"""AdmissionControl: wraps any Flower strategy and decides who takes in how many fresh samples.
+
+The wrapped strategy chooses nodes, writes their messages and averages their models, as it would
+alone. AdmissionControl adds an order to each message, takes the receipt off each reply, keeps the
+books, and hands on only replies that belong into this round's average.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from flwr.app import (
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    Metadata,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from tidegate.controller import Controller, FleetRound, Terms
+from tidegate.flower.checkpoint import Checkpoint, wrapped
+from tidegate.flower.nodes import Nodes
+from tidegate.flower.records import KEYS, attached, expect
+from tidegate.policies import ControlOptions, PolicyMaker
+from tidegate.presets import find_policy
+from tidegate.prices import PriceFeed
+from tidegate.problem import LearningConstants
+from tidegate.wire import Address, Receipt, WireError
+
+ON_DEVICES = ControlOptions(hard_capacity=True)
+"""Memory does not average: orders stay within what each client has room for."""
+
+EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
+
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is."""
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A message that was sent and has not been answered; its content is not kept."""
+
+    metadata: Metadata
+    client: str
+
+    @property
+    def expired(self) -> bool:
+        return time.time() > self.metadata.created_at + self.metadata.ttl
+
+
+class AdmissionControl(Strategy):
+    """A Flower strategy under a spending budget.
+
+    Args:
+        strategy: what chooses nodes and averages models.
+        policy: a name such as ``"acdpp"``, or a function of a problem and ``ControlOptions``.
+        budget: C, what may be spent in a round, in the long run.
+        prices: what a sample costs in each round; ``PricePath(price_law("uniform:1,10"), seed)``,
+            or anything with ``mean`` and ``at``.
+        options: the controller's choices; a hard capacity by default.
+        learning: constants of the learning-error bound.
+        importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
+        folder: where the run is saved after every round. A new start with the same folder resumes.
+        run: the run's name on the clients, unique by default. Needed only to make two runs alike.
+        time_to_live: seconds until an unanswered message is dropped; the timeout by default.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but two have defaults and are given by name
+        self,
+        strategy: Strategy,
+        policy: str | PolicyMaker,
+        *,
+        budget: float,
+        prices: PriceFeed,
+        options: ControlOptions = ON_DEVICES,
+        learning: LearningConstants | None = None,
+        importance: Mapping[str, float] | None = None,
+        folder: Path | None = None,
+        run: str | None = None,
+        time_to_live: float | None = None,
+    ) -> None:
+        self.strategy = strategy
+        self.rounds: list[FleetRound] = []
+        """What each round did, those before a restart too."""
+        maker = find_policy(policy) if isinstance(policy, str) else policy
+        self._terms = partial(
+            Terms,
+            policy=lambda problem: maker(problem, options),
+            budget=budget,
+            prices=prices,
+            learning=LearningConstants() if learning is None else learning,
+        )
+        self._importance = importance
+        self._checkpoint = None if folder is None else Checkpoint(folder)
+        self._run = run
+        self._time_to_live = time_to_live
+        self._controller: Controller | None = None
+        self._nodes = Nodes()
+        self._waiting: list[_Sent] = []
+        self._arrays = ArrayRecord()
+        self._rounds_before = 0
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: EvaluateFunction | None = None,
+    ) -> Result:
+        """Run the rounds that are left, all of them if the folder holds no earlier run.
+
+        The arguments are Flower's. Rounds keep their numbers over a restart, also in the result
+        and in ``evaluate_fn``, while Flower's log counts those of this start.
+        """
+        self._begin(initial_arrays, num_rounds)
+        if self._time_to_live is None:
+            self._time_to_live = timeout
+        before = self._rounds_before
+        result = super().start(
+            grid,
+            self._arrays,
+            num_rounds - before,
+            timeout,
+            train_config,
+            evaluate_config,
+            evaluate_fn and (lambda now, arrays: evaluate_fn(now + before, arrays)),
+        )
+        result.arrays = self._arrays
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp"):
+            setattr(result, name, _later(getattr(result, name), before))
+        result.evaluate_metrics_serverapp = _later(result.evaluate_metrics_serverapp, before)
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """Let the wrapped strategy write its messages, and add each client's order to its own."""
+        controller = self._running()
+        now = server_round + self._rounds_before
+        written = list(self.strategy.configure_train(now, arrays, config, grid))
+        self._arrays, self._grid = arrays, grid
+        self._nodes.meet(grid, controller)
+        nodes = self._nodes.clients
+        messages = {message.metadata.dst_node_id: message for message in written}
+        present = [client for client, node_id in nodes.items() if node_id in messages]
+        orders = controller.decide(present, nodes)
+        if self._checkpoint is not None:
+            self._checkpoint.save_control(controller)
+        ready = []
+        for client, order in orders.items():
+            # A round that was decided before a restart goes to whom it was meant for.
+            message = messages.get(nodes[client]) or _addressed(written[0], nodes[client])
+            message.content = attached(
+                message.content, Address(run=controller.run, client=client), order
+            )
+            ready.append(self._with_time_to_live(message))
+            self._waiting.append(_Sent(message.metadata, client))
+        return ready
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Settle all receipts, and average the models of those that are in time."""
+        controller, replies = self._running(), list(replies)
+        sent = {one.metadata.message_id: one.client for one in self._waiting}
+        in_time = {}
+        for reply in [*replies, *self._late_replies(replies)]:
+            client = sent.pop(reply.metadata.reply_to_message_id, None)
+            if client is not None and self._settle(client, reply):
+                in_time[client] = reply
+        self._waiting = [
+            one for one in self._waiting if one.metadata.message_id in sent and not one.expired
+        ]
+        # In the order of names: sums of floats then come out the same on every engine.
+        ordered = [in_time[client] for client in sorted(in_time)]
+        now = server_round + self._rounds_before
+        arrays, metrics = self.strategy.aggregate_train(now, ordered)
+        if arrays is not None:
+            self._arrays = arrays
+        row = controller.close()
+        self.rounds.append(row)
+        if self._checkpoint is not None:
+            self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
+        logger.info(
+            "round %d: price %.4g, %d samples admitted for %.4g, %d in training, cost debt %.4g",
+            *(row.round_number, row.price, row.admitted, row.spent),
+            *(row.training_size, row.cost_debt),
+        )
+        return arrays, metrics
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> list[Message]:
+        """The wrapped strategy's messages, with a time to live."""
+        self._running()
+        now = server_round + self._rounds_before
+        messages = self.strategy.configure_evaluate(now, arrays, config, grid)
+        return [self._with_time_to_live(message) for message in messages]
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """The wrapped strategy's average over the clients that had something to evaluate."""
+        key = self._weight_key
+        useful = [
+            reply
+            for reply in replies
+            if reply.has_error()
+            or any(metrics.get(key, 1) for metrics in reply.content.metric_records.values())
+        ]
+        return self.strategy.aggregate_evaluate(server_round + self._rounds_before, useful)
+
+    def summary(self) -> None:
+        """Log what is wrapped, and the terms."""
+        terms = self._terms.keywords
+        logger.info("\t├──> Admission control: budget %s a round", terms["budget"])
+        self.strategy.summary()
+
+    def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
+        """Take up the run that the folder holds, or a new one."""
+        terms = self._terms(num_rounds=num_rounds)
+        resumed = None if self._checkpoint is None else self._checkpoint.load(terms, self.strategy)
+        if resumed is not None:
+            self._controller, self._arrays = resumed.controller, resumed.arrays
+            self.rounds = resumed.rounds
+            self._rounds_before = self._controller.round_number - 1
+            logger.info("resuming run %s after round %d", self._controller.run, self._rounds_before)
+            return
+        self._controller = Controller(terms, self._run or uuid.uuid4().hex)
+        self._arrays = initial_arrays
+        if self._checkpoint is not None:
+            self._checkpoint.begin(self._controller, initial_arrays, self.strategy)
+
+    def _running(self) -> Controller:
+        if self._controller is None:
+            raise RuntimeError(
+                "AdmissionControl must be the outermost strategy, and run by its own start(): "
+                "wrap the others, AdmissionControl(DifferentialPrivacy...(FedAvg(...)), ...)"
+            )
+        return self._controller
+
+    def _late_replies(self, replies: list[Message]) -> list[Message]:
+        """Replies to earlier rounds' messages that have come in since."""
+        heard = {reply.metadata.reply_to_message_id for reply in replies}
+        missing = [one.metadata.message_id for one in self._waiting]
+        missing = [message_id for message_id in missing if message_id not in heard]
+        return list(self._grid.pull_messages(missing)) if missing else []
+
+    def _settle(self, client: str, reply: Message) -> bool:
+        """Book a reply's receipt; true if its model belongs into the average."""
+        if reply.has_error():
+            logger.warning("%s failed: %s", client, reply.error.reason)
+            return False
+        try:
+            receipt = expect(reply.content, Receipt)
+            on_time = self._running().book(client, receipt).on_time
+        except WireError as refused:
+            logger.warning("the receipt of %s is refused: %s", client, refused)
+            return False
+        if not (on_time and receipt.occupancy and reply.content.array_records):
+            return False
+        reply.content = self._weighted(client, reply.content, receipt)
+        return True
+
+    def _weighted(self, client: str, content: RecordDict, receipt: Receipt) -> RecordDict:
+        """A reply as the wrapped strategy expects it, weighing α_m·n_m."""
+        records = {key: record for key, record in content.items() if key != KEYS[Receipt]}
+        name, metrics = next(iter(content.metric_records.items()), ("metrics", MetricRecord()))
+        weight: float = receipt.occupancy
+        if self._importance is not None:
+            weight *= self._importance.get(client, 1.0)
+        records[name] = MetricRecord({**metrics, self._weight_key: weight})
+        return RecordDict(records)
+
+    @property
+    def _weight_key(self) -> str:
+        """The metric by which the wrapped strategy weighs replies."""
+        keys = [getattr(one, "weighted_by_key", "") for one in wrapped(self.strategy)]
+        return next(filter(None, keys), "num-examples")
+
+    def _with_time_to_live(self, message: Message) -> Message:
+        if self._time_to_live is not None:
+            message.metadata.ttl = self._time_to_live
+        return message
+
+
+def _addressed(message: Message, node_id: int) -> Message:
+    """The same message for another node."""
+    return Message(message.content, node_id, message.metadata.message_type)
+
+
+def _later(metrics: Mapping[int, MetricRecord], rounds_before: int) -> dict[int, MetricRecord]:
+    return {now + rounds_before: record for now, record in metrics.items()}

@@ -1,0 +1,254 @@
+"""The server of a running fleet: against the simulation, and when clients come and go."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidegate.controller import Controller, FleetRound, Terms
+from tidegate.gate import Gate
+from tidegate.policies import POLICIES, ControlOptions
+from tidegate.presets import EXPERIMENTS, make_policy
+from tidegate.prices import ConstantPrice, PricePath, UniformPrice
+from tidegate.problem import Problem
+from tidegate.retention.store import MemoryStore
+from tidegate.simulation import simulate
+from tidegate.streams import IndexedStream
+from tidegate.wire import Order, WireError
+
+HARD = ControlOptions(hard_capacity=True)
+SEED = 3
+
+
+def terms(policy: str = "acdpp", options: ControlOptions = HARD, **changes: Any) -> Terms:
+    values: dict[str, Any] = {
+        "budget": 55.0,
+        "prices": PricePath(UniformPrice(1, 10), SEED),
+        "num_rounds": 40,
+        **changes,
+    }
+    return Terms(policy=lambda problem: make_policy(policy, problem, options), **values)
+
+
+def gate(client: str, capacity: int) -> Gate:
+    return Gate(MemoryStore("r", client, capacity), IndexedStream(range(100_000)))
+
+
+def fleet(controller: Controller, capacities: Mapping[str, int]) -> dict[str, Gate]:
+    for client, capacity in capacities.items():
+        controller.join(client, capacity)
+    return {client: gate(client, capacity) for client, capacity in capacities.items()}
+
+
+def play(controller: Controller, gates: Mapping[str, Gate]) -> FleetRound:
+    for client, order in controller.decide(gates, gates).items():
+        controller.book(client, gates[client].apply(order))
+    return controller.close()
+
+
+MNIST = {f"client-{number}": capacity for number, capacity in enumerate((8, 9, 10, 11, 12) * 2)}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_fleet_that_always_answers_does_what_the_simulation_does(name: str) -> None:
+    controller = Controller(terms(name, learning=EXPERIMENTS["mnist"].problem(40).learning), "r")
+    gates = fleet(controller, MNIST)
+    rounds = [play(controller, gates) for _ in range(40)]
+    problem = EXPERIMENTS["mnist"].problem(40)
+    policy = make_policy(name, problem, HARD)
+    run = simulate(policy, problem, EXPERIMENTS["mnist"].price, SEED)
+    for column in ("price", "ordered", "admitted", "training_size", "distinct_samples"):
+        mine = [getattr(one, column) for one in rounds]
+        np.testing.assert_array_equal(mine, run.columns[column], err_msg=column)
+    for column in ("spent", "overspend", "cost_debt", "effective_samples"):
+        mine = [getattr(one, column) for one in rounds]
+        np.testing.assert_allclose(mine, run.columns[column], rtol=1e-12, err_msg=column)
+
+
+def saved(controller: Controller) -> dict[str, Any]:
+    record = controller.to_record()
+    state = record.pop("state")
+    return {**json.loads(json.dumps(record)), "state": state}
+
+
+def restored(controller: Controller, on: Terms) -> Controller:
+    return Controller.from_record(on, saved(controller))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_controller_that_is_brought_back_goes_on_as_if_nothing_had_happened(name: str) -> None:
+    plain, killed = Controller(terms(name), "r"), Controller(terms(name), "r")
+    killed = restored(killed, terms(name))  # before anything is known
+    gates, others = fleet(plain, MNIST), fleet(killed, MNIST)
+    for _ in range(12):
+        expected = play(plain, gates)
+        killed = restored(killed, terms(name))  # between rounds
+        orders = killed.decide(others, others)
+        decided = saved(killed)
+        for client in list(others)[:5]:  # these receipts die with the server
+            killed.book(client, others[client].apply(orders[client]))
+        killed = Controller.from_record(terms(name), decided)
+        assert killed.decide(others, others) == orders
+        for client, order in killed.decide(others, others).items():
+            killed.book(client, others[client].apply(order))
+        assert killed.close() == expected
+
+
+def test_a_checkpoint_of_other_terms_is_refused() -> None:
+    controller = Controller(terms(), "r")
+    fleet(controller, MNIST)
+    with pytest.raises(ValueError, match=r"made with budget = 55\.0, this run has 70\.0; resume"):
+        restored(controller, terms(budget=70.0))
+
+
+CONSTANT = ConstantPrice(1.0)
+CHEAP: dict[str, Any] = {"prices": PricePath(CONSTANT, 0), "num_rounds": 100}
+
+
+def test_what_an_absent_client_cannot_take_goes_to_the_others_at_once() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20, "c": 20})  # K = 10, 6 samples a round
+    play(controller, gates)
+    away = {name: gates[name] for name in ("a", "b")}
+    assert play(controller, away).admitted == 6
+    assert controller.fleet == ["a", "b", "c"]  # still planned for: it may come back
+
+
+def test_a_client_that_stays_away_until_its_samples_expired_frees_its_share() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20, "c": 20})
+    play(controller, gates)
+    rest = {name: gates[name] for name in ("a", "b")}
+    sizes = [play(controller, rest).fleet for _ in range(10)]
+    assert sizes == [3] * 9 + [2]  # K = 10
+    order = controller.decide(rest, rest)["a"]
+    assert order.retention_horizon == 6  # 40 slots, 6 samples a round: the better of 6 and 7
+    for client, one in rest.items():
+        controller.book(client, one.apply(controller.decide(rest, rest)[client]))
+    controller.close()
+    assert play(controller, gates).fleet == 3  # and it may join again
+
+
+def test_a_client_that_joins_is_planned_for_at_once() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    play(controller, gates)
+    controller.join("c", 20)
+    gates["c"] = gate("c", 20)
+    orders = controller.decide(gates, gates)
+    assert orders["c"].count == 2
+    assert {order.retention_horizon for order in orders.values()} == {10}
+
+
+def test_clients_that_do_not_take_part_keep_their_place_in_the_plan() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20, "c": 20, "d": 20})
+    ordered = 0.0
+    for now in range(40):
+        chosen = {name: gates[name] for name in ("ab", "cd")[now % 2]}
+        orders = controller.decide(chosen, gates)
+        assert set(orders) == set(chosen)
+        for client, order in orders.items():
+            controller.book(client, gates[client].apply(order))
+        closed = controller.close()
+        assert closed.fleet == 4
+        ordered += closed.ordered
+    spent = [controller.ledger.account(client).total_spent for client in gates]
+    assert sum(spent) == pytest.approx(ordered, abs=1)
+
+
+class OwnPrices:
+    """Each client its own price."""
+
+    def mean(self, num_rounds: int) -> float:
+        return 2.0
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Mapping[str, float]:
+        return {client: 1.0 + number for number, client in enumerate(clients)}
+
+
+def test_each_client_may_have_its_own_price() -> None:
+    controller = Controller(terms("constant_admission", prices=OwnPrices()), "r")
+    gates = fleet(controller, {"a": 10, "b": 10, "c": 10})
+    played = play(controller, gates)
+    spent = {client: controller.ledger.account(client).total_spent for client in gates}
+    counts = {client: controller.ledger.account(client).total_admitted for client in gates}
+    assert spent == {"a": counts["a"], "b": 2.0 * counts["b"], "c": 3.0 * counts["c"]}
+    assert played.price == pytest.approx(2.0)
+    assert played.spent == sum(spent.values())
+
+
+def test_a_late_receipt_is_settled_when_its_client_is_heard_again() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    orders = controller.decide(gates, gates)
+    controller.book("a", gates["a"].apply(orders["a"]))
+    unheard = gates["b"].apply(orders["b"])
+    first = controller.close()
+    assert (first.answered, first.admitted, first.exposure) == (1, 3, 3.0)
+    controller.join("b", 20, newest=unheard)  # it died before it answered, and is back
+    second = play(controller, gates)
+    assert (second.answered, second.admitted, second.exposure) == (2, 9, 0.0)
+    assert second.training_size == 12
+
+
+def test_an_open_rounds_receipt_waits_for_the_reply_that_brings_the_model() -> None:
+    on = terms("constant_admission", budget=6.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    orders = controller.decide(gates, gates)
+    controller = restored(controller, on)  # the server died after sending
+    controller.join("a", 20, newest=gates["a"].apply(orders["a"]))
+    again = controller.decide(gates, gates)
+    assert controller.book("a", gates["a"].apply(again["a"])).on_time
+
+
+def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None:
+    old = Controller(terms(), "r")
+    gates = fleet(old, {"a": 20, "b": 20})
+    receipt = gates["a"].apply(old.decide(gates, gates)["a"])
+    with pytest.raises(WireError, match="round 1 of run 'r', of which nothing is known here: res"):
+        Controller(terms(), "r").join("a", 20, newest=receipt)
+    with pytest.raises(WireError, match="a capacity of 30 now, and had 20 before"):
+        old.join("a", 30)
+
+
+def test_a_round_needs_a_client_and_is_decided_before_it_is_closed() -> None:
+    controller = Controller(terms(), "r")
+    with pytest.raises(ValueError, match="round 1 has no client to order from"):
+        controller.decide([], [])
+    with pytest.raises(ValueError, match="round 1 has not been decided"):
+        controller.close()
+
+
+def test_without_a_hard_capacity_orders_may_exceed_what_fits_and_the_gate_does_not() -> None:
+    controller = Controller(terms("acdpp", ControlOptions(), num_rounds=1000), "r")
+    gates = fleet(controller, MNIST)
+    orders = controller.decide(gates, gates)
+    assert sum(order.count for order in orders.values()) > sum(MNIST.values())
+    for client, order in orders.items():
+        controller.book(client, gates[client].apply(order))
+    assert controller.close().training_size == sum(MNIST.values())
+    some = {client: gates[client] for client in list(MNIST)[:4]}
+    assert play(controller, some).orders == 4
+
+
+def test_stale_clients_are_filled_once_and_paid_for_if_asked() -> None:
+    for charged, paid in ((False, 0.0), (True, 20.0)):
+        on = terms("hybrid", budget=6.0, **CHEAP)
+        problem = Problem(buffer_capacities=[20, 20], budget=6.0, mean_price=1.0, num_rounds=100)
+        policy = POLICIES["hybrid"](problem, HARD, charge_prefill=charged)
+        controller = Controller(replace(on, policy=lambda _: policy), "r")  # noqa: B023
+        gates = fleet(controller, {"a": 20, "b": 20})
+        orders: dict[str, Order] = {}
+        for _ in range(3):
+            orders = controller.decide(gates, gates)
+            for client, order in orders.items():
+                controller.book(client, gates[client].apply(order))
+            controller.close()
+        assert (orders["b"].retention, orders["b"].count) == ("frozen", 0)
+        stale = controller.ledger.account("b")
+        assert (stale.total_admitted, stale.total_spent) == (20, paid)
