@@ -264,7 +264,10 @@ class Controller:
                 if absent + 1 < max(horizon, 1):
                     absences[client] = absent + 1
         if not absences:
-            raise ValueError(f"round {self._round_number} has no client to order from")
+            raise ValueError(
+                f"round {self._round_number} has no client to order from; "
+                "the log says why each that was asked is left out"
+            )
         if absences.keys() != self._absences.keys():
             self._policy = self._allocation = None
         # In the order of names, which is the same on every engine and in every process.

@@ -4,6 +4,7 @@ Receipts are cumulative, so a lost one is made good by the next; what was sent a
 answered is kept, so that no client can report more than it was ever asked for.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,7 +47,7 @@ class Account:
     @property
     def exposure(self) -> float:
         """What the orders that are not answered may turn out to have cost."""
-        return sum(self.most_admitted(order) * order.price for order in self.outstanding)
+        return math.fsum(self.most_admitted(order) * order.price for order in self.outstanding)
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Ledger:
     @property
     def exposure(self) -> float:
         """What unanswered orders may turn out to have cost, all clients together."""
-        return sum(account.exposure for account in self._accounts.values())
+        return math.fsum(account.exposure for account in self._accounts.values())
 
     def open(self, client: str, buffer_capacity: int) -> None:
         """Give a client an account; one that has it keeps it."""

@@ -2,10 +2,10 @@
 
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
-from tidegate.flower import ClientGate
-from tidegate.streams import IndexedStream, Stream
 
 from quickstart.task import LeNet, Partition, train
+from tidegate.flower import ClientGate
+from tidegate.streams import IndexedStream, Stream
 
 app = ClientApp()
 
@@ -32,7 +32,7 @@ def train_client(message: Message, context: Context) -> Message:
         if not now.samples:
             return now.reply()
         model = LeNet()
-        model.load_state_dict(message.content["arrays"].to_torch_state_dict())
+        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
         config = context.run_config
         loss = train(model, now.samples, int(config["local-steps"]), float(config["learning-rate"]))
         return now.reply(ArrayRecord(model.state_dict()), {"train_loss": loss})

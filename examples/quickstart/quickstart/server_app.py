@@ -5,10 +5,10 @@ from pathlib import Path
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
-from tidegate.flower import AdmissionControl
-from tidegate.prices import PricePath, price_law
 
 from quickstart.task import LeNet, accuracy, new_model
+from tidegate.flower import AdmissionControl
+from tidegate.prices import PricePath, price_law
 
 app = ServerApp()
 

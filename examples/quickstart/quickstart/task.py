@@ -28,7 +28,8 @@ class LeNet(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Ten scores an image."""
-        return self.classifier(self.convolutions(images).flatten(1))
+        scores: torch.Tensor = self.classifier(self.convolutions(images).flatten(1))
+        return scores
 
 
 def new_model(seed: int) -> LeNet:
@@ -91,7 +92,7 @@ def train(model: nn.Module, samples: Sequence[Sample], steps: int, learning_rate
         loss = nn.functional.cross_entropy(model(images), labels)
         loss.backward()
         optimiser.step()
-    return float(loss)
+    return loss.item()
 
 
 @torch.no_grad()

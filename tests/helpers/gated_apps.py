@@ -24,7 +24,9 @@ def capacity(context: Context) -> int:
     return 8 + int(context.node_config["partition-id"])
 
 
-def gated_app(on_train: Callable[[Message, Context], None] = lambda message, context: None) -> Any:
+def gated_app(
+    on_train: Callable[[Message, Context], None] = lambda message, context: None,
+) -> ClientApp:
     app = ClientApp()
     gate = ClientGate(app, lambda context: IndexedStream(dataset(context)), capacity)
 
@@ -34,7 +36,7 @@ def gated_app(on_train: Callable[[Message, Context], None] = lambda message, con
             on_train(message, context)
             if not now.samples:
                 return now.reply()
-            w, b = (array.numpy() for array in message.content["arrays"].values())
+            w, b = message.content.array_records["arrays"].to_numpy_ndarrays()
             points = np.array([point for point, _ in now.samples])
             targets = np.array([target for _, target in now.samples])
             for _ in range(5):

@@ -1,0 +1,380 @@
+"""AdmissionControl in this process: what it sends, settles, averages and survives."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
+from gated_apps import MODEL, capacity, gated_app
+
+from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.flower.records import KEYS, attached, expect
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.wire import Address, Order, Receipt
+
+NODES: list[Mapping[str, Any]] = [
+    {"partition-id": number, "num-partitions": 3} for number in range(3)
+]
+
+
+def control(strategy: Strategy | None = None, **changes: Any) -> AdmissionControl:
+    values: dict[str, Any] = {
+        "budget": 16.5,
+        "prices": PricePath(UniformPrice(1, 10), seed=1),
+        "run": "r",
+        **changes,
+    }
+    inner = FedAvg(fraction_evaluate=0.0) if strategy is None else strategy
+    return AdmissionControl(inner, values.pop("policy", "acdpp"), **values)
+
+
+class RecordingGrid(LocalGrid):
+    """Keeps what was sent and answered; can lose and delay replies."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.sent: list[Message] = []
+        self.lost: Callable[[Message], bool] = lambda message: False
+        self.late: Callable[[Message], bool] = lambda message: False
+        self.delayed: dict[str, Message] = {}
+        self.offline: set[int] = set()
+
+    def get_node_ids(self) -> list[int]:
+        return [node_id for node_id in super().get_node_ids() if node_id not in self.offline]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        batch = list(messages)
+        self.sent += batch
+        return super().push_messages(batch)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        batch = list(messages)
+        ids = self.push_messages(batch)
+        self._replies.update(self.delayed)
+        self.delayed = {}
+        for message, message_id in zip(batch, ids, strict=True):
+            if self.lost(message):
+                del self._replies[message_id]
+            elif self.late(message):  # it can be had from the next round on
+                self.delayed[message_id] = self._replies.pop(message_id)
+        return self.pull_messages(ids)
+
+    @property
+    def orders(self) -> list[Order]:
+        return [expect(message.content, Order) for message in self.training]
+
+    @property
+    def training(self) -> list[Message]:
+        return [message for message in self.sent if message.metadata.message_type == "train"]
+
+
+def recording(app: Any = None, nodes: Sequence[Mapping[str, Any]] = NODES) -> Any:
+    return RecordingGrid(app or gated_app(), nodes)
+
+
+def fit(strategy: AdmissionControl, grid: LocalGrid, rounds: int = 5, **named: Any) -> Result:
+    return strategy.start(grid, MODEL, num_rounds=rounds, **named)
+
+
+def weights(result: Result) -> dict[str, Any]:
+    return {name: array.numpy() for name, array in result.arrays.items()}
+
+
+def node(message: Message) -> int:
+    return int(message.metadata.dst_node_id)
+
+
+def round_of(message: Message) -> int:
+    if message.metadata.message_type != "train":
+        return 0
+    return expect(message.content, Order).round_number
+
+
+def test_a_run_learns_spends_and_keeps_books() -> None:
+    grid, strategy = recording(), control()
+    result = fit(strategy, grid, rounds=40)
+    w, b = (weights(result)[name] for name in ("w", "b"))
+    np.testing.assert_allclose(w, [1.0, -2.0, 0.5], atol=0.05)
+    np.testing.assert_allclose(b, [3.0], atol=0.05)
+    assert [row.round_number for row in strategy.rounds] == list(range(1, 41))
+    spent = sum(order.price * order.count for order in grid.orders)
+    assert sum(row.spent for row in strategy.rounds) == pytest.approx(spent)
+    last = strategy.rounds[-1]
+    assert last.overspend <= last.cost_debt + 1e-9
+    assert last.training_size <= sum(capacity(context) for context in grid._contexts.values())
+
+
+def test_every_message_has_its_own_order_a_time_to_live_and_shared_arrays() -> None:
+    grid = recording()
+    fit(control(), grid, rounds=2, timeout=77)
+    first = grid.training[:3]
+    assert {expect(message.content, Address).client for message in first} == {
+        "partition-0",
+        "partition-1",
+        "partition-2",
+    }
+    assert {message.metadata.ttl for message in grid.training} == {77}
+    assert len({id(message.content["arrays"]) for message in first}) == 1
+    grid = recording()
+    fit(control(time_to_live=5.0), grid, rounds=2, timeout=77)
+    assert {message.metadata.ttl for message in grid.training} == {5.0}
+
+
+def test_the_average_weighs_each_client_by_importance_times_samples() -> None:
+    seen: list[dict[int, Any]] = []
+
+    class Watching(FedAvg):
+        def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
+            replies = list(replies)
+            seen.append(
+                {
+                    node_id: next(iter(reply.content.metric_records.values()))["num-examples"]
+                    for reply in replies
+                    if (node_id := reply.metadata.src_node_id)
+                }
+            )
+            assert all(KEYS[Receipt] not in reply.content for reply in replies)
+            return super().aggregate_train(server_round, replies)
+
+    grid = recording()
+    importance = {"partition-1": 2.5}
+    fit(control(Watching(fraction_evaluate=0.0), importance=importance), grid, rounds=1)
+    counts = {node(message): expect(message.content, Order).count for message in grid.training}
+    named = {node(message): expect(message.content, Address).client for message in grid.training}
+    expected = {
+        number: count * importance.get(named[number], 1.0) for number, count in counts.items()
+    }
+    assert seen == [expected]
+
+
+def test_replies_are_averaged_in_the_order_of_names_whatever_order_they_come_in() -> None:
+    class Shuffled(RecordingGrid):
+        def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+            return super().pull_messages(message_ids)[::-1]
+
+    straight = weights(fit(control(), recording()))
+    shuffled = weights(fit(control(), Shuffled(gated_app(), NODES)))
+    for name in straight:
+        np.testing.assert_array_equal(straight[name], shuffled[name])
+
+
+def test_a_client_that_fails_is_a_failure_and_the_round_goes_on() -> None:
+    def fail(message: Message, context: Context) -> None:
+        if context.node_config["partition-id"] == 1 and round_of(message) == 2:
+            raise RuntimeError("out of power")
+
+    strategy = control()
+    fit(strategy, recording(gated_app(fail)), rounds=4)
+    assert [row.answered for row in strategy.rounds] == [3, 2, 3, 3]
+    # It had applied the order before it failed: paid in round 3, when its next receipt came.
+    assert strategy.rounds[1].exposure > 0
+    assert strategy.rounds[2].exposure == 0
+    assert_books_agree(strategy)
+
+
+def assert_books_agree(strategy: AdmissionControl) -> None:
+    ledger = strategy._running().ledger
+    booked = sum(ledger.account(client).total_spent for client in ledger.clients)
+    assert sum(row.spent for row in strategy.rounds) == pytest.approx(booked)
+
+
+def test_a_reply_that_never_comes_is_a_failure() -> None:
+    grid, strategy = recording(), control()
+    grid.lost = lambda message: round_of(message) in (2, 3) and node(message) == 2
+    fit(strategy, grid, rounds=5)
+    assert [row.answered for row in strategy.rounds] == [3, 2, 2, 3, 3]
+    assert strategy.rounds[-1].exposure == 0
+    assert_books_agree(strategy)
+
+
+def test_a_late_reply_is_settled_and_kept_out_of_the_average() -> None:
+    grid, strategy = recording(), control()
+    grid.late = lambda message: round_of(message) == 1 and node(message) == 2
+    late = fit(strategy, grid, rounds=5)
+    assert [row.answered for row in strategy.rounds] == [2, 3, 3, 3, 3]
+    assert strategy.rounds[0].exposure > 0
+    assert strategy.rounds[1].exposure == 0
+    assert_books_agree(strategy)
+    grid, other = recording(), control()
+    grid.lost = lambda message: round_of(message) == 1 and node(message) == 2
+    lost = fit(other, grid, rounds=5)
+    for name, value in weights(lost).items():  # as if it had never come
+        np.testing.assert_array_equal(value, weights(late)[name])
+
+
+def test_a_late_reply_that_expired_is_not_asked_for_again() -> None:
+    grid, strategy = recording(), control(time_to_live=1e-9)
+    grid.late = lambda message: round_of(message) == 2
+    fit(strategy, grid, rounds=5)
+    assert [row.answered for row in strategy.rounds] == [3, 0, 3, 3, 3]
+    assert_books_agree(strategy)
+
+
+def test_clients_without_samples_are_left_out_and_never_divide_by_zero() -> None:
+    grid, strategy = recording(), control(budget=0.01)  # nobody can afford a sample for a while
+    result = fit(strategy, grid, rounds=3)
+    assert [row.training_size for row in strategy.rounds] == [0, 0, 0]
+    for name, array in MODEL.items():
+        np.testing.assert_array_equal(weights(result)[name], array.numpy())
+
+
+def test_evaluation_of_nothing_does_not_divide_by_zero() -> None:
+    app: Any = gated_app()
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        count = 0 if context.node_config["partition-id"] != 2 else 4
+        metrics = MetricRecord({"accuracy": 0.5, "num-examples": count})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    result = fit(control(FedAvg()), recording(app), rounds=1)
+    assert result.evaluate_metrics_clientapp[1]["accuracy"] == 0.5
+    result = fit(control(FedAvg(), run="s"), recording(app, NODES[:2]), rounds=1)
+    assert not result.evaluate_metrics_clientapp
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        {"admitted": 999, "occupancy": 999, "total_admitted": 999},
+        {"total_spent": 1e9},
+        {"run": "another"},
+        {"version": 2},
+        {"spent": float("nan")},
+        {"unknown": 1},
+    ],
+)
+def test_a_receipt_that_cannot_be_is_refused_and_its_model_too(lie: Mapping[str, Any]) -> None:
+    class Lying(RecordingGrid):
+        def _answer(self, message: Message) -> Message:
+            reply = super()._answer(message)
+            if node(message) == 2 and round_of(message) == 2:
+                reply.content[KEYS[Receipt]].update(lie)
+            return reply
+
+    strategy = control()
+    fit(strategy, Lying(gated_app(), NODES), rounds=4)
+    assert [row.answered for row in strategy.rounds] == [3, 2, 3, 3]
+    assert_books_agree(strategy)
+
+
+def test_a_client_that_joins_in_mid_run_is_planned_for_and_one_that_leaves_frees_its_share() -> (
+    None
+):
+    grid, strategy = recording(), control(policy="constant_admission", budget=27.5)
+    grid.offline = {4}
+
+    def evaluate(now: int, arrays: ArrayRecord) -> None:
+        if now == 2:
+            grid.offline.clear()
+        if now == 4:
+            grid.offline.add(2)
+
+    fit(strategy, grid, rounds=14, evaluate_fn=evaluate)
+    assert [row.fleet for row in strategy.rounds][:4] == [2, 2, 3, 3]
+    assert strategy.rounds[-1].fleet == 2
+    assert [row.orders for row in strategy.rounds] == [2, 2, 3, 3] + [2] * 10
+    end = strategy.rounds[-6:]  # all that is ordered, still
+    assert sum(row.admitted for row in end) == pytest.approx(sum(row.ordered for row in end), abs=1)
+    assert_books_agree(strategy)
+
+
+def test_a_node_that_comes_back_under_another_id_is_the_same_client() -> None:
+    class Restarting(RecordingGrid):
+        def restart(self, node_id: int) -> None:
+            self._contexts[node_id + 100] = self._contexts.pop(node_id)
+
+    grid, strategy = Restarting(gated_app(), NODES), control()
+
+    def evaluate(now: int, arrays: ArrayRecord) -> None:
+        if now == 2:
+            grid.restart(3)
+
+    fit(strategy, grid, rounds=5, evaluate_fn=evaluate)
+    other = control()
+    fit(other, recording(), rounds=5)
+    assert strategy.rounds == other.rounds
+
+
+def test_a_part_of_the_fleet_in_each_round_keeps_within_the_plan() -> None:
+    strategy = control(FedAvg(fraction_train=0.5, fraction_evaluate=0.0, min_train_nodes=2))
+    fit(strategy, recording(), rounds=30)
+    assert {row.orders for row in strategy.rounds} == {2}
+    assert {row.fleet for row in strategy.rounds} == {3}
+    assert_books_agree(strategy)
+
+
+def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    nodes = [*NODES, {"partition-id": 2}, {"partition-id": 3, "tidegate-folder": ""}]
+    strategy = control()
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(strategy, recording(nodes=nodes), rounds=2)
+    assert {row.orders for row in strategy.rounds} == {3}
+    assert "another node is 'partition-2' already" in caplog.text
+    assert "does not know where to keep its buffer" in caplog.text
+
+
+def test_a_node_without_a_name_is_told_how_to_get_one(caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level("WARNING", logger="flwr.tidegate"),
+        pytest.raises(ValueError, match="no client"),
+    ):
+        fit(control(), recording(nodes=[{}, {}]), rounds=1)
+    assert "this node has no name: register its SuperNode with a key" in caplog.text
+
+
+def test_a_node_may_name_itself() -> None:
+    strategy = control()
+    fit(strategy, recording(nodes=[{**one, "tidegate-client": f"site-{one['partition-id']}"}
+                                   for one in NODES]), rounds=1)  # fmt: skip
+    assert strategy._running().fleet == ["site-0", "site-1", "site-2"]
+
+
+def test_other_strategies_around_it_are_refused_with_the_reason() -> None:
+    with pytest.raises(RuntimeError, match="AdmissionControl must be the outermost strategy"):
+        control().configure_train(1, MODEL, ConfigRecord(), recording())
+
+
+def test_an_unknown_policy_is_named_at_once() -> None:
+    with pytest.raises(ValueError, match="unknown policy 'acdp'; did you mean acdpp"):
+        control(policy="acdp")
+
+
+def test_a_message_without_an_order_is_refused_by_the_gate() -> None:
+    grid = recording()
+    message = Message(RecordDict({"arrays": MODEL}), 2, "train")
+    (reply,) = grid.send_and_receive([message])
+    assert "the message carries no order (tidegate-order)" in reply.error.reason
+    content = attached(RecordDict({KEYS[Order]: MODEL}), Address(run="r", client="a"))
+    (reply,) = grid.send_and_receive([Message(content, 2, "train")])
+    assert "tidegate-order is a ArrayRecord, not a ConfigRecord" in reply.error.reason
+
+
+def test_a_used_run_name_without_its_checkpoint_is_refused_with_a_remedy(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    nodes = [{**one, "tidegate-folder": str(tmp_path)} for one in NODES]
+    fit(control(), recording(nodes=nodes), rounds=2)
+    with (
+        caplog.at_level("WARNING", logger="flwr.tidegate"),
+        pytest.raises(ValueError, match="no client"),
+    ):
+        fit(control(), recording(nodes=nodes), rounds=2)
+    assert "of which nothing is known here: resume from its checkpoint, or name" in caplog.text
+
+
+def test_files_and_memory_give_the_same_run(tmp_path: Path) -> None:
+    nodes = [{**one, "tidegate-folder": str(tmp_path)} for one in NODES]
+    in_files, in_memory = control(), control()
+    one, other = fit(in_files, recording(nodes=nodes)), fit(in_memory, recording())
+    assert in_files.rounds == in_memory.rounds
+    for name, value in weights(one).items():
+        np.testing.assert_array_equal(value, weights(other)[name])
+    assert len(list(tmp_path.glob("*.sqlite"))) == 3

@@ -1,0 +1,259 @@
+"""A real Flower deployment on this machine: TLS, authenticated SuperNodes, one port each."""
+
+import contextlib
+import datetime as dt
+import ipaddress
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+Found = TypeVar("Found")
+
+CONNECTION = "here"
+BIN = Path(sys.executable).parent
+TIMEOUT = 240.0
+
+
+def wait_for(
+    look: Callable[[], Found | None], what: str, timeout: float = TIMEOUT, every: float = 0.05
+) -> Found:
+    """Look again and again until something is there; Flower's own commands take a second each."""
+    deadline = time.monotonic() + timeout
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not happen within {timeout:.0f} s")
+        time.sleep(every)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _write_key(
+    path: Path,
+    form: serialization.PrivateFormat = serialization.PrivateFormat.TraditionalOpenSSL,
+) -> ec.EllipticCurvePrivateKey:
+    key = ec.generate_private_key(ec.SECP384R1())
+    path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
+    )
+    return key
+
+
+def write_certificates(folder: Path) -> None:
+    """A certificate authority of our own, and a server certificate for 127.0.0.1."""
+    today = dt.datetime.now(dt.UTC)
+    names = {name: x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+             for name in ("test authority", "localhost")}  # fmt: skip
+    authority = _write_key(folder / "ca.key")
+
+    def signed(name: str, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> bytes:
+        builder = (
+            x509.CertificateBuilder()
+            .subject_name(names[name])
+            .issuer_name(names["test authority"])
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(today - dt.timedelta(days=1))
+            .not_valid_after(today + dt.timedelta(days=2))
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key()),
+                critical=False,
+            )
+        )
+        if is_authority:
+            usage = {
+                "digital_signature": True, "key_cert_sign": True, "crl_sign": True,
+                "content_commitment": False, "key_encipherment": False,
+                "data_encipherment": False, "key_agreement": False, "encipher_only": False,
+                "decipher_only": False,
+            }  # fmt: skip
+            builder = builder.add_extension(x509.KeyUsage(**usage), critical=True)
+        else:
+            places = [
+                x509.DNSName("localhost"),
+                x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+            ]
+            builder = builder.add_extension(x509.SubjectAlternativeName(places), critical=False)
+        return builder.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    server = _write_key(folder / "server.key")
+    (folder / "ca.crt").write_bytes(signed("test authority", authority, is_authority=True))
+    (folder / "server.pem").write_bytes(signed("localhost", server, is_authority=False))
+
+
+class Deployment:
+    """SuperLink and SuperNodes as processes; all are gone when the block is left."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.nodes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._environment = {
+            **os.environ,
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "FLWR_HOME": str(folder / "home"),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+            "NO_COLOR": "1",
+            **(environment or {}),
+        }
+        write_certificates(folder)
+        (folder / "home").mkdir()
+        (folder / "home" / "config.toml").write_text(
+            f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
+            f'address = "127.0.0.1:{self.port}"\nroot-certificates = "{folder / "ca.crt"}"\n'
+        )
+
+    def __enter__(self) -> "Deployment":
+        self._start(
+            "superlink",
+            "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port),
+            "--ssl-ca-certfile", self._path("ca.crt"), "--ssl-certfile", self._path("server.pem"),
+            "--ssl-keyfile", self._path("server.key"), "--enable-supernode-auth",
+            "--disable-runtime-dependency-installation",
+        )  # fmt: skip
+        wait_for(lambda: self._healthy(self.port), "the SuperLink's health")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self._processes):
+            self.kill(process)
+
+    def register(self, number: int) -> None:
+        """Make a key for a node and register it by name."""
+        key = _write_key(self.folder / f"node-{number}", serialization.PrivateFormat.OpenSSH)
+        (self.folder / f"node-{number}.pub").write_bytes(
+            key.public_key().public_bytes(
+                serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+            )
+        )
+        self.flwr(
+            "supernode", "register", self._path(f"node-{number}.pub"), CONNECTION,
+            "--name", f"partition-{number}",
+        )  # fmt: skip
+
+    def start_node(self, number: int, count: int, node_config: str = "") -> None:
+        """Start a registered node; one that is refused because it was killed tries again."""
+        self.nodes[number] = self._start(
+            f"node-{number}",
+            "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()),
+            "--root-certificates", self._path("ca.crt"),
+            "--auth-supernode-private-key", self._path(f"node-{number}"),
+            "--node-config", f"partition-id={number} num-partitions={count} "
+            f'tidegate-folder="{self.folder / f"buffers-{number}"}" {node_config}',
+        )  # fmt: skip
+
+    def online(self) -> int:
+        """Nodes that the SuperLink can reach."""
+        for number, node in self.nodes.items():
+            if node.poll() is not None:
+                raise RuntimeError(f"node {number} ended: {self.output(f'node-{number}')}")
+        listed = json.loads(self.flwr("supernode", "list", CONNECTION, "--format", "json"))
+        return sum(node["status"] == "online" for node in listed["nodes"])
+
+    def wait_for_nodes(self, count: int) -> None:
+        wait_for(lambda: self.online() == count or None, f"{count} nodes online", every=1.0)
+
+    def run(self, app: Path, run_config: Mapping[str, Any]) -> str:
+        """Start a run and return its id."""
+        pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in run_config.items())
+        answer = self.flwr("run", str(app), CONNECTION, "--format", "json", "--run-config", pairs)
+        return str(json.loads(answer)["run-id"])
+
+    def status(self, run_id: str) -> str:
+        listed = json.loads(self.flwr("list", CONNECTION, "--run-id", run_id, "--format", "json"))
+        return str(listed["runs"][0]["status"])
+
+    def finished(self, run_id: str, timeout: float = TIMEOUT) -> str:
+        """Wait for the end of a run and return its status."""
+
+        def ended() -> str | None:
+            status = self.status(run_id)
+            return status if status.startswith("finished") else None
+
+        return wait_for(ended, f"the end of run {run_id}", timeout, every=3.0)
+
+    def log(self, run_id: str) -> str:
+        return self.flwr("log", run_id, CONNECTION, "--show")
+
+    def output(self, name: str) -> str:
+        """What a process printed so far."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")
+
+    def flwr(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [str(BIN / "flwr"), *arguments],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"flwr {arguments}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """SIGKILL a process and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [str(BIN / command[0]), *command[1:]],
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._processes.append(process)
+        return process
+
+    def _healthy(self, port: int) -> bool | None:
+        trusted = ssl.create_default_context(cafile=self._path("ca.crt"))
+        with contextlib.suppress(OSError):
+            answer = urllib.request.urlopen(
+                f"https://127.0.0.1:{port}/health", context=trusted, timeout=5
+            )
+            return bool(answer.status == 200)
+        return None
+
+    def _path(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+@contextlib.contextmanager
+def deployed(folder: Path, count: int) -> Iterator[Deployment]:
+    """A deployment with nodes that are all online."""
+    with Deployment(folder) as deployment:
+        for number in range(count):
+            deployment.register(number)
+            deployment.start_node(number, count)
+        deployment.wait_for_nodes(count)
+        yield deployment
