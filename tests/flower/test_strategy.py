@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from gated_apps import MODEL, capacity, gated_app
 
@@ -73,7 +74,7 @@ class RecordingGrid(LocalGrid):
         return [message for message in self.sent if message.metadata.message_type == "train"]
 
 
-def recording(app: Any = None, nodes: Sequence[Mapping[str, Any]] = NODES) -> Any:
+def recording(app: ClientApp | None = None, nodes: Sequence[Mapping[str, Any]] = NODES) -> Any:
     return RecordingGrid(app or gated_app(), nodes)
 
 
@@ -224,7 +225,7 @@ def test_clients_without_samples_are_left_out_and_never_divide_by_zero() -> None
 
 
 def test_evaluation_of_nothing_does_not_divide_by_zero() -> None:
-    app: Any = gated_app()
+    app = gated_app()
 
     @app.evaluate()
     def evaluate(message: Message, context: Context) -> Message:

@@ -184,7 +184,9 @@ class AdmissionControl(Strategy):
         # In the order of names: sums of floats then come out the same on every engine.
         ordered = [in_time[client] for client in sorted(in_time)]
         now = server_round + self._rounds_before
-        arrays, metrics = self.strategy.aggregate_train(now, ordered)
+        arrays, metrics = None, None
+        if ordered:  # of nothing, some strategies cannot make an average
+            arrays, metrics = self.strategy.aggregate_train(now, ordered)
         if arrays is not None:
             self._arrays = arrays
         row = controller.close()

@@ -1,0 +1,227 @@
+"""A server that dies anywhere goes on as if it had not: same decisions, same model."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from flwr.serverapp import strategy as flower
+from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
+from gated_apps import MODEL, gated_app
+
+from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.flower.checkpoint import STRATEGY_STATE, Checkpoint
+from tidegate.prices import PricePath, UniformPrice
+
+ROUNDS = 6
+
+
+class Killed(BaseException):
+    """The server is gone: nothing after this point happened."""
+
+
+def nodes(folder: Path) -> list[dict[str, Any]]:
+    return [{"partition-id": number, "tidegate-folder": str(folder)} for number in range(3)]
+
+
+def adam() -> Strategy:
+    return FedAdam(fraction_evaluate=0.0)
+
+
+def control(
+    folder: Path | None, strategy: Strategy | None = None, **named: Any
+) -> AdmissionControl:
+    values: dict[str, Any] = {"budget": 16.5, "run": "r", **named}
+    return AdmissionControl(
+        FedAvg(fraction_evaluate=0.0) if strategy is None else strategy,
+        "acdpp",
+        prices=PricePath(UniformPrice(1, 10), seed=1),
+        folder=folder,
+        **values,
+    )
+
+
+def weights(result: Any) -> list[Any]:
+    return [array.numpy() for array in result.arrays.values()]
+
+
+class DyingGrid(LocalGrid):
+    """Dies in one round, before or after the clients have done their part."""
+
+    def __init__(self, folder: Path, dies_in: int, *, clients_act: bool) -> None:
+        super().__init__(gated_app(), nodes(folder))
+        self._left, self._clients_act = dies_in, clients_act
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        batch = list(messages)
+        if batch and batch[0].metadata.message_type == "train":
+            self._left -= 1
+            if not self._left:
+                if self._clients_act:
+                    super().send_and_receive(batch[:2])
+                raise Killed
+        return super().send_and_receive(batch, timeout=timeout)
+
+
+def before_sending(folder: Path, strategy: AdmissionControl, now: int) -> None:
+    strategy.start(DyingGrid(folder / "buffers", now, clients_act=False), MODEL, ROUNDS)
+
+
+def before_the_replies(folder: Path, strategy: AdmissionControl, now: int) -> None:
+    strategy.start(DyingGrid(folder / "buffers", now, clients_act=True), MODEL, ROUNDS)
+
+
+def _dying(method: str) -> Callable[[Path, AdmissionControl, int], None]:
+    def die(folder: Path, strategy: AdmissionControl, now: int) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            original, calls = getattr(Checkpoint, method), 0
+
+            def dies(self: Checkpoint, *arguments: Any) -> None:
+                nonlocal calls
+                calls += 1
+                if calls == now:
+                    raise Killed
+                original(self, *arguments)
+
+            patch.setattr(Checkpoint, method, dies)
+            strategy.start(LocalGrid(gated_app(), nodes(folder / "buffers")), MODEL, ROUNDS)
+
+    return die
+
+
+DEATHS = {
+    "before the orders are sent": before_sending,
+    "before the replies are in": before_the_replies,
+    "before the round is saved": _dying("save_round"),
+    "while the model is saved": _dying("_save_model"),
+    "before control is saved": _dying("save_control"),
+}
+
+
+@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("now", [1, 2, 4])
+@pytest.mark.parametrize("make", [lambda: None, adam], ids=["FedAvg", "FedAdam"])
+def test_a_killed_server_resumes_with_the_same_decisions_and_model(
+    tmp_path: Path, death: str, now: int, make: Callable[[], Strategy | None]
+) -> None:
+    whole = control(None, make())
+    expected = whole.start(LocalGrid(gated_app(), nodes(tmp_path / "other")), MODEL, ROUNDS)
+    with pytest.raises(Killed):
+        DEATHS[death](tmp_path, control(tmp_path / "run", make()), now)
+    resumed = control(tmp_path / "run", make())
+    result = resumed.start(LocalGrid(gated_app(), nodes(tmp_path / "buffers")), MODEL, ROUNDS)
+    assert resumed.rounds == whole.rounds
+    for mine, other in zip(weights(result), weights(expected), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    rows = [
+        json.loads(line)
+        for line in (tmp_path / "run" / "rounds.jsonl").read_text().split("\n")[:-1]
+    ]
+    assert rows == [vars(row) for row in whole.rounds]
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "control.npz",
+        f"model-{ROUNDS:06}.npz",
+        "rounds.jsonl",
+    ]
+
+
+def test_rounds_keep_their_numbers_over_a_restart(tmp_path: Path) -> None:
+    with pytest.raises(Killed):
+        before_sending(tmp_path, control(tmp_path / "run"), 3)
+    seen: list[int] = []
+    resumed = control(tmp_path / "run")
+    result = resumed.start(
+        LocalGrid(gated_app(), nodes(tmp_path / "buffers")),
+        MODEL,
+        ROUNDS,
+        evaluate_fn=lambda now, arrays: seen.append(now),
+    )
+    assert seen == [2, 3, 4, 5, 6]
+    assert list(result.train_metrics_clientapp) == [3, 4, 5, 6]
+
+
+def test_a_finished_run_started_again_does_nothing(tmp_path: Path) -> None:
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    first = control(tmp_path / "run").start(grid, MODEL, ROUNDS)
+    again = control(tmp_path / "run")
+    result = again.start(grid, MODEL, ROUNDS)
+    for mine, other in zip(weights(result), weights(first), strict=True):
+        np.testing.assert_array_equal(mine, other)
+    assert len(again.rounds) == ROUNDS
+
+
+def test_a_client_that_the_restart_did_not_choose_still_gets_its_order(tmp_path: Path) -> None:
+    def half() -> Strategy:
+        return FedAvg(fraction_train=0.5, fraction_evaluate=0.0, min_train_nodes=1)
+
+    for attempt in range(4):  # nodes are drawn at random
+        folder = tmp_path / str(attempt)
+        with pytest.raises(Killed):
+            before_the_replies(folder, control(folder / "run", half()), 3)
+        resumed = control(folder / "run", half())
+        resumed.start(LocalGrid(gated_app(), nodes(folder / "buffers")), MODEL, ROUNDS)
+        assert resumed.rounds[2].answered == resumed.rounds[2].orders == 1
+        assert resumed.rounds[2].exposure == 0
+
+
+def test_another_budget_or_length_is_refused(tmp_path: Path) -> None:
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    control(tmp_path / "run").start(grid, MODEL, 2)
+    with pytest.raises(ValueError, match=r"made with budget = 16\.5, this run has 20\.0"):
+        control(tmp_path / "run", budget=20.0).start(grid, MODEL, 2)
+    with pytest.raises(ValueError, match="made with num_rounds = 2, this run has 9"):
+        control(tmp_path / "run").start(grid, MODEL, 9)
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    control(tmp_path / "run").start(grid, MODEL, 1)
+    path = tmp_path / "run" / "control.npz"
+    content = json.loads(np.load(path)["control"].tobytes())
+    text = json.dumps({**content, "version": 2}).encode()
+    np.savez(path, control=np.frombuffer(text, np.uint8))
+    with pytest.raises(ValueError, match="has format 2, this program reads 1"):
+        control(tmp_path / "run").start(grid, MODEL, 1)
+
+
+def test_a_privacy_accountant_is_not_resumed(tmp_path: Path) -> None:
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    control(tmp_path / "run").start(grid, MODEL, 1)
+    accounted = FedAvg(fraction_evaluate=0.0)
+    accounted.accountant = object()  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="a privacy accountant does not survive a restart"):
+        control(tmp_path / "run", accounted).start(grid, MODEL, 1)
+
+
+UNCHANGING = {"current_arrays", "strategy", "initial_parameters"}
+"""Set anew from the model in every round."""
+
+
+@pytest.mark.parametrize("kind", [FedAdagrad, FedAdam, FedYogi, FedAvgM, FedAvg], ids=str)
+def test_nothing_else_of_a_strategy_changes_from_round_to_round(
+    kind: type[FedAvg], tmp_path: Path
+) -> None:
+    momentum: dict[str, Any] = {"server_momentum": 0.9} if kind is FedAvgM else {}
+    inner = kind(fraction_evaluate=0.0, **momentum)
+    before = dict(vars(inner))
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    control(tmp_path / "run", inner).start(grid, MODEL, 2)
+    changed = {name for name, value in vars(inner).items() if value is not before.get(name)}
+    assert changed - UNCHANGING == set(STRATEGY_STATE.get(kind, ()))
+
+
+def test_every_strategy_that_flower_has_is_known_here() -> None:
+    """A new one may carry a state that a checkpoint must hold: look, and add it to this list."""
+    assert set(flower.__all__) == {
+        "Bulyan", "DifferentialPrivacyClientSideAdaptiveClipping",
+        "DifferentialPrivacyClientSideFixedClipping",
+        "DifferentialPrivacyServerSideAdaptiveClipping",
+        "DifferentialPrivacyServerSideFixedClipping", "FedAdagrad", "FedAdam", "FedAvg", "FedAvgM",
+        "FedMedian", "FedProx", "FedTrimmedAvg", "FedXgbBagging", "FedXgbCyclic", "FedYogi",
+        "Krum", "MultiKrum", "QFedAvg", "Result", "Strategy",
+    }  # fmt: skip

@@ -1,0 +1,122 @@
+"""Which strategies can be wrapped, and which order of wrappers works."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, Message
+from flwr.serverapp.strategy import (
+    Bulyan,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    FedProx,
+    FedTrimmedAvg,
+    FedYogi,
+    Krum,
+    MultiKrum,
+    QFedAvg,
+    Strategy,
+)
+from gated_apps import MODEL, gated_app
+
+from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.prices import PricePath, UniformPrice
+
+QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
+CLIENTS = 5
+
+STRATEGIES: dict[str, Callable[[], Strategy]] = {
+    "FedAvg": lambda: FedAvg(**QUIET),
+    "FedProx": lambda: FedProx(**QUIET, proximal_mu=0.1),
+    "FedAdam": lambda: FedAdam(**QUIET),
+    "FedAdagrad": lambda: FedAdagrad(**QUIET),
+    "FedYogi": lambda: FedYogi(**QUIET),
+    "FedAvgM": lambda: FedAvgM(**QUIET, server_momentum=0.5),
+    "FedMedian": lambda: FedMedian(**QUIET),
+    "FedTrimmedAvg": lambda: FedTrimmedAvg(**QUIET),
+    "Krum": lambda: Krum(**QUIET, num_malicious_nodes=1),
+    "MultiKrum": lambda: MultiKrum(**QUIET, num_malicious_nodes=1, num_nodes_to_select=2),
+    "Bulyan": lambda: Bulyan(**QUIET, num_malicious_nodes=0),
+    "QFedAvg": lambda: QFedAvg(
+        **QUIET, client_learning_rate=0.1, q=0.1, train_loss_key="loss"
+    ),
+    "DP, fixed clipping": lambda: DifferentialPrivacyServerSideFixedClipping(
+        FedAvg(**QUIET), noise_multiplier=1e-4, clipping_norm=10.0, num_sampled_clients=CLIENTS
+    ),
+    "DP, adaptive clipping": lambda: DifferentialPrivacyServerSideAdaptiveClipping(
+        FedAvg(**QUIET), noise_multiplier=1e-4, num_sampled_clients=CLIENTS,
+        initial_clipping_norm=10.0,
+    ),
+    "DP around FedAdam": lambda: DifferentialPrivacyServerSideFixedClipping(
+        FedAdam(**QUIET), noise_multiplier=1e-4, clipping_norm=10.0, num_sampled_clients=CLIENTS
+    ),
+}  # fmt: skip
+
+
+def grid() -> LocalGrid:
+    return LocalGrid(gated_app(), [{"partition-id": number} for number in range(CLIENTS)])
+
+
+def control(strategy: Strategy, budget: float = 40.0, policy: str = "acdpp") -> AdmissionControl:
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    return AdmissionControl(strategy, policy, budget=budget, prices=prices, run="r")
+
+
+def error(arrays: Any) -> float:
+    """Distance from the plane that the data lie on."""
+    w, b = arrays.to_numpy_ndarrays()
+    return float(np.linalg.norm(np.append(w, b) - [1.0, -2.0, 0.5, 3.0]))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_wrapped_strategies_learn_and_decide_alike(name: str) -> None:
+    strategy, plain = control(STRATEGIES[name]()), control(FedAvg(**QUIET))
+    result = strategy.start(grid(), MODEL, num_rounds=15)
+    plain.start(grid(), MODEL, num_rounds=15)
+    assert strategy.rounds == plain.rounds  # what is averaged does not change what is bought
+    assert error(result.arrays) < 0.9 * error(MODEL)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_wrapped_strategy_fails_where_nobody_has_samples(name: str) -> None:
+    result = control(STRATEGIES[name](), budget=0.01).start(grid(), MODEL, num_rounds=2)
+    assert error(result.arrays) == error(MODEL)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_no_wrapped_strategy_fails_where_one_client_alone_has_samples(name: str) -> None:
+    strategy = control(STRATEGIES[name](), budget=5.5, policy="constant_admission")
+    result = strategy.start(grid(), MODEL, num_rounds=1)
+    assert strategy.rounds[0].training_size == 1
+    assert np.isfinite(error(result.arrays))
+
+
+def test_around_admission_control_nothing_works_and_the_error_says_why() -> None:
+    around = DifferentialPrivacyServerSideFixedClipping(
+        control(FedAvg(**QUIET)), noise_multiplier=1.0, clipping_norm=1.0, num_sampled_clients=5
+    )
+    with pytest.raises(RuntimeError, match="AdmissionControl must be the outermost strategy"):
+        around.start(grid(), MODEL, num_rounds=1)
+
+
+def test_the_messages_of_the_wrapped_strategy_keep_what_it_wrote() -> None:
+    sent: list[Message] = []
+
+    class Watching(LocalGrid):
+        def push_messages(self, messages: Iterable[Message]) -> list[str]:
+            batch = list(messages)
+            sent.extend(one for one in batch if one.metadata.message_type == "train")
+            return super().push_messages(batch)
+
+    watching = Watching(gated_app(), [{"partition-id": number} for number in range(CLIENTS)])
+    strategy = control(FedProx(**QUIET, proximal_mu=0.25))
+    strategy.start(watching, MODEL, num_rounds=1, train_config=ConfigRecord({"lr": 0.5}))
+    for message in sent:
+        config = message.content.config_records["config"]
+        assert (config["lr"], config["proximal-mu"], config["server-round"]) == (0.5, 0.25, 1)

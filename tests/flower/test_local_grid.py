@@ -1,0 +1,79 @@
+"""The grid in this process, and nodes that are known by name or key."""
+
+from typing import Any
+
+import pytest
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from gated_apps import gated_app
+
+from tidegate.flower import LocalGrid, run_in_process
+from tidegate.flower.nodes import registered_name
+from tidegate.flower.private import NodeInfo, Run
+
+
+def counting_app() -> ClientApp:
+    app = ClientApp()
+
+    @app.query()
+    def count(message: Message, context: Context) -> Message:
+        config = message.content.config_records["c"]
+        config["n"] = int(config["n"]) + 1  # type: ignore[arg-type]
+        seen = context.state.config_records.get("seen", ConfigRecord({"n": 0}))
+        context.state["seen"] = ConfigRecord({"n": int(seen["n"]) + 1})  # type: ignore[arg-type]
+        answer = ConfigRecord({"n": config["n"], "seen": context.state["seen"]["n"]})  # type: ignore[dict-item]
+        return Message(RecordDict({"c": answer}), reply_to=message)
+
+    return app
+
+
+def test_a_client_cannot_change_what_another_is_sent_and_keeps_its_state() -> None:
+    grid = LocalGrid(counting_app(), [{}, {}])
+    shared = RecordDict({"c": ConfigRecord({"n": 0})})
+    for seen in (1, 2):
+        messages = [Message(shared, node_id, "query") for node_id in grid.get_node_ids()]
+        replies = grid.send_and_receive(messages)
+        records = [dict(reply.content.config_records["c"].items()) for reply in replies]
+        assert records == [{"n": 1, "seen": seen}] * 2
+    assert shared.config_records["c"]["n"] == 0
+
+
+def test_messages_are_pushed_and_their_replies_pulled_once() -> None:
+    grid = LocalGrid(counting_app(), [{}])
+    content = RecordDict({"c": ConfigRecord({"n": 0})})
+    message = grid.create_message(content, "query", 2, "group", ttl=3.0)
+    ids = grid.push_messages([message])
+    assert (message.metadata.message_id, message.metadata.ttl) == (ids[0], 3.0)
+    assert len(grid.pull_messages(ids)) == 1
+    assert grid.pull_messages(ids) == []
+    grid.set_run(Run.create_empty(9))
+    assert grid.run.run_id == 9
+
+
+def test_an_app_runs_in_this_process_with_the_config_of_a_simulation() -> None:
+    seen: list[Any] = []
+    server = ServerApp()
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        seen.append((len(list(grid.get_node_ids())), context.run_config["x"]))
+
+    run_in_process(server, gated_app(), num_clients=4, run_config={"x": 1})
+    assert seen == [(4, 1)]
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [
+        (NodeInfo(node_id=3), ""),
+        (NodeInfo(node_id=3, name="site"), "site"),
+        (NodeInfo(node_id=3, name="site", public_key=b"key"), "site"),
+        (
+            NodeInfo(node_id=3, public_key=b"key"),
+            "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683",
+        ),
+    ],
+)
+def test_nodes_go_by_their_registered_name_or_else_their_key(node: NodeInfo, name: str) -> None:
+    assert registered_name(node) == name  # printf key | sha256sum
