@@ -1,14 +1,10 @@
-"""Real electricity prices (Elec2, New South Wales, half-hourly): a path no law was made for.
-
-The data are looked for in the folder that ``TIDEGATE_DATA`` names, or in ``../shared/data``.
-"""
+"""Real electricity prices (Elec2, New South Wales, half-hourly): a path no law was made for."""
 
 import lzma
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
+from real_data import DATA
 
 from tidegate.policies import POLICIES
 from tidegate.presets import make_policy
@@ -16,8 +12,7 @@ from tidegate.prices import RecordedPrices
 from tidegate.problem import Problem
 from tidegate.simulation import simulate
 
-DEFAULT = Path(__file__).parent.parent.parent / "shared" / "data"
-FILE = Path(os.environ.get("TIDEGATE_DATA", DEFAULT)) / "streams" / "elec.csv.xz"
+FILE = DATA / "streams" / "elec.csv.xz"
 ROUNDS = 2000
 
 

@@ -162,6 +162,8 @@ class Address(Record):
     run: str
     client: str = ""
     """The name that the server knows the client by; none where it leaves that to the client."""
+    fingerprint: str = ""
+    """Of the node's public key, if it has one: a name for a client that has no other."""
 
 
 @dataclass(frozen=True, kw_only=True)

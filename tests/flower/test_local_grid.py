@@ -8,9 +8,12 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from gated_apps import gated_app
 
-from tidegate.flower import LocalGrid, run_in_process
-from tidegate.flower.nodes import registered_name
+from tidegate.flower import ClientGate, LocalGrid, run_in_process
+from tidegate.flower.nodes import address_of
 from tidegate.flower.private import NodeInfo, Run
+from tidegate.flower.records import QUERY, attached, expect
+from tidegate.streams import IndexedStream
+from tidegate.wire import Address, Introduction
 
 
 def counting_app() -> ClientApp:
@@ -63,17 +66,39 @@ def test_an_app_runs_in_this_process_with_the_config_of_a_simulation() -> None:
     assert seen == [(4, 1)]
 
 
+KEY = "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"  # printf key | sha256sum
+
+
 @pytest.mark.parametrize(
-    ("node", "name"),
+    ("node", "client", "fingerprint"),
     [
-        (NodeInfo(node_id=3), ""),
-        (NodeInfo(node_id=3, name="site"), "site"),
-        (NodeInfo(node_id=3, name="site", public_key=b"key"), "site"),
-        (
-            NodeInfo(node_id=3, public_key=b"key"),
-            "2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683",
-        ),
+        (NodeInfo(node_id=3), "", ""),
+        (NodeInfo(node_id=3, name="site"), "site", ""),
+        (NodeInfo(node_id=3, name="site", public_key=b"key"), "site", KEY),
+        (NodeInfo(node_id=3, public_key=b"key"), "", KEY),
     ],
 )
-def test_nodes_go_by_their_registered_name_or_else_their_key(node: NodeInfo, name: str) -> None:
-    assert registered_name(node) == name  # printf key | sha256sum
+def test_nodes_are_asked_by_their_registered_name(
+    node: NodeInfo, client: str, fingerprint: str
+) -> None:
+    assert address_of(node, "r") == Address(run="r", client=client, fingerprint=fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("asked", "node_config", "name"),
+    [
+        ({"client": "registered"}, {"tidegate-client": "own"}, "registered"),
+        ({"fingerprint": KEY}, {"tidegate-client": "own", "partition-id": 3}, "own"),
+        ({"fingerprint": KEY}, {"partition-id": 3}, "partition-3"),
+        ({"fingerprint": KEY}, {}, KEY),
+    ],
+)
+def test_a_node_goes_by_its_registered_name_then_its_own_then_its_key(
+    asked: dict[str, Any], node_config: dict[str, Any], name: str
+) -> None:
+    app = ClientApp()
+    ClientGate(app, lambda context: IndexedStream([]), buffer_capacity=4)
+    grid = LocalGrid(app, [node_config])
+    content = attached(RecordDict(), Address(run="r", **asked))
+    (reply,) = grid.send_and_receive([Message(content, 2, QUERY)])
+    assert expect(reply.content, Introduction).client == name

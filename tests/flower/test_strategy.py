@@ -328,7 +328,7 @@ def test_a_node_without_a_name_is_told_how_to_get_one(caplog: pytest.LogCaptureF
         pytest.raises(ValueError, match="no client"),
     ):
         fit(control(), recording(nodes=[{}, {}]), rounds=1)
-    assert "this node has no name: register its SuperNode with a key" in caplog.text
+    assert "this node has no name: register its SuperNode with --name" in caplog.text
 
 
 def test_a_node_may_name_itself() -> None:

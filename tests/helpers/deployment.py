@@ -14,7 +14,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -102,13 +102,13 @@ def write_certificates(folder: Path) -> None:
     (folder / "server.pem").write_bytes(signed("localhost", server, is_authority=False))
 
 
-class Deployment:
-    """SuperLink and SuperNodes as processes; all are gone when the block is left."""
+class SuperLink:
+    """A SuperLink and all that was started beside it; everything is gone when the block is left."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, *, connection: str, options: list[str]) -> None:
         self.folder = folder
         self.port = free_port()
-        self.nodes: dict[int, subprocess.Popen[bytes]] = {}
+        self._options = options
         self._processes: list[subprocess.Popen[bytes]] = []
         self._environment = {
             **os.environ,
@@ -118,70 +118,45 @@ class Deployment:
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+            "RAY_USAGE_STATS_ENABLED": "0",
             "NO_COLOR": "1",
-            **(environment or {}),
         }
-        write_certificates(folder)
-        (folder / "home").mkdir()
+        (folder / "home").mkdir(parents=True)
         (folder / "home" / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-            f'address = "127.0.0.1:{self.port}"\nroot-certificates = "{folder / "ca.crt"}"\n'
+            f'address = "127.0.0.1:{self.port}"\n{connection}\n'
         )
 
-    def __enter__(self) -> "Deployment":
-        self._start(
-            "superlink",
-            "flower-superlink", "--host", "127.0.0.1", "--port", str(self.port),
-            "--ssl-ca-certfile", self._path("ca.crt"), "--ssl-certfile", self._path("server.pem"),
-            "--ssl-keyfile", self._path("server.key"), "--enable-supernode-auth",
-            "--disable-runtime-dependency-installation",
-        )  # fmt: skip
-        wait_for(lambda: self._healthy(self.port), "the SuperLink's health")
+    def __enter__(self) -> Self:
+        options = ["--host", "127.0.0.1", "--port", str(self.port), *self._options]
+        self.start("superlink", "flower-superlink", "--disable-runtime-dependency-installation",
+                   *options)  # fmt: skip
+        wait_for(self._healthy, "the SuperLink's health")
         return self
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._processes):
-            self.kill(process)
+            kill(process)
 
-    def register(self, number: int) -> None:
-        """Make a key for a node and register it by name."""
-        key = _write_key(self.folder / f"node-{number}", serialization.PrivateFormat.OpenSSH)
-        (self.folder / f"node-{number}.pub").write_bytes(
-            key.public_key().public_bytes(
-                serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    def start(self, name: str, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a program of Flower's in a session of its own; its output goes to a file."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [str(BIN / program), *arguments],
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
-        )
-        self.flwr(
-            "supernode", "register", self._path(f"node-{number}.pub"), CONNECTION,
-            "--name", f"partition-{number}",
-        )  # fmt: skip
+        self._processes.append(process)
+        return process
 
-    def start_node(self, number: int, count: int, node_config: str = "") -> None:
-        """Start a registered node; one that is refused because it was killed tries again."""
-        self.nodes[number] = self._start(
-            f"node-{number}",
-            "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()),
-            "--root-certificates", self._path("ca.crt"),
-            "--auth-supernode-private-key", self._path(f"node-{number}"),
-            "--node-config", f"partition-id={number} num-partitions={count} "
-            f'tidegate-folder="{self.folder / f"buffers-{number}"}" {node_config}',
-        )  # fmt: skip
-
-    def online(self) -> int:
-        """Nodes that the SuperLink can reach."""
-        for number, node in self.nodes.items():
-            if node.poll() is not None:
-                raise RuntimeError(f"node {number} ended: {self.output(f'node-{number}')}")
-        listed = json.loads(self.flwr("supernode", "list", CONNECTION, "--format", "json"))
-        return sum(node["status"] == "online" for node in listed["nodes"])
-
-    def wait_for_nodes(self, count: int) -> None:
-        wait_for(lambda: self.online() == count or None, f"{count} nodes online", every=1.0)
-
-    def run(self, app: Path, run_config: Mapping[str, Any]) -> str:
+    def run(self, app: Path, run_config: Mapping[str, Any], *options: str) -> str:
         """Start a run and return its id."""
         pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in run_config.items())
-        answer = self.flwr("run", str(app), CONNECTION, "--format", "json", "--run-config", pairs)
+        answer = self.flwr(
+            "run", str(app), CONNECTION, "--format", "json", "--run-config", pairs, *options
+        )
         return str(json.loads(answer)["run-id"])
 
     def status(self, run_id: str) -> str:
@@ -198,6 +173,7 @@ class Deployment:
         return wait_for(ended, f"the end of run {run_id}", timeout, every=3.0)
 
     def log(self, run_id: str) -> str:
+        """What the server app logged."""
         return self.flwr("log", run_id, CONNECTION, "--show")
 
     def output(self, name: str) -> str:
@@ -205,6 +181,7 @@ class Deployment:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def flwr(self, *arguments: str) -> str:
+        """Run a command of Flower's."""
         done = subprocess.run(
             [str(BIN / "flwr"), *arguments],
             env=self._environment,
@@ -217,35 +194,89 @@ class Deployment:
             raise RuntimeError(f"flwr {arguments}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGKILL a process and all that it started."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-    def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
-        with (self.folder / f"{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [str(BIN / command[0]), *command[1:]],
-                env=self._environment,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._processes.append(process)
-        return process
-
-    def _healthy(self, port: int) -> bool | None:
-        trusted = ssl.create_default_context(cafile=self._path("ca.crt"))
+    def _healthy(self) -> bool | None:
+        secure = (self.folder / "ca.crt").exists()
+        trusted = ssl.create_default_context(cafile=self.path("ca.crt")) if secure else None
+        scheme = "https" if secure else "http"
         with contextlib.suppress(OSError):
-            answer = urllib.request.urlopen(
-                f"https://127.0.0.1:{port}/health", context=trusted, timeout=5
+            answer = urllib.request.urlopen(  # noqa: S310 - this machine
+                f"{scheme}://127.0.0.1:{self.port}/health", context=trusted, timeout=5
             )
             return bool(answer.status == 200)
         return None
 
-    def _path(self, name: str) -> str:
+    def path(self, name: str) -> str:
         return str(self.folder / name)
+
+
+class Deployment(SuperLink):
+    """A SuperLink with TLS, and SuperNodes that must prove who they are."""
+
+    def __init__(self, folder: Path) -> None:
+        write_certificates(folder)
+        self.nodes: dict[int, subprocess.Popen[bytes]] = {}
+        options = [
+            "--ssl-ca-certfile", str(folder / "ca.crt"), "--ssl-certfile",
+            str(folder / "server.pem"), "--ssl-keyfile", str(folder / "server.key"),
+            "--enable-supernode-auth",
+        ]  # fmt: skip
+        connection = f'root-certificates = "{folder / "ca.crt"}"'
+        super().__init__(folder, connection=connection, options=options)
+
+    def register(self, number: int) -> None:
+        """Make a key for a node and register it by name."""
+        key = _write_key(self.folder / f"node-{number}", serialization.PrivateFormat.OpenSSH)
+        (self.folder / f"node-{number}.pub").write_bytes(
+            key.public_key().public_bytes(
+                serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+            )
+        )
+        self.flwr(
+            "supernode", "register", self.path(f"node-{number}.pub"), CONNECTION,
+            "--name", f"partition-{number}",
+        )  # fmt: skip
+
+    def start_node(self, number: int, count: int) -> None:
+        """Start a registered node."""
+        self.nodes[number] = self.start(
+            f"node-{number}",
+            "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()),
+            "--root-certificates", self.path("ca.crt"),
+            "--auth-supernode-private-key", self.path(f"node-{number}"),
+            "--node-config", f"partition-id={number} num-partitions={count} "
+            f'tidegate-folder="{self.folder / f"buffers-{number}"}"',
+        )  # fmt: skip
+
+    def restart_node(self, number: int, count: int) -> None:
+        """Start a node again, and again while it is refused because it was killed."""
+
+        def back() -> bool | None:
+            if self.nodes[number].poll() is not None:
+                self.start_node(number, count)
+            return self.online() == count or None
+
+        wait_for(back, f"node {number}'s return", every=1.0)
+
+    def online(self) -> int:
+        """Nodes that the SuperLink can reach."""
+        listed = json.loads(self.flwr("supernode", "list", CONNECTION, "--format", "json"))
+        return sum(node["status"] == "online" for node in listed["nodes"])
+
+    def wait_for_nodes(self, count: int) -> None:
+        def all_online() -> bool | None:
+            for number, node in self.nodes.items():
+                if node.poll() is not None:
+                    raise RuntimeError(f"node {number} ended: {self.output(f'node-{number}')}")
+            return self.online() == count or None
+
+        wait_for(all_online, f"{count} nodes online", every=1.0)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL a process and all that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @contextlib.contextmanager
@@ -257,3 +288,11 @@ def deployed(folder: Path, count: int) -> Iterator[Deployment]:
             deployment.start_node(number, count)
         deployment.wait_for_nodes(count)
         yield deployment
+
+
+@contextlib.contextmanager
+def simulated(folder: Path) -> Iterator[SuperLink]:
+    """Flower's Simulation engine (Ray), behind a SuperLink of its own."""
+    options = ["--insecure", "--simulation"]
+    with SuperLink(folder, connection="insecure = true", options=options) as simulation:
+        yield simulation

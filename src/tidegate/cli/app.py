@@ -6,6 +6,7 @@ import typer
 
 import tidegate
 from tidegate.cli.plan import plan
+from tidegate.cli.run import run
 from tidegate.cli.setting import with_setting
 from tidegate.cli.simulate import simulate
 
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 app.command()(with_setting(plan))
 app.command()(with_setting(simulate))
+app.command()(run)
 
 
 def _show_version(wanted: bool) -> None:
@@ -36,5 +38,5 @@ def root(
     """Decide how many fresh samples a federated fleet takes in, under a budget and little memory.
 
     Start with `tidegate plan` (what does this budget give me?), then `tidegate simulate` (how do
-    policies compare?).
+    policies compare?). `tidegate run` trains: it runs a Flower app in this process.
     """

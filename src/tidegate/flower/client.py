@@ -23,7 +23,7 @@ from tidegate.flower.records import QUERY, attached, expect
 from tidegate.gate import Acquire, Gate
 from tidegate.retention.codec import SampleCodec
 from tidegate.retention.sqlite_store import SqliteStore, store_path
-from tidegate.retention.store import MemoryStore, Store
+from tidegate.retention.store import BooksMovedError, MemoryStore, Store
 from tidegate.streams import Stream
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -32,7 +32,7 @@ FOLDER = "tidegate-folder"
 IN_MEMORY = ":memory:"
 """In place of a folder: the buffer is gone with its process; for engines that keep theirs."""
 NAME = "tidegate-client"
-"""Key of node-config that names a node which the server knows neither by name nor by key."""
+"""Key of node-config that names a node which is not registered by name."""
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,16 @@ class ClientGate:
         address = expect(message.content, Address)
         with self._store(address, context) as store:
             gate = self._gate(store, context)
-            yield GatedRound(message, gate.apply(order), gate)
+            try:
+                receipt = gate.apply(order)
+            except BooksMovedError:  # another process came first: its receipt is ours
+                receipt = gate.apply(order)
+            yield GatedRound(message, receipt, gate)
 
     def _introduce(self, message: Message, context: Context) -> Message:
         """Tell the server who this node is, and the last it did in this run."""
         asked = expect(message.content, Address)
-        address = Address(run=asked.run, client=asked.client or _own_name(context))
+        address = Address(run=asked.run, client=asked.client or _own_name(asked, context))
         with self._store(address, context) as store:
             books = store.books()
             answer = store.answer(books.last_round)
@@ -155,14 +159,16 @@ class ClientGate:
         return gate
 
 
-def _own_name(context: Context) -> str:
-    """What a node calls itself where the server has no name and no key for it."""
+def _own_name(asked: Address, context: Context) -> str:
+    """What a node calls itself where the server has no name for it."""
     config = context.node_config
     if config.get(NAME):
         return str(config[NAME])
     if "partition-id" in config:
         return f"partition-{config['partition-id']}"
+    if asked.fingerprint:
+        return asked.fingerprint
     raise ValueError(
-        "this node has no name: register its SuperNode with a key, or give it "
+        "this node has no name: register its SuperNode with --name, or give it "
         f"--node-config '{NAME}=\"site-0\"'; node ids do not survive a restart"
     )

@@ -35,13 +35,15 @@ class LocalGrid(Grid):
         run_id: int = 1,
     ) -> None:
         self._client_app = client_app
+        config = dict(run_config or {})
+        folder = config.get(FOLDER) or IN_MEMORY
         self._contexts = {
             node_id: Context(
                 run_id=run_id,
                 node_id=node_id,
-                node_config={FOLDER: IN_MEMORY, **node_config},
+                node_config={FOLDER: folder, **node_config},
                 state=RecordDict(),
-                run_config=dict(run_config or {}),
+                run_config=config,
             )
             for node_id, node_config in enumerate(node_configs, start=SERVER_NODE_ID + 1)
         }

@@ -38,10 +38,7 @@ class Nodes:
         unknown = [node for node_id, node in online.items() if node_id not in self._clients]
         if not unknown:
             return
-        addresses = {
-            node.node_id: Address(run=controller.run, client=registered_name(node))
-            for node in unknown
-        }
+        addresses = {node.node_id: address_of(node, controller.run) for node in unknown}
         questions = [
             Message(attached(RecordDict(), address), node_id, QUERY, ttl=INTRODUCTION_SECONDS)
             for node_id, address in addresses.items()
@@ -76,8 +73,11 @@ class Nodes:
         return client
 
 
-def registered_name(node: NodeInfo) -> str:
-    """The name that a node was registered by, or its key's fingerprint; empty without both."""
-    if node.name:
-        return str(node.name)
-    return hashlib.sha256(node.public_key).hexdigest() if node.public_key else ""
+def address_of(node: NodeInfo, run: str) -> Address:
+    """Whom to ask: by the name that the node was registered by, if it was.
+
+    A key alone is no name: without authentication Flower makes up a new one at every start.
+    """
+    key = node.public_key
+    fingerprint = hashlib.sha256(key).hexdigest() if key else ""
+    return Address(run=run, client=node.name or "", fingerprint=fingerprint)

@@ -1,0 +1,72 @@
+"""A Flower app from its folder, run in this process."""
+
+import difflib
+import importlib
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidegate.flower.local_grid import ConfigValue, run_in_process
+
+
+def run_app(
+    folder: Path, *, num_clients: int, changes: Mapping[str, ConfigValue] | None = None
+) -> None:
+    """Run the app of a folder, unchanged, with changes to its run-config.
+
+    Args:
+        folder: where ``pyproject.toml`` is, as ``flwr run`` expects it.
+        num_clients: nodes; each gets its partition-id and num-partitions.
+        changes: by key, in place of the defaults in ``[tool.flwr.app.config]``.
+    """
+    app = _settings(folder)
+    config = dict(app.get("config", {}))
+    for key in changes or {}:
+        if key not in config:
+            close = difflib.get_close_matches(key, config, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(config)}"
+            raise ValueError(f"{folder}: the app's config has no key {key!r}; {hint}")
+    sys.path.insert(0, str(folder.absolute()))
+    try:
+        server_app, client_app = (
+            _component(folder, app, name) for name in ("serverapp", "clientapp")
+        )
+        run_in_process(
+            server_app,
+            client_app,
+            num_clients=num_clients,
+            run_config={**config, **(changes or {})},
+        )
+    finally:
+        sys.path.remove(str(folder.absolute()))
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    path = folder / "pyproject.toml"
+    try:
+        settings = tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as wrong:
+        raise ValueError(f"{path} is not TOML: {wrong}") from None
+    try:
+        app: dict[str, Any] = settings["tool"]["flwr"]["app"]
+    except KeyError:
+        raise ValueError(f"{path} has no [tool.flwr.app]: it is not a Flower app") from None
+    return app
+
+
+def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
+    """The object that a component names, such as ``quickstart.server_app:app``."""
+    place = app.get("components", {}).get(name, "")
+    module, _, attribute = place.partition(":")
+    if not attribute:
+        raise ValueError(
+            f"{folder}: [tool.flwr.app.components] must give {name} as module:object, got {place!r}"
+        )
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as missing:
+        raise ValueError(
+            f"{folder}: {place} needs {missing.name!r}, which is not installed"
+        ) from missing

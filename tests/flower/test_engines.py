@@ -1,0 +1,198 @@
+"""The quickstart on all three engines, and real processes that are killed."""
+
+import json
+import os
+import signal
+import sqlite3
+import tomllib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from deployment import Deployment, deployed, kill, simulated, wait_for
+from real_data import DATA, needs_mnist
+
+from tidegate.flower import run_in_process
+
+ROOT = Path(__file__).parents[2]
+QUICKSTART = ROOT / "examples" / "quickstart"
+FAULTY = ROOT / "tests" / "helpers" / "faulty_app"
+ROUNDS = 4
+CLIENTS = 3
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """One deployment for all tests of this file: TLS, authentication, three SuperNodes."""
+    with deployed(tmp_path_factory.mktemp("fleet"), CLIENTS) as deployment:
+        yield deployment
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "rounds.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def accounts(folder: Path) -> dict[str, Any]:
+    with np.load(folder / "control.npz") as archive:
+        control = json.loads(archive["control"].tobytes())
+    return dict(control["controller"]["ledger"]["accounts"])
+
+
+def model(folder: Path) -> list[Any]:
+    (path,) = folder.glob("model-*.npz")
+    with np.load(path) as archive:
+        index = json.loads(archive["index"].tobytes())["model"]
+        parts = [archive[f"part_{one['part']}"].tobytes() for one in index]
+    return [np.frombuffer(part[-4 * int(np.prod(one["shape"])) :], np.float32)
+            for part, one in zip(parts, index, strict=True)]  # fmt: skip
+
+
+def client_files(run: str, *folders: Path) -> dict[str, dict[str, Any]]:
+    """What each client's own file says: its books, and all orders and receipts."""
+    found = {}
+    for path in sorted(path for folder in folders for path in folder.glob(f"{run}-*.sqlite")):
+        with closing(sqlite3.connect(path)) as connection:
+            ((books,),) = connection.execute("SELECT content FROM books")
+            answers = connection.execute(
+                "SELECT sent_order, receipt FROM answers ORDER BY round_number"
+            ).fetchall()
+            ((stored,),) = connection.execute("SELECT count(*) FROM samples")
+        content = {**json.loads(books), "answers": answers, "stored": stored}
+        found[content["client"]] = content
+    return found
+
+
+def assert_server_and_clients_agree(run: Path, clients: dict[str, dict[str, Any]]) -> None:
+    """Every server-side figure is the sum of the clients' own files."""
+    played = rows(run)
+    for name, account in accounts(run).items():
+        assert account["total_admitted"] == clients[name]["total_admitted"]
+        assert account["total_spent"] == pytest.approx(clients[name]["total_spent"], abs=1e-9)
+        assert account["outstanding"] == []
+    spent = sum(one["total_spent"] for one in clients.values())
+    assert sum(row["spent"] for row in played) == pytest.approx(spent)
+    admitted = sum(one["total_admitted"] for one in clients.values())
+    assert sum(row["admitted"] for row in played) == admitted
+    assert played[-1]["distinct_samples"] == admitted
+    assert played[-1]["training_size"] == sum(one["stored"] for one in clients.values())
+
+
+def quickstart_config(folder: Path) -> dict[str, Any]:
+    return {
+        "num-server-rounds": ROUNDS,
+        "data": str(DATA),
+        "folder": str(folder / "run"),
+        "tidegate-folder": str(folder / "buffers"),
+        "run": "same",
+    }
+
+
+def in_this_process(folder: Path) -> None:
+    settings = tomllib.loads((QUICKSTART / "pyproject.toml").read_text())
+    config = {**settings["tool"]["flwr"]["app"]["config"], **quickstart_config(folder)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(QUICKSTART))
+        from quickstart.client_app import app as client_app
+        from quickstart.server_app import app as server_app
+
+        run_in_process(server_app, client_app, num_clients=CLIENTS, run_config=config)
+
+
+@needs_mnist
+def test_one_app_on_three_engines(fleet: Deployment, tmp_path: Path) -> None:
+    here, ray, real = (tmp_path / name for name in ("here", "ray", "real"))
+    in_this_process(here)
+    with simulated(tmp_path / "link") as simulation:
+        nodes = "--federation-config", f"num-supernodes={CLIENTS}"
+        run_id = simulation.run(QUICKSTART, quickstart_config(ray), *nodes)
+        assert simulation.finished(run_id) == "finished:completed", simulation.log(run_id)
+    config = quickstart_config(real)
+    del config["tidegate-folder"]  # each node's own configuration says it
+    run_id = fleet.run(QUICKSTART, config)
+    assert fleet.finished(run_id) == "finished:completed", fleet.log(run_id)
+
+    files = {
+        "here": client_files("same", here / "buffers"),
+        "ray": client_files("same", ray / "buffers"),
+        "real": client_files("same", *buffers(fleet)),
+    }
+    assert len(files["real"]) == CLIENTS
+    assert files["here"] == files["ray"] == files["real"]  # all orders and receipts
+    for folder, name in ((here, "here"), (ray, "ray"), (real, "real")):
+        assert rows(folder / "run") == rows(here / "run")
+        assert len(rows(folder / "run")) == ROUNDS
+        assert_server_and_clients_agree(folder / "run", files[name])
+        for mine, other in zip(model(folder / "run"), model(here / "run"), strict=True):
+            np.testing.assert_allclose(mine, other, atol=1e-5)
+
+
+def buffers(fleet: Deployment) -> list[Path]:
+    return [fleet.folder / f"buffers-{number}" for number in range(CLIENTS)]
+
+
+def faulty_config(folder: Path, run: str) -> dict[str, Any]:
+    folder.mkdir(exist_ok=True)
+    return {"folder": str(folder / "run"), "signals": str(folder), "run": run}
+
+
+def uninterrupted(folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """The same app in this process, undisturbed."""
+    settings = tomllib.loads((FAULTY / "pyproject.toml").read_text())
+    config = {
+        **settings["tool"]["flwr"]["app"]["config"],
+        **faulty_config(folder, "whole"),
+        "num-server-rounds": rounds,
+        "tidegate-folder": str(folder / "buffers"),
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FAULTY))
+        from faulty.client_app import app as client_app
+        from faulty.server_app import app as server_app
+
+        run_in_process(server_app, client_app, num_clients=CLIENTS, run_config=config)
+    return rows(folder / "run")
+
+
+def test_a_killed_server_app_resumes_with_the_same_decisions(
+    fleet: Deployment, tmp_path: Path
+) -> None:
+    config = faulty_config(tmp_path / "killed", "server-kill")
+    fleet.run(FAULTY, {**config, "pause-server": 2})
+    signal_file = tmp_path / "killed" / "server"
+    wait_for(lambda: signal_file.exists() or None, "the server's pause after round 2")
+    assert len(rows(tmp_path / "killed" / "run")) == 2
+    os.kill(int(signal_file.read_text()), signal.SIGKILL)
+    run_id = fleet.run(FAULTY, config)
+    assert fleet.finished(run_id) == "finished:completed", fleet.log(run_id)
+    assert rows(tmp_path / "killed" / "run") == uninterrupted(tmp_path / "whole", 5)
+    assert "resuming run server-kill after round 2" in fleet.log(run_id)
+    files = client_files("server-kill", *buffers(fleet))
+    assert_server_and_clients_agree(tmp_path / "killed" / "run", files)
+
+
+def test_a_killed_supernode_is_missed_comes_back_and_pays_once(
+    fleet: Deployment, tmp_path: Path
+) -> None:
+    run, name = tmp_path / "run", "node-kill"
+    pause = {"pause-client": 1, "pause-round": 2, "await-nodes": CLIENTS}
+    run_id = fleet.run(FAULTY, {**faulty_config(tmp_path, name), **pause})
+    signal_file = tmp_path / "client"
+    wait_for(lambda: signal_file.exists() or None, "the client's pause in round 2")
+    committed = client_files(name, *buffers(fleet))["partition-1"]
+    assert committed["last_round"] == 2
+    kill(fleet.nodes[1])  # after its commit, before its reply
+    wait_for(lambda: len(rows(run)) >= 2 or None, "the end of round 2 without it")
+    assert rows(run)[1]["answered"] == 2
+    fleet.restart_node(1, CLIENTS)
+    assert fleet.finished(run_id) == "finished:completed", fleet.log(run_id)
+    played, files = rows(run), client_files(name, *buffers(fleet))
+    assert len(played) == 5
+    assert (played[-1]["answered"], played[-1]["exposure"]) == (3, 0.0)
+    assert files["partition-1"]["answers"][:2] == committed["answers"]  # its buffer came back
+    assert_server_and_clients_agree(run, files)
