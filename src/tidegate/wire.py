@@ -20,6 +20,8 @@ LARGEST_INTEGER = 2**63 - 1
 """What a database and a Flower record can carry."""
 LARGEST_AMOUNT = 1e15
 """Of money or price: beyond it a float can no longer count cents."""
+WHOLE = f"a whole number from 0 to {LARGEST_INTEGER}"
+AMOUNT = f"a float from 0 to {LARGEST_AMOUNT:g}"
 MOST_THRESHOLDS = 1000
 
 Plain = str | int | float | bool | list[float]
@@ -186,34 +188,48 @@ def _need(fulfilled: bool, name: str, value: object, limit: str) -> None:
 
 def _check_kinds(message: Record) -> None:
     """Every field is of its own kind and within what the wire and a database can carry."""
-    for entry in dataclasses.fields(message):
-        value = getattr(message, entry.name)
-        if entry.type is str:
-            named = type(value) is str and (value != "" or entry.default == "")
-            _need(named, entry.name, value, "a name")
-        elif entry.type is int:
+    for name, kind, optional in _fields(type(message)):
+        value = getattr(message, name)
+        if kind is str:
+            named = type(value) is str and (value != "" or optional)
+            _need(named, name, value, "a name")
+        elif kind is int:
             whole = type(value) is int and 0 <= value <= LARGEST_INTEGER
-            _need(whole, entry.name, value, f"a whole number from 0 to {LARGEST_INTEGER}")
-        elif entry.type is float:
-            _need_amount(entry.name, value)
-        elif entry.type is bool:
-            _need(type(value) is bool, entry.name, value, "true or false")
-        elif entry.name == "thresholds":
-            _need(type(value) is tuple, entry.name, value, "a tuple")
+            _need(whole, name, value, WHOLE)
+        elif kind is float:
+            _need_amount(name, value)
+        elif kind is bool:
+            _need(type(value) is bool, name, value, "true or false")
+        elif name == "thresholds":
+            _need(type(value) is tuple, name, value, "a tuple")
             for threshold in value:
-                _need_amount(entry.name, threshold)
+                _need_amount(name, threshold)
+
+
+_FIELDS: dict[type, tuple[tuple[str, object, bool], ...]] = {}
+
+
+def _fields(kind: type[Record]) -> tuple[tuple[str, object, bool], ...]:
+    """Name and kind of every field, and whether an empty text will do; looked up once."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = _look_up(kind)
+    return _FIELDS[kind]
+
+
+def _look_up(kind: type[Record]) -> tuple[tuple[str, object, bool], ...]:
+    return tuple((one.name, one.type, one.default == "") for one in dataclasses.fields(kind))
 
 
 def _need_amount(name: str, value: object) -> None:
     amount = type(value) is float and 0 <= value <= LARGEST_AMOUNT
-    _need(amount, name, value, f"a float from 0 to {LARGEST_AMOUNT:g}")
+    _need(amount, name, value, AMOUNT)
 
 
 def _to_record(message: Record) -> dict[str, Plain]:
     record: dict[str, Plain] = {"version": WIRE_VERSION}
-    for entry in dataclasses.fields(message):
-        value = getattr(message, entry.name)
-        record[entry.name] = list(value) if isinstance(value, tuple) else value
+    for name, _, _ in _fields(type(message)):
+        value = getattr(message, name)
+        record[name] = list(value) if isinstance(value, tuple) else value
     return record
 
 
@@ -223,8 +239,8 @@ def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
     version = record.get("version")
     if type(version) is not int or version != WIRE_VERSION:
         raise WireError(f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}")
-    names = {entry.name for entry in dataclasses.fields(kind)}
-    wrong = set(record) ^ {"version", *names}
+    names = [name for name, _, _ in _fields(kind)]
+    wrong = record.keys() ^ {"version", *names}
     if wrong:
         raise WireError(f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}")
     values: dict[str, Any] = {name: record[name] for name in names}

@@ -11,7 +11,7 @@ from gated_apps import gated_app
 from tidegate.flower import ClientGate, LocalGrid, run_in_process
 from tidegate.flower.nodes import address_of
 from tidegate.flower.private import NodeInfo, Run
-from tidegate.flower.records import QUERY, attached, expect
+from tidegate.flower.records import QUERY, attach, expect
 from tidegate.streams import IndexedStream
 from tidegate.wire import Address, Introduction
 
@@ -99,6 +99,7 @@ def test_a_node_goes_by_its_registered_name_then_its_own_then_its_key(
     app = ClientApp()
     ClientGate(app, lambda context: IndexedStream([]), buffer_capacity=4)
     grid = LocalGrid(app, [node_config])
-    content = attached(RecordDict(), Address(run="r", **asked))
+    content = RecordDict()
+    attach(content, Address(run="r", **asked))
     (reply,) = grid.send_and_receive([Message(content, 2, QUERY)])
     assert expect(reply.content, Introduction).client == name

@@ -1,5 +1,6 @@
 """AdmissionControl in this process: what it sends, settles, averages and survives."""
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from gated_apps import MODEL, capacity, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
-from tidegate.flower.records import KEYS, attached, expect
+from tidegate.flower.records import TEXT, expect, key_of
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.wire import Address, Order, Receipt
 
@@ -139,7 +140,7 @@ def test_the_average_weighs_each_client_by_importance_times_samples() -> None:
                     if (node_id := reply.metadata.src_node_id)
                 }
             )
-            assert all(KEYS[Receipt] not in reply.content for reply in replies)
+            assert all(key_of(Receipt) not in reply.content for reply in replies)
             return super().aggregate_train(server_round, replies)
 
     grid = recording()
@@ -255,7 +256,8 @@ def test_a_receipt_that_cannot_be_is_refused_and_its_model_too(lie: Mapping[str,
         def _answer(self, message: Message) -> Message:
             reply = super()._answer(message)
             if node(message) == 2 and round_of(message) == 2:
-                reply.content[KEYS[Receipt]].update(lie)
+                told = {**expect(reply.content, Receipt).to_record(), **lie}
+                reply.content[key_of(Receipt)] = ConfigRecord({TEXT: json.dumps(told)})
             return reply
 
     strategy = control()
@@ -348,14 +350,24 @@ def test_an_unknown_policy_is_named_at_once() -> None:
         control(policy="acdp")
 
 
-def test_a_message_without_an_order_is_refused_by_the_gate() -> None:
-    grid = recording()
-    message = Message(RecordDict({"arrays": MODEL}), 2, "train")
-    (reply,) = grid.send_and_receive([message])
-    assert "the message carries no order (tidegate-order)" in reply.error.reason
-    content = attached(RecordDict({KEYS[Order]: MODEL}), Address(run="r", client="a"))
-    (reply,) = grid.send_and_receive([Message(content, 2, "train")])
-    assert "tidegate-order is a ArrayRecord, not a ConfigRecord" in reply.error.reason
+@pytest.mark.parametrize(
+    ("ours", "reason"),
+    [
+        (None, "the message carries no tidegate-order"),
+        (MODEL, "tidegate-order is no ConfigRecord with a text named 'json'"),
+        (ConfigRecord({TEXT: 1}), "tidegate-order is no ConfigRecord with a text named 'json'"),
+        (ConfigRecord({"x": "y"}), "tidegate-order is no ConfigRecord with a text named 'json'"),
+        (ConfigRecord({TEXT: "{"}), "tidegate-order is not JSON"),
+        (ConfigRecord({TEXT: "[]"}), "a record is a mapping, got []"),
+        (ConfigRecord({TEXT: '{"version": 9}'}), "version 9 is not understood"),
+    ],
+)
+def test_a_message_without_a_proper_order_is_refused_by_the_gate(ours: Any, reason: str) -> None:
+    content = RecordDict({"arrays": MODEL})
+    if ours is not None:
+        content[key_of(Order)] = ours
+    (reply,) = recording().send_and_receive([Message(content, 2, "train")])
+    assert reason in reply.error.reason
 
 
 def test_a_used_run_name_without_its_checkpoint_is_refused_with_a_remedy(

@@ -20,9 +20,10 @@ def run(
 ) -> None:
     """Run a Flower app in this process: no Ray, no servers, the same app.
 
-    Clients are function calls, one after another, and their buffers live in memory unless the
-    run-config gives a `tidegate-folder`. The same seed gives the same orders, receipts and model as
-    `flwr run` does on Flower's Simulation and Deployment engines.
+    APP is the folder that holds the app's `pyproject.toml`. Clients are function calls, one after
+    another, and their buffers live in memory unless the run-config gives a `tidegate-folder`. The
+    same seed gives the same orders, receipts and model as `flwr run` does on Flower's Simulation
+    and Deployment engines.
 
     The quickstart, LeNet on MNIST:
 

@@ -19,7 +19,7 @@ from typing import Any
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from tidegate.flower.records import QUERY, attached, expect
+from tidegate.flower.records import QUERY, attach, expect
 from tidegate.gate import Acquire, Gate
 from tidegate.retention.codec import SampleCodec
 from tidegate.retention.sqlite_store import SqliteStore, store_path
@@ -63,7 +63,8 @@ class GatedRound:
         content["metrics"] = MetricRecord(
             {**(metrics or {}), "num-examples": self.receipt.occupancy}
         )
-        return Message(attached(content, self.receipt), reply_to=self.message)
+        attach(content, self.receipt)
+        return Message(content, reply_to=self.message)
 
 
 class ClientGate:
@@ -99,8 +100,7 @@ class ClientGate:
     @contextmanager
     def round(self, message: Message, context: Context) -> Iterator[GatedRound]:
         """Apply the order that a message carries, once; what it did is on disk before training."""
-        order = expect(message.content, Order)
-        address = expect(message.content, Address)
+        order, address = expect(message.content, Order), expect(message.content, Address)
         with self._store(address, context) as store:
             gate = self._gate(store, context)
             try:
@@ -120,7 +120,9 @@ class ClientGate:
             run=address.run, client=address.client, buffer_capacity=books.buffer_capacity
         )
         newest = [] if answer is None else [answer[1]]
-        return Message(attached(RecordDict(), introduction, *newest), reply_to=message)
+        content = RecordDict()
+        attach(content, introduction, *newest)
+        return Message(content, reply_to=message)
 
     @contextmanager
     def _store(self, address: Address, context: Context) -> Iterator[Store]:

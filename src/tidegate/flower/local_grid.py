@@ -114,12 +114,11 @@ class LocalGrid(Grid):
 
 def _own_copy(content: RecordDict) -> RecordDict:
     """Content that a client may change without changing another client's; arrays are shared."""
-    return RecordDict(
-        {
-            key: ConfigRecord(dict(record.items())) if isinstance(record, ConfigRecord) else record
-            for key, record in content.items()
-        }
-    )
+    own = content.copy()
+    for key, record in content.items():
+        if isinstance(record, ConfigRecord):
+            own[key] = record.copy()
+    return own
 
 
 def run_in_process(

@@ -9,7 +9,7 @@ from flwr.serverapp import Grid
 
 from tidegate.controller import Controller
 from tidegate.flower.private import NodeInfo
-from tidegate.flower.records import QUERY, attached, expect, find
+from tidegate.flower.records import QUERY, attach, expect, find
 from tidegate.wire import Address, Introduction, Receipt, WireError
 
 INTRODUCTION_SECONDS = 60.0
@@ -39,10 +39,11 @@ class Nodes:
         if not unknown:
             return
         addresses = {node.node_id: address_of(node, controller.run) for node in unknown}
-        questions = [
-            Message(attached(RecordDict(), address), node_id, QUERY, ttl=INTRODUCTION_SECONDS)
-            for node_id, address in addresses.items()
-        ]
+        questions = []
+        for node_id, address in addresses.items():
+            content = RecordDict()
+            attach(content, address)
+            questions.append(Message(content, node_id, QUERY, ttl=INTRODUCTION_SECONDS))
         replies = grid.send_and_receive(questions, timeout=INTRODUCTION_SECONDS)
         self._listen(replies, addresses, controller)
 

@@ -1,18 +1,20 @@
-"""Orders, receipts and introductions as Flower records, beside whatever else a message carries."""
+"""Orders, receipts and introductions in a Flower message, beside whatever else it carries.
 
-from collections.abc import Mapping
+Each of ours is a ``ConfigRecord`` with one JSON text: Flower checks every field that is set, and a
+dozen of them for each client would cost more than all else that we do. An order that many clients
+get is packed once, and a client's address once in a run; like the model's arrays, they are shared.
+"""
+
+import functools
+import json
 from typing import TypeVar
 
 from flwr.app import ConfigRecord, RecordDict
 
-from tidegate.wire import Address, Introduction, Order, Receipt, Record, WireError
+from tidegate.wire import Record, WireError
 
-KEYS: Mapping[type[Record], str] = {
-    Address: "tidegate-address",
-    Introduction: "tidegate-introduction",
-    Order: "tidegate-order",
-    Receipt: "tidegate-receipt",
-}
+TEXT = "json"
+"""The one field of our records."""
 
 QUERY = "query.tidegate"
 """The message type by which the server asks who a node is."""
@@ -20,27 +22,41 @@ QUERY = "query.tidegate"
 Kind = TypeVar("Kind", bound=Record)
 
 
-def attached(content: RecordDict, *records: Record) -> RecordDict:
-    """The same content with these records; arrays are shared, never copied."""
-    shared = RecordDict(dict(content.items()))
+def key_of(kind: type[Record]) -> str:
+    """Where a record lies in a message: ``tidegate-order`` and so on."""
+    return f"tidegate-{kind.__name__.lower()}"
+
+
+def attach(content: RecordDict, *records: Record) -> None:
+    """Put records into a message."""
     for record in records:
-        shared[KEYS[type(record)]] = ConfigRecord({**record.to_record()})
-    return shared
+        content[key_of(type(record))] = _packed(record)
 
 
 def find(content: RecordDict, kind: type[Kind]) -> Kind | None:
     """The record of a kind, if there is one; one that cannot be believed is a ``WireError``."""
-    record = content.get(KEYS[kind])
-    if record is None:
+    key = key_of(kind)
+    packed = content.get(key)
+    if packed is None:
         return None
-    if not isinstance(record, ConfigRecord):
-        raise WireError(f"{KEYS[kind]} is a {type(record).__name__}, not a ConfigRecord")
-    return kind.from_record(dict(record.items()))
+    text = packed.get(TEXT) if isinstance(packed, ConfigRecord) else None
+    if not isinstance(text, str):
+        raise WireError(f"{key} is no ConfigRecord with a text named {TEXT!r}")
+    try:
+        record = json.loads(text)
+    except ValueError:
+        raise WireError(f"{key} is not JSON") from None
+    return kind.from_record(record)
 
 
 def expect(content: RecordDict, kind: type[Kind]) -> Kind:
     """The record of a kind, or a ``WireError``."""
     record = find(content, kind)
     if record is None:
-        raise WireError(f"the message carries no {kind.__name__.lower()} ({KEYS[kind]})")
+        raise WireError(f"the message carries no {key_of(kind)}")
     return record
+
+
+@functools.lru_cache(maxsize=10_000)
+def _packed(record: Record) -> ConfigRecord:
+    return ConfigRecord({TEXT: json.dumps(record.to_record())})

@@ -27,7 +27,7 @@ from flwr.serverapp.strategy import Result, Strategy
 from tidegate.controller import Controller, FleetRound, Terms
 from tidegate.flower.checkpoint import Checkpoint, wrapped
 from tidegate.flower.nodes import Nodes
-from tidegate.flower.records import KEYS, attached, expect
+from tidegate.flower.records import attach, expect, key_of
 from tidegate.policies import ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
@@ -98,6 +98,8 @@ class AdmissionControl(Strategy):
             learning=LearningConstants() if learning is None else learning,
         )
         self._importance = importance
+        keys = [getattr(one, "weighted_by_key", "") for one in wrapped(strategy)]
+        self._weight_key = next(filter(None, keys), "num-examples")
         self._checkpoint = None if folder is None else Checkpoint(folder)
         self._run = run
         self._time_to_live = time_to_live
@@ -160,9 +162,9 @@ class AdmissionControl(Strategy):
         for client, order in orders.items():
             # A round that was decided before a restart goes to whom it was meant for.
             message = messages.get(nodes[client]) or _addressed(written[0], nodes[client])
-            message.content = attached(
-                message.content, Address(run=controller.run, client=client), order
-            )
+            content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
+            attach(content, Address(run=controller.run, client=client), order)
+            message.content = content
             ready.append(self._with_time_to_live(message))
             self._waiting.append(_Sent(message.metadata, client))
         return ready
@@ -269,26 +271,26 @@ class AdmissionControl(Strategy):
         except WireError as refused:
             logger.warning("the receipt of %s is refused: %s", client, refused)
             return False
-        if not (on_time and receipt.occupancy and reply.content.array_records):
+        has_model = any(isinstance(record, ArrayRecord) for record in reply.content.values())
+        if not (on_time and receipt.occupancy and has_model):
             return False
-        reply.content = self._weighted(client, reply.content, receipt)
-        return True
-
-    def _weighted(self, client: str, content: RecordDict, receipt: Receipt) -> RecordDict:
-        """A reply as the wrapped strategy expects it, weighing α_m·n_m."""
-        records = {key: record for key, record in content.items() if key != KEYS[Receipt]}
-        name, metrics = next(iter(content.metric_records.items()), ("metrics", MetricRecord()))
         weight: float = receipt.occupancy
         if self._importance is not None:
             weight *= self._importance.get(client, 1.0)
-        records[name] = MetricRecord({**metrics, self._weight_key: weight})
-        return RecordDict(records)
+        self._weigh(reply.content, weight)
+        return True
 
-    @property
-    def _weight_key(self) -> str:
-        """The metric by which the wrapped strategy weighs replies."""
-        keys = [getattr(one, "weighted_by_key", "") for one in wrapped(self.strategy)]
-        return next(filter(None, keys), "num-examples")
+    def _weigh(self, content: RecordDict, weight: float) -> None:
+        """Make a reply what the wrapped strategy expects, with this weight."""
+        del content[key_of(Receipt)]
+        found = [
+            (name, record) for name, record in content.items() if isinstance(record, MetricRecord)
+        ]
+        name, metrics = found[0] if found else ("metrics", MetricRecord())
+        if metrics.get(self._weight_key) != weight:
+            metrics = metrics.copy()
+            metrics[self._weight_key] = weight
+            content[name] = metrics
 
     def _with_time_to_live(self, message: Message) -> Message:
         if self._time_to_live is not None:

@@ -5,7 +5,7 @@ piece and happens entirely or not at all.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidegate.retention.codec import ArrayCodec, SampleCodec
@@ -111,7 +111,8 @@ class MemoryStore:
     ) -> None:
         self._codec = ArrayCodec() if codec is None else codec
         books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
-        self._content = _Content(books, {}, {})
+        self._content = _Content(books, {})
+        self._answers: dict[int, tuple[Order, Receipt]] = {}
 
     def books(self) -> Books:
         """Where the client stands."""
@@ -119,40 +120,51 @@ class MemoryStore:
 
     def stored(self) -> list[StoredSample]:
         """What is in the buffer, oldest first."""
-        return [entry for entry, _ in self._content.stored.values()]
+        applied = len(self._answers)
+        return [
+            StoredSample(position, one.admitted_round, applied - one.applied_before)
+            for position, one in self._content.stored.items()
+        ]
 
     def samples(self) -> list[Any]:
         """The samples themselves, oldest first."""
-        return [self._codec.decode(packed) for _, packed in self._content.stored.values()]
+        return [self._codec.decode(one.packed) for one in self._content.stored.values()]
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """The order of a round and the receipt that was given for it."""
-        return self._content.answers.get(round_number)
+        return self._answers.get(round_number)
 
     def pack(self, sample: Any) -> bytes:
         """A sample as it will be stored."""
         return self._codec.encode(sample)
 
     def commit(self, change: Change) -> None:
-        """Apply a change; one assignment makes it happen."""
+        """Apply a change; what could fail is done before anything is assigned."""
         old, now = self._content, change.order.round_number
         check_unmoved(change, old.books)
-        removed = set(change.removed)
-        stored = {
-            position: (replace(entry, uses=entry.uses + 1), packed)
-            for position, (entry, packed) in old.stored.items()
-            if position not in removed
-        }
+        stored = dict(old.stored)
+        for position in change.removed:
+            del stored[position]
+        applied = len(self._answers)
         for position, packed in enumerate(change.admitted, start=old.books.total_admitted):
-            stored[position] = StoredSample(position, now, 1), packed
-        answers = {**old.answers, now: (change.order, change.receipt)}
-        self._content = _Content(change.books, stored, answers)
+            stored[position] = _Kept(now, applied, packed)
+        self._answers[now] = change.order, change.receipt
+        self._content = _Content(change.books, stored)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A sample in memory. Every order uses it once, so its uses need no counting."""
+
+    admitted_round: int
+    applied_before: int
+    """Orders that were applied before it was admitted."""
+    packed: bytes
 
 
 @dataclass(frozen=True)
 class _Content:
-    """All that a memory store holds."""
+    """What a memory store holds now."""
 
     books: Books
-    stored: Mapping[int, tuple[StoredSample, bytes]]
-    answers: Mapping[int, tuple[Order, Receipt]]
+    stored: Mapping[int, _Kept]
