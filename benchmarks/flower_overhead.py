@@ -12,63 +12,29 @@ middle half of all ratios in brackets.
 import argparse
 import itertools
 import logging
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import (
-    Array,
-    ArrayRecord,
-    ConfigRecord,
-    Context,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
-from flwr.clientapp import ClientApp
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp.strategy import FedAvg
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.flower.records import key_of
+from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.streams import IndexedStream
-from tidegate.wire import Order
+
+sys.path.insert(0, str(Path(__file__).parent / "idle_app"))
+
+from idle.client_app import make_app
+from idle.server_app import model
 
 SECONDS = 10.0
 """About as long as bare rounds of one case take in all."""
-LAYERS = 10
-"""Arrays that a model is made of; LeNet has ten."""
-
-
-def make_app() -> ClientApp:
-    """Returns the model as it came; with an order, it also admits and gives a receipt."""
-    app = ClientApp()
-    gate = ClientGate(app, lambda context: IndexedStream(range(10**6)), buffer_capacity=10)
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        arrays = message.content.array_records["arrays"]
-        if key_of(Order) in message.content:
-            with gate.round(message, context) as now:
-                return now.reply(arrays)
-        metrics = MetricRecord({"num-examples": 1})
-        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
-
-    return app
-
-
-def model(parameters: int) -> ArrayRecord:
-    sizes = [parameters // LAYERS] * (LAYERS - 1)
-    sizes.append(parameters - sum(sizes))
-    draw = np.random.default_rng(0)
-    return ArrayRecord(
-        {f"layer-{n}": Array(draw.random(size, np.float32)) for n, size in enumerate(sizes)}
-    )
 
 
 class Stopwatch:

@@ -345,6 +345,16 @@ def test_other_strategies_around_it_are_refused_with_the_reason() -> None:
         control().configure_train(1, MODEL, ConfigRecord(), recording())
 
 
+def test_a_strategy_can_be_started_again() -> None:
+    strategy = control(run=None)
+    first = fit(strategy, recording(), rounds=3)
+    rows = strategy.rounds
+    again = fit(strategy, recording(), rounds=3)
+    assert strategy.rounds == rows
+    for name, value in weights(first).items():
+        np.testing.assert_array_equal(value, weights(again)[name])
+
+
 def test_an_unknown_policy_is_named_at_once() -> None:
     with pytest.raises(ValueError, match="unknown policy 'acdp'; did you mean acdpp"):
         control(policy="acdp")

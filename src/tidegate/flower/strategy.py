@@ -103,6 +103,7 @@ class AdmissionControl(Strategy):
         self._checkpoint = None if folder is None else Checkpoint(folder)
         self._run = run
         self._time_to_live = time_to_live
+        self._seconds_to_live = 0.0
         self._controller: Controller | None = None
         self._nodes = Nodes()
         self._waiting: list[_Sent] = []
@@ -125,8 +126,7 @@ class AdmissionControl(Strategy):
         and in ``evaluate_fn``, while Flower's log counts those of this start.
         """
         self._begin(initial_arrays, num_rounds)
-        if self._time_to_live is None:
-            self._time_to_live = timeout
+        self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
         before = self._rounds_before
         result = super().start(
             grid,
@@ -233,6 +233,8 @@ class AdmissionControl(Strategy):
     def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""
         terms = self._terms(num_rounds=num_rounds)
+        self._nodes, self._waiting = Nodes(), []
+        self.rounds, self._rounds_before = [], 0
         resumed = None if self._checkpoint is None else self._checkpoint.load(terms, self.strategy)
         if resumed is not None:
             self._controller, self._arrays = resumed.controller, resumed.arrays
@@ -293,8 +295,7 @@ class AdmissionControl(Strategy):
             content[name] = metrics
 
     def _with_time_to_live(self, message: Message) -> Message:
-        if self._time_to_live is not None:
-            message.metadata.ttl = self._time_to_live
+        message.metadata.ttl = self._seconds_to_live
         return message
 
 
