@@ -9,7 +9,7 @@ import importlib.metadata
 from flwr.app import Message
 from packaging.specifiers import SpecifierSet
 
-SUPPORTED_FLOWER = SpecifierSet(">=1.41,<1.43")
+SUPPORTED_FLOWER = SpecifierSet(">=1.40,<1.42")
 """Tested at both ends."""
 
 
