@@ -24,7 +24,7 @@ HERE = Path(__file__).parent
 APP = HERE / "idle_app"
 sys.path.insert(0, str(HERE.parent / "tests" / "helpers"))
 
-from deployment import deployed, simulated  # noqa: E402
+from deployment import SuperLink, deployed, simulated  # noqa: E402
 
 from tidegate.flower.app import run_app  # noqa: E402
 
@@ -41,6 +41,12 @@ def cases(folder: Path, config: dict[str, Any], play: Play, told: str) -> list[s
         median = statistics.median(seconds)
         cells.append(f"{median:.3f} ({min(seconds):.3f} to {max(seconds):.3f})")
     return cells
+
+
+def completed(link: SuperLink, run_id: str) -> None:
+    """Wait for a run, and stop if it failed."""
+    if link.finished(run_id) != "finished:completed":
+        raise SystemExit(link.log(run_id))
 
 
 def main() -> None:
@@ -69,7 +75,7 @@ def main() -> None:
                 return cases(
                     folder,
                     stored,
-                    lambda changes: print(link.finished(link.run(APP, changes, *nodes))),
+                    lambda changes: completed(link, link.run(APP, changes, *nodes)),
                     "Flower Simulation (Ray)",
                 )
 
@@ -79,7 +85,7 @@ def main() -> None:
                 return cases(
                     folder,
                     config,
-                    lambda changes: print(link.finished(link.run(APP, changes))),
+                    lambda changes: completed(link, link.run(APP, changes)),
                     "Flower Deployment, TLS",
                 )
 

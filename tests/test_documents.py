@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from real_data import DATA, needs_mnist
 
 import tidegate
 from tidegate.cli import main
@@ -61,16 +62,26 @@ def test_the_documents_have_console_blocks() -> None:
     assert len(cases()) >= 4
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        line
-        for page in PAGES
-        for block in blocks(page, "bash")
-        for line in block.splitlines()
-        if line.startswith("tidegate ")
-    ],
-)
+COMMANDS = [
+    line
+    for page in PAGES
+    for block in blocks(page, "bash")
+    for line in block.splitlines()
+    if line.startswith("tidegate ")
+]
+
+
+@needs_mnist
+@pytest.mark.parametrize("command", [one for one in COMMANDS if one.startswith("tidegate run")])
+def test_an_app_in_the_documents_runs(
+    command: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("TIDEGATE_DATA", str(DATA))
+    printed(f"{command} --set num-server-rounds=1", capfd)
+
+
+@pytest.mark.parametrize("command", [one for one in COMMANDS if "tidegate run" not in one])
 def test_a_command_in_the_documents_works(
     command: str,
     capsys: pytest.CaptureFixture[str],

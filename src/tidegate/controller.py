@@ -157,7 +157,8 @@ class Controller:
         self._count_absences({*present, *online})
         policy, fleet = self._planned(), self.fleet
         price, prices = self._prices(policy, fleet)
-        takes_part = np.isin(fleet, list(present))
+        chosen = set(present)
+        takes_part = np.array([client in chosen for client in fleet])
         room, limit = self._room(policy, takes_part)
         order = policy.admission.decide(self._server, price, limit)
         allocation = self._allocation or Allocation.start(policy.shares)

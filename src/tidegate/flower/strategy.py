@@ -159,7 +159,7 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             self._checkpoint.save_control(controller)
         ready = []
-        for client, order in orders.items():
+        for client, order in orders.items() if written else ():
             # A round that was decided before a restart goes to whom it was meant for.
             message = messages.get(nodes[client]) or _addressed(written[0], nodes[client])
             content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
