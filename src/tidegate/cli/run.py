@@ -12,7 +12,7 @@ def run(
         Path, typer.Argument(help="Folder of a Flower app.", show_default="this folder")
     ] = Path(),
     *,
-    clients: Annotated[int, typer.Option(min=1, help="Clients in the fleet.")] = 5,
+    clients: Annotated[int, typer.Option(min=1, help="Clients in the fleet.")] = 10,
     change: Annotated[
         list[str] | None,
         typer.Option("--set", help="A value of the run-config, as `key=value`; repeatable."),
@@ -29,9 +29,9 @@ def run(
 
         tidegate run examples/quickstart
 
-    Ten clients, another policy, and the server's books in a folder:
+    Five clients, another policy, and the server's books in a folder:
 
-        tidegate run examples/quickstart --clients 10 --set policy=hybrid --set folder=run
+        tidegate run examples/quickstart --clients 5 --set policy=hybrid --set folder=run
     """
     try:
         from tidegate.flower.app import run_app  # noqa: PLC0415 - not everyone has Flower
