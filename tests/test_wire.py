@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.wire import Address, Introduction, Order, Receipt, WireError
 
 ORDER: dict[str, Any] = {
     "run": "r1",
@@ -195,3 +195,32 @@ def test_a_fitting_or_late_receipt_is_believed() -> None:
     Receipt(**RECEIPT).check_answers(Order(**ORDER), buffer_capacity=9)
     late = {**RECEIPT, "round_number": 2, "admitted": 9, "prior_uses": 0}
     Receipt(**late).check_answers(Order(**ORDER), buffer_capacity=9)
+
+
+def test_addresses_and_introductions_survive_the_journey() -> None:
+    for record in (
+        Address(run="r"),
+        Address(run="r", client="site-0", fingerprint="ab"),
+        Introduction(run="r", client="site-0", buffer_capacity=7),
+    ):
+        assert type(record).from_record(record.to_record()) == record
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "reason"),
+    [
+        (Address, {"run": ""}, "run must be a name"),
+        (Address, {"client": 3}, "client must be a name, got 3"),
+        (Introduction, {"client": ""}, "client must be a name, got ''"),
+        (Introduction, {"buffer_capacity": 0}, "buffer_capacity must be at least 1, got 0"),
+        (Introduction, {"buffer_capacity": -1}, "buffer_capacity must be a whole number"),
+        (Introduction, {"extra": 1}, "missing or unknown fields: {'extra'}"),
+    ],
+)
+def test_who_speaks_is_checked_too(
+    kind: type[Address] | type[Introduction], changes: dict[str, Any], reason: str
+) -> None:
+    honest: dict[str, Any] = {"version": 1, "run": "r", "client": "c"}
+    honest["fingerprint" if kind is Address else "buffer_capacity"] = "" if kind is Address else 5
+    with pytest.raises(WireError, match=reason):
+        kind.from_record({**honest, **changes})

@@ -187,6 +187,8 @@ def test_a_killed_supernode_is_missed_comes_back_and_pays_once(
     committed = client_files(name, *buffers(fleet))["partition-1"]
     assert committed["last_round"] == 2
     kill(fleet.nodes[1])  # after its commit, before its reply
+    client_process = Path("/proc") / signal_file.read_text()
+    wait_for(lambda: not client_process.exists() or None, "the end of its ClientApp, too")
     wait_for(lambda: len(rows(run)) >= 2 or None, "the end of round 2 without it")
     assert rows(run)[1]["answered"] == 2
     fleet.restart_node(1, CLIENTS)
