@@ -13,9 +13,10 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from gated_apps import MODEL, capacity, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
-from tidegate.flower.records import TEXT, expect, key_of
+from tidegate.flower.private import NodeInfo
+from tidegate.flower.records import QUERY, TEXT, expect, key_of
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.wire import Address, Order, Receipt
+from tidegate.wire import Address, Introduction, Order, Receipt
 
 NODES: list[Mapping[str, Any]] = [
     {"partition-id": number, "num-partitions": 3} for number in range(3)
@@ -154,15 +155,18 @@ def test_the_average_weighs_each_client_by_importance_times_samples() -> None:
     assert seen == [expected]
 
 
-def test_replies_are_averaged_in_the_order_of_names_whatever_order_they_come_in() -> None:
+def test_replies_are_settled_and_averaged_in_the_order_of_names() -> None:
     class Shuffled(RecordingGrid):
         def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
             return super().pull_messages(message_ids)[::-1]
 
-    straight = weights(fit(control(), recording()))
-    shuffled = weights(fit(control(), Shuffled(gated_app(), NODES)))
+    many: list[Mapping[str, Any]] = [{"partition-id": number} for number in range(9)]
+    one, other = control(budget=99.0), control(budget=99.0)
+    straight = weights(fit(one, recording(nodes=many), rounds=20))
+    shuffled = weights(fit(other, Shuffled(gated_app(), many), rounds=20))
     for name in straight:
         np.testing.assert_array_equal(straight[name], shuffled[name])
+    assert one.rounds == other.rounds  # money, too, is added up in this order
 
 
 def test_a_client_that_fails_is_a_failure_and_the_round_goes_on() -> None:
@@ -338,6 +342,36 @@ def test_a_node_may_name_itself() -> None:
     fit(strategy, recording(nodes=[{**one, "tidegate-client": f"site-{one['partition-id']}"}
                                    for one in NODES]), rounds=1)  # fmt: skip
     assert strategy._running().fleet == ["site-0", "site-1", "site-2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"client": "partition-9"}, "registered as 'partition-2', it says 'partition-9'"),
+        ({"run": "another"}, "it answered as Introduction(run='another'"),
+        ({"buffer_capacity": 0}, "buffer_capacity must be at least 1, got 0"),
+    ],
+)
+def test_a_node_that_introduces_itself_as_another_is_left_out(
+    change: dict[str, Any], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Lying(RecordingGrid):
+        def get_nodes(self) -> list[NodeInfo]:
+            names = {2: "partition-0", 3: "partition-1", 4: "partition-2"}
+            return [NodeInfo(node_id=one, name=names[one]) for one in self.get_node_ids()]
+
+        def _answer(self, message: Message) -> Message:
+            reply = super()._answer(message)
+            if node(message) == 4 and message.metadata.message_type == QUERY:
+                told = {**expect(reply.content, Introduction).to_record(), **change}
+                reply.content[key_of(Introduction)] = ConfigRecord({TEXT: json.dumps(told)})
+            return reply
+
+    strategy = control()
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(strategy, Lying(gated_app(), NODES), rounds=1)
+    assert strategy._running().fleet == ["partition-0", "partition-1"]
+    assert reason in caplog.text
 
 
 def test_other_strategies_around_it_are_refused_with_the_reason() -> None:

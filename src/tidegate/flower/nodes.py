@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -22,56 +22,70 @@ class Nodes:
     """The clients that can be reached, by name and by node id."""
 
     def __init__(self) -> None:
-        self._clients: dict[int, str] = {}
-
-    @property
-    def clients(self) -> dict[str, int]:
+        self.clients: dict[str, int] = {}
         """The node id of each client that can be reached."""
-        return {client: node_id for node_id, client in self._clients.items()}
 
     def meet(self, grid: Grid, controller: Controller) -> None:
         """Forget nodes that are gone, and ask new ones who they are."""
         online = {node.node_id: node for node in grid.get_nodes()}
-        self._clients = {
-            node_id: client for node_id, client in self._clients.items() if node_id in online
+        self.clients = {client: node for client, node in self.clients.items() if node in online}
+        known = set(self.clients.values())
+        addresses = {
+            node_id: address_of(node, controller.run)
+            for node_id, node in online.items()
+            if node_id not in known
         }
-        unknown = [node for node_id, node in online.items() if node_id not in self._clients]
-        if not unknown:
+        if not addresses:
             return
-        addresses = {node.node_id: address_of(node, controller.run) for node in unknown}
         questions = []
         for node_id, address in addresses.items():
             content = RecordDict()
             attach(content, address)
             questions.append(Message(content, node_id, QUERY, ttl=INTRODUCTION_SECONDS))
         replies = grid.send_and_receive(questions, timeout=INTRODUCTION_SECONDS)
-        self._listen(replies, addresses, controller)
-
-    def _listen(
-        self, replies: Iterable[Message], addresses: dict[int, Address], controller: Controller
-    ) -> None:
+        introduced = []
         for reply in replies:
-            if reply.has_error():
-                logger.warning("a node did not introduce itself: %s", reply.error.reason)
-                continue
-            node_id = reply.metadata.src_node_id
             try:
-                client = self._join(reply.content, addresses[node_id], controller)
+                introduced.append(_heard(reply, addresses))
             except WireError as refused:
-                logger.warning("node %s is left out: %s", node_id, refused)
-            else:
-                self._clients[node_id] = client
+                logger.warning("a node is left out: %s", refused)
+        # In the order of names, so that sums of money do not depend on who answers first.
+        for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
+            self._let_in(introduction, receipt, node_id, controller)
 
-    def _join(self, content: RecordDict, address: Address, controller: Controller) -> str:
-        """Let a node in under the name that it is registered by, or else the one it gives."""
-        introduction = expect(content, Introduction)
+    def _let_in(
+        self,
+        introduction: Introduction,
+        receipt: Receipt | None,
+        node_id: int,
+        controller: Controller,
+    ) -> None:
         client = introduction.client
-        if introduction.run != address.run or (address.client and client != address.client):
-            raise WireError(f"asked as {address}, it answered as {introduction}")
         if client in self.clients:
-            raise WireError(f"another node is {client!r} already; names must differ")
-        controller.join(client, introduction.buffer_capacity, find(content, Receipt))
-        return client
+            logger.warning("node %s is left out: another node is %r already", node_id, client)
+            return
+        try:
+            controller.join(client, introduction.buffer_capacity, receipt)
+        except WireError as refused:
+            logger.warning("node %s is left out: %s", node_id, refused)
+        else:
+            self.clients[client] = node_id
+
+
+def _heard(
+    reply: Message, addresses: Mapping[int, Address]
+) -> tuple[Introduction, Receipt | None, int]:
+    """What a node says of itself: under the name that it is registered by, or else its own."""
+    if reply.has_error():
+        raise WireError(f"it did not introduce itself: {reply.error.reason}")
+    node_id = reply.metadata.src_node_id
+    address = addresses.get(node_id)
+    introduction = expect(reply.content, Introduction)
+    if address is None or introduction.run != address.run:
+        raise WireError(f"asked as {address}, it answered as {introduction}")
+    if address.client and introduction.client != address.client:
+        raise WireError(f"registered as {address.client!r}, it says {introduction.client!r}")
+    return introduction, find(reply.content, Receipt), node_id
 
 
 def address_of(node: NodeInfo, run: str) -> Address:

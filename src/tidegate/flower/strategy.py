@@ -175,20 +175,21 @@ class AdmissionControl(Strategy):
         """Settle all receipts, and average the models of those that are in time."""
         controller, replies = self._running(), list(replies)
         sent = {one.metadata.message_id: one.client for one in self._waiting}
-        in_time = {}
-        for reply in [*replies, *self._late_replies(replies)]:
-            client = sent.pop(reply.metadata.reply_to_message_id, None)
-            if client is not None and self._settle(client, reply):
-                in_time[client] = reply
+        answers = [
+            (sent.pop(reply.metadata.reply_to_message_id), reply)
+            for reply in [*replies, *self._late_replies(replies)]
+            if reply.metadata.reply_to_message_id in sent
+        ]
         self._waiting = [
             one for one in self._waiting if one.metadata.message_id in sent and not one.expired
         ]
-        # In the order of names: sums of floats then come out the same on every engine.
-        ordered = [in_time[client] for client in sorted(in_time)]
+        # In the order of names: sums of money and of models come out the same on every engine.
+        answers.sort(key=lambda answer: answer[0])
+        in_time = [reply for client, reply in answers if self._settle(client, reply)]
         now = server_round + self._rounds_before
         arrays, metrics = None, None
-        if ordered:  # of nothing, some strategies cannot make an average
-            arrays, metrics = self.strategy.aggregate_train(now, ordered)
+        if in_time:  # of nothing, some strategies cannot make an average
+            arrays, metrics = self.strategy.aggregate_train(now, in_time)
         if arrays is not None:
             self._arrays = arrays
         row = controller.close()
