@@ -30,7 +30,9 @@ def terms(policy: str = "acdpp", options: ControlOptions = HARD, **changes: Any)
         "num_rounds": 40,
         **changes,
     }
-    return Terms(policy=lambda problem: make_policy(policy, problem, options), **values)
+    return Terms(
+        policy=lambda problem: make_policy(policy, problem, options), policy_name=policy, **values
+    )
 
 
 def gate(client: str, capacity: int) -> Gate:
@@ -179,6 +181,58 @@ def test_each_client_may_have_its_own_price() -> None:
     assert spent == {"a": counts["a"], "b": 2.0 * counts["b"], "c": 3.0 * counts["c"]}
     assert played.price == pytest.approx(2.0)
     assert played.spent == sum(spent.values())
+
+
+class BadPrices(OwnPrices):
+    """A feed that fails in one of several ways."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            float("nan"),
+            "price of round 1 for all clients must be a number from 0 to 1e.15, got",
+        ),
+        (None, "for all clients must be a number from 0 to 1e.15, got None"),
+        ("dear", "got 'dear'"),
+        (-1.0, "got -1.0"),
+        ({"a": 1.0}, "the price of round 1 for b must be a number"),
+        ({"a": 1.0, "b": float("inf")}, "for b must be a number from 0 to 1e.15, got inf"),
+    ],
+)
+def test_a_price_that_is_none_is_refused_by_round_and_client(answer: Any, reason: str) -> None:
+    controller = Controller(terms("constant_admission", prices=BadPrices(answer)), "r")
+    gates = fleet(controller, {"a": 10, "b": 10})
+    with pytest.raises(ValueError, match=reason):
+        controller.decide(gates, gates)
+
+
+def test_a_client_that_lost_its_books_begins_again_and_what_is_unknown_is_booked() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    play(controller, gates)
+    orders = controller.decide(gates, gates)
+    controller.book("a", gates["a"].apply(orders["a"]))
+    gates["b"].apply(orders["b"])  # paid, and lost with the buffer
+    controller.close()
+    assert controller.ledger.exposure == 3.0
+    assert controller.address("b").booked_round == 1
+    gates["b"] = gate("b", 20)
+    controller.join("b", 20, newest=None)
+    assert controller.ledger.exposure == 0.0
+    assert controller.address("b").booked_round == 0
+    third = play(controller, gates)
+    assert (third.admitted, third.spent, third.answered) == (6, 9.0, 2)
+    account = controller.ledger.account("b")
+    assert (account.total_admitted, account.total_spent) == (6, 9.0)
+    assert (account.earlier_admitted, account.earlier_spent) == (3, 6.0)
 
 
 def test_a_late_receipt_is_settled_when_its_client_is_heard_again() -> None:

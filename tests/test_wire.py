@@ -221,6 +221,8 @@ def test_who_speaks_is_checked_too(
     kind: type[Address] | type[Introduction], changes: dict[str, Any], reason: str
 ) -> None:
     honest: dict[str, Any] = {"version": 1, "run": "r", "client": "c"}
-    honest["fingerprint" if kind is Address else "buffer_capacity"] = "" if kind is Address else 5
+    honest.update(
+        {"fingerprint": "", "booked_round": 0} if kind is Address else {"buffer_capacity": 5}
+    )
     with pytest.raises(WireError, match=reason):
         kind.from_record({**honest, **changes})

@@ -6,6 +6,7 @@ a controller that is brought back after ``decide`` gives the same orders again.
 """
 
 import io
+import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -21,7 +22,9 @@ from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants, Problem
 from tidegate.saving import read, write
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.wire import LARGEST_AMOUNT, Address, Order, Receipt, WireError
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,8 @@ class Terms:
 
     policy: Callable[[Problem], JointPolicy[Any]]
     """Makes the policy for a fleet, and makes it again when clients come or go."""
+    policy_name: str
+    """What a saved run must have been made with."""
     budget: float
     """C."""
     prices: PriceFeed
@@ -53,6 +58,8 @@ class FleetRound:
     """Clients that were sent an order."""
     answered: int
     """Those of them whose receipt came in time."""
+    exhausted: int
+    """Those of these whose stream or acquisition gave less than was ordered."""
     admitted: int
     """Samples booked in this round, those of late receipts too."""
     spent: float
@@ -79,6 +86,7 @@ class _Decision:
     ordered: float
     orders: int
     answered: int = 0
+    exhausted: int = 0
 
 
 @dataclass(frozen=True)
@@ -139,8 +147,21 @@ class Controller:
                 f"{client} has a capacity of {buffer_capacity} now, and had {known} before; "
                 "it must stay the same in a run"
             )
-        if newest is not None:
+        booked_round = self._ledger.account(client).last_round
+        if booked_round and (newest is None or newest.round_number < booked_round):
+            lost = self._ledger.begin_again(client)
+            logger.warning(
+                "%s has lost its buffer: round %d was booked, and it knows of none after %d. It "
+                "begins again; %.4g that it may have paid unheard is booked as spent",
+                *(client, booked_round, 0 if newest is None else newest.round_number, lost),
+            )
+        elif newest is not None:
             self._settle_unheard(client, newest)
+
+    def address(self, client: str) -> Address:
+        """Whom an order is for, and how far that client's books are known here."""
+        account = self._ledger.account(client)
+        return Address(run=self.run, client=client, booked_round=account.last_round)
 
     def decide(self, present: Collection[str], online: Collection[str]) -> dict[str, Order]:
         """The order of each client that takes part in this round.
@@ -175,7 +196,11 @@ class Controller:
         """Book a receipt; one that is on time belongs into the average."""
         booking = self._ledger.book(client, receipt)
         if booking.on_time and self._decision is not None:
-            self._decision = replace(self._decision, answered=self._decision.answered + 1)
+            self._decision = replace(
+                self._decision,
+                answered=self._decision.answered + 1,
+                exhausted=self._decision.exhausted + receipt.exhausted,
+            )
         return booking
 
     def close(self) -> FleetRound:
@@ -200,6 +225,7 @@ class Controller:
             fleet=len(self._absences),
             orders=decision.orders,
             answered=decision.answered,
+            exhausted=decision.exhausted,
             admitted=totals.admitted,
             spent=totals.spent,
             overspend=self._overspend,
@@ -253,8 +279,16 @@ class Controller:
             controller._server, controller._allocation = saved.server, saved.allocation
         return controller
 
-    def _fixed_terms(self) -> dict[str, float]:
-        return {"budget": self._terms.budget, "num_rounds": self._terms.num_rounds}
+    def _fixed_terms(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed."""
+        terms = self._terms
+        return {
+            "budget": terms.budget,
+            "num_rounds": terms.num_rounds,
+            "policy": terms.policy_name,
+            "mean_price": terms.prices.mean(terms.num_rounds),
+            "learning": asdict(terms.learning),
+        }
 
     def _count_absences(self, reachable: Collection[str]) -> None:
         """Let newcomers in, and those go who stayed away until all that they stored expired."""
@@ -296,9 +330,23 @@ class Controller:
         """The price of an order as it will be split, and every client's own."""
         price = self._terms.prices.at(self._round_number, fleet)
         if isinstance(price, Mapping):
-            prices = np.array([price[client] for client in fleet], dtype=np.float64)
+            own = [self._checked(price.get(client), client) for client in fleet]
+            prices = np.array(own, dtype=np.float64)
             return float(policy.shares @ prices), prices
-        return price, np.full(len(fleet), price, dtype=np.float64)
+        one = self._checked(price, "all clients")
+        return one, np.full(len(fleet), one, dtype=np.float64)
+
+    def _checked(self, price: object, whose: str) -> float:
+        try:
+            value = float(price)  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            value = math.nan
+        if not 0 <= value <= LARGEST_AMOUNT:
+            raise ValueError(
+                f"the price of round {self._round_number} for {whose} must be a number from 0 to "
+                f"{LARGEST_AMOUNT:g}, got {price!r}"
+            )
+        return value
 
     def _room(
         self, policy: JointPolicy[Any], takes_part: BoolArray

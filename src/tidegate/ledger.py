@@ -22,7 +22,10 @@ class Account:
     total_admitted: int = 0
     total_spent: float = 0.0
     last_round: int = 0
-    """Of the newest receipt that was booked."""
+    """Of the newest receipt that was booked since the client's books began."""
+    earlier_admitted: int = 0
+    """Part of the total that belongs to books which the client has lost."""
+    earlier_spent: float = 0.0
     cohorts: tuple[tuple[int, int], ...] = ()
     """(round, samples admitted in it) of what the round after that receipt finds, oldest first."""
     outstanding: tuple[Order, ...] = ()
@@ -98,6 +101,27 @@ class Ledger:
         """Give a client an account; one that has it keeps it."""
         self._accounts.setdefault(client, Account(buffer_capacity))
 
+    def begin_again(self, client: str) -> float:
+        """Go on with a client that has lost its buffer and its books with it.
+
+        What it may have paid for orders that were never answered can no longer be told; it is
+        booked as spent.
+
+        Returns:
+            that amount.
+        """
+        account = self.account(client)
+        lost = account.exposure
+        self._accounts[client] = Account(
+            buffer_capacity=account.buffer_capacity,
+            total_admitted=account.total_admitted,
+            total_spent=account.total_spent + lost,
+            earlier_admitted=account.total_admitted,
+            earlier_spent=account.total_spent + lost,
+        )
+        self._booked = replace(self._booked, spent=self._booked.spent + lost)
+        return lost
+
     def send(self, client: str, order: Order) -> None:
         """Write down an order before it is sent."""
         account = self.account(client)
@@ -122,8 +146,8 @@ class Ledger:
         booking = self._difference(client, account, receipt)
         self._accounts[client] = replace(
             account,
-            total_admitted=receipt.total_admitted,
-            total_spent=receipt.total_spent,
+            total_admitted=account.earlier_admitted + receipt.total_admitted,
+            total_spent=account.earlier_spent + receipt.total_spent,
             last_round=receipt.round_number,
             cohorts=_cohorts(account, booking, receipt),
             outstanding=tuple(
@@ -175,9 +199,9 @@ class Ledger:
     def _difference(self, client: str, account: Account, receipt: Receipt) -> Booking:
         """What a receipt adds, if the orders up to its round can have led to it."""
         missed = [o for o in account.outstanding if o.round_number < receipt.round_number]
-        admitted = receipt.total_admitted - account.total_admitted
-        spent = receipt.total_spent - account.total_spent
-        rounding = 1e-9 * (1 + receipt.total_spent)
+        admitted = account.earlier_admitted + receipt.total_admitted - account.total_admitted
+        spent = account.earlier_spent + receipt.total_spent - account.total_spent
+        rounding = 1e-9 * (1 + account.earlier_spent + receipt.total_spent)
         most = receipt.admitted + sum(account.most_admitted(one) for one in missed)
         dearest = receipt.spent + sum(account.most_admitted(one) * one.price for one in missed)
         if not receipt.admitted <= admitted <= most:

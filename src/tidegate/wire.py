@@ -166,6 +166,9 @@ class Address(Record):
     """The name that the server knows the client by; none where it leaves that to the client."""
     fingerprint: str = ""
     """Of the node's public key, if it has one: a name for a client that has no other."""
+    booked_round: int = 0
+    """The newest round whose receipt the server has; a client that is not as far has lost its
+    buffer, and must not buy anything before the server knows."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -76,7 +76,13 @@ def before_the_replies(folder: Path, strategy: AdmissionControl, now: int) -> No
     strategy.start(DyingGrid(folder / "buffers", now, clients_act=True), MODEL, ROUNDS)
 
 
-def _dying(method: str) -> Callable[[Path, AdmissionControl, int], None]:
+def plain_grid(folder: Path) -> LocalGrid:
+    return LocalGrid(gated_app(), nodes(folder))
+
+
+def _dying(
+    method: str, make_grid: Callable[[Path], LocalGrid] = plain_grid
+) -> Callable[[Path, AdmissionControl, int], None]:
     def die(folder: Path, strategy: AdmissionControl, now: int) -> None:
         with pytest.MonkeyPatch.context() as patch:
             original, calls = getattr(Checkpoint, method), 0
@@ -89,7 +95,7 @@ def _dying(method: str) -> Callable[[Path, AdmissionControl, int], None]:
                 original(self, *arguments)
 
             patch.setattr(Checkpoint, method, dies)
-            strategy.start(LocalGrid(gated_app(), nodes(folder / "buffers")), MODEL, ROUNDS)
+            strategy.start(make_grid(folder / "buffers"), MODEL, ROUNDS)
 
     return die
 
@@ -125,6 +131,7 @@ def test_a_killed_server_resumes_with_the_same_decisions_and_model(
     assert rows == [vars(row) for row in whole.rounds]
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "control.npz",
+        "lock",
         f"model-{ROUNDS:06}.npz",
         "rounds.jsonl",
     ]
@@ -176,6 +183,62 @@ def test_another_budget_or_length_is_refused(tmp_path: Path) -> None:
         control(tmp_path / "run", budget=20.0).start(grid, MODEL, 2)
     with pytest.raises(ValueError, match="made with num_rounds = 2, this run has 9"):
         control(tmp_path / "run").start(grid, MODEL, 9)
+
+
+def test_another_policy_or_price_is_refused(tmp_path: Path) -> None:
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    control(tmp_path / "run").start(grid, MODEL, 2)
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    fed = FedAvg(fraction_evaluate=0.0)
+    with pytest.raises(ValueError, match=r"policy = acdpp with .*this run has costless_o"):
+        AdmissionControl(
+            fed, "costless_oracle", budget=16.5, prices=prices, folder=tmp_path / "run"
+        ).start(grid, MODEL, 2)
+    dear = PricePath(UniformPrice(1, 11), seed=1)
+    with pytest.raises(ValueError, match=r"made with mean_price = 5\.5, this run has 6\.0"):
+        AdmissionControl(
+            fed, "acdpp", budget=16.5, prices=dear, folder=str(tmp_path / "run")
+        ).start(grid, MODEL, 2)
+
+
+def test_two_servers_cannot_use_one_folder(tmp_path: Path) -> None:
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+
+    def second(now: int, arrays: Any) -> None:
+        with pytest.raises(ValueError, match=r"another run is using .*run; wait for it"):
+            control(tmp_path / "run").start(grid, MODEL, 2)
+
+    control(tmp_path / "run").start(grid, MODEL, 2, evaluate_fn=second)
+
+
+def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paid: list[str] = []
+
+    def acquire(sample: Any, key: str) -> Any:
+        paid.append(key)
+        return sample
+
+    def grid(folder: Path) -> LocalGrid:
+        return LocalGrid(gated_app(acquire=acquire), nodes(folder))
+
+    with pytest.raises(Killed):
+        _dying("save_round", grid)(tmp_path, control(tmp_path / "run"), 3)
+    before = len(paid)
+    resumed = control(tmp_path / "run")
+    with caplog.at_level("WARNING"):
+        resumed.start(grid(tmp_path / "elsewhere"), MODEL, ROUNDS)  # all files are gone
+    assert "partition-0 has lost its buffer: round 2 was booked" in caplog.text
+    assert len(paid) > before
+    ledger = resumed._running().ledger
+    booked = sum(ledger.account(client).total_admitted for client in ledger.clients)
+    spent = sum(ledger.account(client).total_spent for client in ledger.clients)
+    assert sum(row.spent for row in resumed.rounds) == pytest.approx(spent)
+    # Round 3 was applied and lost with the files: its samples are not known, its money is booked.
+    lost = len(paid) - booked
+    assert 0 < lost <= resumed.rounds[2].orders * 10
+    assert [row.answered for row in resumed.rounds[3:]] == [3, 3, 3]
 
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from gated_apps import MODEL, capacity, gated_app
 
-from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.private import NodeInfo
 from tidegate.flower.records import QUERY, TEXT, expect, key_of
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.streams import IndexedStream
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 NODES: list[Mapping[str, Any]] = [
@@ -387,6 +388,84 @@ def test_a_strategy_can_be_started_again() -> None:
     assert strategy.rounds == rows
     for name, value in weights(first).items():
         np.testing.assert_array_equal(value, weights(again)[name])
+
+
+def test_a_buffer_that_is_lost_in_mid_run_is_noticed_before_anything_is_bought(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    nodes = [{**one, "tidegate-folder": str(tmp_path)} for one in NODES]
+    grid, strategy = recording(nodes=nodes), control()
+
+    def evaluate(now: int, arrays: ArrayRecord) -> None:
+        if now == 3:
+            for path in tmp_path.glob("r-partition-1-*"):
+                path.unlink()
+
+    with caplog.at_level("WARNING"):
+        fit(strategy, grid, rounds=7, evaluate_fn=evaluate)
+    assert "its own books end at 0" in caplog.text
+    assert "partition-1 has lost its buffer: round 3 was booked" in caplog.text
+    assert [row.answered for row in strategy.rounds] == [3, 3, 3, 2, 3, 3, 3]
+    account = strategy._running().ledger.account("partition-1")
+    assert account.earlier_admitted > 0
+    assert_books_agree(strategy)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"importance": {"partition-0": -3.0}}, "importance of 'partition-0' must be 0 or more"),
+        ({"importance": {"a": float("nan")}}, "importance of 'a' must be 0 or more, got nan"),
+        ({"time_to_live": 0}, "time_to_live must be positive, got 0"),
+    ],
+)
+def test_values_out_of_range_are_refused_at_once(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        control(**change)
+
+
+def test_a_price_law_alone_is_not_a_price_feed() -> None:
+    with pytest.raises(TypeError, match=r"prices must have `at` and `mean`.*PricePath"):
+        control(prices=UniformPrice(1, 10))
+
+
+def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(control(importance={"site-0": 2.0}), recording(), rounds=2)
+    assert caplog.text.count("importance is given for clients that are not here: ['site-0']") == 1
+
+
+def test_a_stream_that_runs_dry_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    app = ClientApp()
+    gate = ClientGate(app, lambda context: IndexedStream([1.0, 2.0]), buffer_capacity=9)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        with gate.round(message, context) as now:
+            return now.reply(MODEL if now.samples else None)
+
+    strategy = control(policy="constant_admission", budget=55.0)
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(strategy, recording(app), rounds=2)
+    assert [row.exhausted for row in strategy.rounds] == [3, 3]
+    assert "partition-0 could not take in all that was ordered" in caplog.text
+
+
+def test_half_a_migration_is_told_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
+    bare, silent = ClientApp(), ClientApp()
+    ClientGate(silent, lambda context: IndexedStream(range(99)), buffer_capacity=5)
+
+    @silent.train()
+    def train(message: Message, context: Context) -> Message:
+        metrics = MetricRecord({"num-examples": 1})
+        return Message(RecordDict({"arrays": MODEL, "metrics": metrics}), reply_to=message)
+
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        with pytest.raises(ValueError, match="no client to order from"):
+            fit(control(), recording(bare), rounds=1)
+        fit(control(), recording(silent), rounds=1)
+    assert "it did not introduce itself: its ClientApp has no ClientGate" in caplog.text
+    assert "let the training function return now.reply(...)" in caplog.text
 
 
 def test_an_unknown_policy_is_named_at_once() -> None:

@@ -8,6 +8,7 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from tidegate.flower import ClientGate
+from tidegate.gate import Acquire
 from tidegate.streams import IndexedStream
 
 MODEL = ArrayRecord({"w": Array(np.zeros(3)), "b": Array(np.zeros(1))})
@@ -26,9 +27,12 @@ def capacity(context: Context) -> int:
 
 def gated_app(
     on_train: Callable[[Message, Context], None] = lambda message, context: None,
+    acquire: Acquire | None = None,
 ) -> ClientApp:
     app = ClientApp()
-    gate = ClientGate(app, lambda context: IndexedStream(dataset(context)), capacity)
+    gate = ClientGate(
+        app, lambda context: IndexedStream(dataset(context)), capacity, acquire=acquire
+    )
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

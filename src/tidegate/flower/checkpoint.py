@@ -9,7 +9,9 @@ it is settled.
 import dataclasses
 import json
 import os
+import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -57,6 +59,20 @@ class Checkpoint:
         self._folder = folder
         self._model = ""
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other servers out of the folder; the lock goes with the process that holds it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
+        with closing(lock):
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError:
+                raise ValueError(
+                    f"another run is using {self._folder}; wait for it, or take another folder"
+                ) from None
+            yield
+
     def load(self, terms: Terms, strategy: Strategy) -> Resumed | None:
         """The run that the folder holds, if any; the strategy gets its own state back."""
         path = self._folder / "control.npz"
@@ -77,7 +93,6 @@ class Checkpoint:
 
     def begin(self, controller: Controller, arrays: ArrayRecord, strategy: Strategy) -> None:
         """A new run, before its first round."""
-        self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / "rounds.jsonl").write_bytes(b"")
         self._save_model(0, arrays, strategy)
         self.save_control(controller)

@@ -25,7 +25,7 @@ from tidegate.retention.codec import SampleCodec
 from tidegate.retention.sqlite_store import SqliteStore, store_path
 from tidegate.retention.store import BooksMovedError, MemoryStore, Store
 from tidegate.streams import Stream
-from tidegate.wire import Address, Introduction, Order, Receipt
+from tidegate.wire import Address, Introduction, Order, Receipt, WireError
 
 FOLDER = "tidegate-folder"
 """Key of node-config, or else of run-config, that says where a client keeps its buffer."""
@@ -92,7 +92,7 @@ class ClientGate:
         self._buffer_capacity = buffer_capacity
         self._acquire = acquire
         self._codec = codec
-        self._in_memory: dict[Address, MemoryStore] = {}
+        self._in_memory: dict[tuple[str, str], MemoryStore] = {}
         self._gates: dict[Store, Gate] = {}
         _, action = QUERY.split(".")
         app.query(action)(self._introduce)
@@ -102,6 +102,11 @@ class ClientGate:
         """Apply the order that a message carries, once; what it did is on disk before training."""
         order, address = expect(message.content, Order), expect(message.content, Address)
         with self._store(address, context) as store:
+            if store.books().last_round < address.booked_round:
+                raise WireError(
+                    f"{address.client} has lost its buffer: the server has its receipt of round "
+                    f"{address.booked_round}, its own books end at {store.books().last_round}"
+                )
             gate = self._gate(store, context)
             try:
                 receipt = gate.apply(order)
@@ -131,17 +136,17 @@ class ClientGate:
         if not folder:
             raise ValueError(
                 f"{address.client} does not know where to keep its buffer: give its SuperNode "
-                f"--node-config '{FOLDER}=\"/var/lib/tidegate\"', or every node the same "
-                f"{FOLDER} in the run-config ({IN_MEMORY!r} for an engine in one process)"
+                f"--node-config '{FOLDER}=\"/var/lib/tidegate\"', or all nodes of one machine "
+                f"the same {FOLDER} in the run-config"
             )
         capacity = self._buffer_capacity
         if callable(capacity):
             capacity = capacity(context)
         run, client = address.run, address.client
         if folder == IN_MEMORY:
-            if address not in self._in_memory:
-                self._in_memory[address] = MemoryStore(run, client, capacity, self._codec)
-            yield self._in_memory[address]
+            if (run, client) not in self._in_memory:
+                self._in_memory[run, client] = MemoryStore(run, client, capacity, self._codec)
+            yield self._in_memory[run, client]
             return
         path = store_path(Path(str(folder)).expanduser(), run, client)
         path.parent.mkdir(parents=True, exist_ok=True)

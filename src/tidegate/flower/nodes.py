@@ -77,7 +77,10 @@ def _heard(
 ) -> tuple[Introduction, Receipt | None, int]:
     """What a node says of itself: under the name that it is registered by, or else its own."""
     if reply.has_error():
-        raise WireError(f"it did not introduce itself: {reply.error.reason}")
+        reason = str(reply.error.reason)
+        if "No query function registered" in reason:
+            reason = "its ClientApp has no ClientGate"
+        raise WireError(f"it did not introduce itself: {reason}")
     node_id = reply.metadata.src_node_id
     address = addresses.get(node_id)
     introduction = expect(reply.content, Introduction)

@@ -7,17 +7,26 @@ get is packed once, and a client's address once in a run; like the model's array
 
 import functools
 import json
+from collections.abc import Mapping
 from typing import TypeVar
 
 from flwr.app import ConfigRecord, RecordDict
 
-from tidegate.wire import Record, WireError
+from tidegate.wire import Address, Introduction, Order, Receipt, Record, WireError
 
 TEXT = "json"
 """The one field of our records."""
 
 QUERY = "query.tidegate"
 """The message type by which the server asks who a node is."""
+
+REMEDIES: Mapping[type[Record], str] = {
+    Address: "wrap the server's strategy in AdmissionControl",
+    Order: "wrap the server's strategy in AdmissionControl",
+    Introduction: "give the ClientApp a ClientGate",
+    Receipt: "let the training function return now.reply(...)",
+}
+"""What somebody has left out where a record is missing."""
 
 Kind = TypeVar("Kind", bound=Record)
 
@@ -53,7 +62,7 @@ def expect(content: RecordDict, kind: type[Kind]) -> Kind:
     """The record of a kind, or a ``WireError``."""
     record = find(content, kind)
     if record is None:
-        raise WireError(f"the message carries no {key_of(kind)}")
+        raise WireError(f"the message carries no {key_of(kind)}; {REMEDIES[kind]}")
     return record
 
 

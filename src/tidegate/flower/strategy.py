@@ -6,9 +6,11 @@ books, and hands on only replies that belong into this round's average.
 """
 
 import logging
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,7 +34,7 @@ from tidegate.policies import ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
-from tidegate.wire import Address, Receipt, WireError
+from tidegate.wire import Receipt, WireError
 
 ON_DEVICES = ControlOptions(hard_capacity=True)
 """Memory does not average: orders stay within what each client has room for."""
@@ -82,10 +84,17 @@ class AdmissionControl(Strategy):
         options: ControlOptions = ON_DEVICES,
         learning: LearningConstants | None = None,
         importance: Mapping[str, float] | None = None,
-        folder: Path | None = None,
+        folder: Path | str | None = None,
         run: str | None = None,
         time_to_live: float | None = None,
     ) -> None:
+        if not (hasattr(prices, "at") and hasattr(prices, "mean")):
+            raise TypeError(
+                f"prices must have `at` and `mean`, got {prices!r}; a law of prices becomes one "
+                "with a seed: PricePath(price_law('uniform:1,10'), seed=1)"
+            )
+        if time_to_live is not None and not time_to_live > 0:
+            raise ValueError(f"time_to_live must be positive, got {time_to_live}")
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
@@ -93,14 +102,15 @@ class AdmissionControl(Strategy):
         self._terms = partial(
             Terms,
             policy=lambda problem: maker(problem, options),
+            policy_name=f"{getattr(maker, '__name__', maker)} with {options}",
             budget=budget,
             prices=prices,
             learning=LearningConstants() if learning is None else learning,
         )
-        self._importance = importance
+        self._importance = _checked_importance(importance)
         keys = [getattr(one, "weighted_by_key", "") for one in wrapped(strategy)]
         self._weight_key = next(filter(None, keys), "num-examples")
-        self._checkpoint = None if folder is None else Checkpoint(folder)
+        self._checkpoint = None if folder is None else Checkpoint(Path(folder))
         self._run = run
         self._time_to_live = time_to_live
         self._seconds_to_live = 0.0
@@ -125,18 +135,19 @@ class AdmissionControl(Strategy):
         The arguments are Flower's. Rounds keep their numbers over a restart, also in the result
         and in ``evaluate_fn``, while Flower's log counts those of this start.
         """
-        self._begin(initial_arrays, num_rounds)
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
-        before = self._rounds_before
-        result = super().start(
-            grid,
-            self._arrays,
-            num_rounds - before,
-            timeout,
-            train_config,
-            evaluate_config,
-            evaluate_fn and (lambda now, arrays: evaluate_fn(now + before, arrays)),
-        )
+        with nullcontext() if self._checkpoint is None else self._checkpoint.held():
+            self._begin(initial_arrays, num_rounds)
+            before = self._rounds_before
+            result = super().start(
+                grid,
+                self._arrays,
+                num_rounds - before,
+                timeout,
+                train_config,
+                evaluate_config,
+                evaluate_fn and (lambda now, arrays: evaluate_fn(now + before, arrays)),
+            )
         result.arrays = self._arrays
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp"):
             setattr(result, name, _later(getattr(result, name), before))
@@ -153,6 +164,9 @@ class AdmissionControl(Strategy):
         self._arrays, self._grid = arrays, grid
         self._nodes.meet(grid, controller)
         nodes = self._nodes.clients
+        unknown = [client for client in self._importance or {} if client not in nodes]
+        if unknown and now == 1:
+            logger.warning("importance is given for clients that are not here: %s", unknown)
         messages = {message.metadata.dst_node_id: message for message in written}
         present = [client for client, node_id in nodes.items() if node_id in messages]
         orders = controller.decide(present, nodes)
@@ -163,7 +177,7 @@ class AdmissionControl(Strategy):
             # A round that was decided before a restart goes to whom it was meant for.
             message = messages.get(nodes[client]) or _addressed(written[0], nodes[client])
             content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
-            attach(content, Address(run=controller.run, client=client), order)
+            attach(content, controller.address(client), order)
             message.content = content
             ready.append(self._with_time_to_live(message))
             self._waiting.append(_Sent(message.metadata, client))
@@ -197,9 +211,10 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
         logger.info(
-            "round %d: price %.4g, %d samples admitted for %.4g, %d in training, cost debt %.4g",
-            *(row.round_number, row.price, row.admitted, row.spent),
-            *(row.training_size, row.cost_debt),
+            "round %d: %d of %d clients, price %.4g, %d samples admitted for %.4g, %d in training, "
+            "cost debt %.4g, exposure %.4g",
+            *(row.round_number, row.answered, row.orders, row.price, row.admitted, row.spent),
+            *(row.training_size, row.cost_debt, row.exposure),
         )
         return arrays, metrics
 
@@ -265,15 +280,17 @@ class AdmissionControl(Strategy):
 
     def _settle(self, client: str, reply: Message) -> bool:
         """Book a reply's receipt; true if its model belongs into the average."""
-        if reply.has_error():
-            logger.warning("%s failed: %s", client, reply.error.reason)
-            return False
         try:
+            if reply.has_error():
+                raise WireError(reply.error.reason)  # noqa: TRY301 - one way for all failures
             receipt = expect(reply.content, Receipt)
             on_time = self._running().book(client, receipt).on_time
-        except WireError as refused:
-            logger.warning("the receipt of %s is refused: %s", client, refused)
+        except WireError as failure:
+            logger.warning("%s is left out: %s", client, failure)
+            self._nodes.clients.pop(client, None)  # the next round asks it where it stands
             return False
+        if receipt.exhausted:
+            logger.warning("%s could not take in all that was ordered; its stream is dry", client)
         has_model = any(isinstance(record, ArrayRecord) for record in reply.content.values())
         if not (on_time and receipt.occupancy and has_model):
             return False
@@ -298,6 +315,13 @@ class AdmissionControl(Strategy):
     def _with_time_to_live(self, message: Message) -> Message:
         message.metadata.ttl = self._seconds_to_live
         return message
+
+
+def _checked_importance(importance: Mapping[str, float] | None) -> Mapping[str, float] | None:
+    for client, weight in (importance or {}).items():
+        if not 0 <= weight < math.inf:
+            raise ValueError(f"the importance of {client!r} must be 0 or more, got {weight}")
+    return importance
 
 
 def _addressed(message: Message, node_id: int) -> Message:
