@@ -306,3 +306,91 @@ def test_stale_clients_are_filled_once_and_paid_for_if_asked() -> None:
         assert (orders["b"].retention, orders["b"].count) == ("frozen", 0)
         stale = controller.ledger.account("b")
         assert (stale.total_admitted, stale.total_spent) == (20, paid)
+
+
+def test_a_fleet_that_changes_in_every_round_spends_what_is_ordered_and_is_fair() -> None:
+    on = terms("constant_admission", budget=3.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {f"c{number:02}": 20 for number in range(10)})
+    ordered = admitted = 0.0
+    for now in range(60):
+        guest = f"d{now:02}"  # stays for one round
+        controller.join(guest, 1)
+        gates[guest] = gate(guest, 1)
+        closed = play(controller, gates)
+        del gates[guest]
+        controller = restored(controller, on)
+        ordered, admitted = ordered + closed.ordered, admitted + closed.admitted
+    assert admitted == pytest.approx(ordered, abs=1)
+    each = [controller.ledger.account(f"c{number:02}").total_admitted for number in range(10)]
+    assert max(each) - min(each) <= 2
+    assert min(each) >= 10
+
+
+def test_debt_and_use_counts_survive_a_change_of_the_fleet() -> None:
+    controller = Controller(terms("acdpp", num_rounds=1000), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    before = play(controller, gates)
+    assert before.cost_debt > 0
+    controller.join("c", 20)
+    gates["c"] = gate("c", 20)
+    after = play(controller, gates)
+    assert after.cost_debt == pytest.approx(max(before.cost_debt + after.spent - 55.0, 0.0))
+    assert after.distinct_samples == before.distinct_samples + after.admitted
+
+
+def test_after_a_restart_a_receipt_of_a_closed_round_is_late() -> None:
+    on = terms("constant_admission", budget=6.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    orders = controller.decide(gates, gates)
+    controller.book("a", gates["a"].apply(orders["a"]))
+    controller.close()
+    controller = restored(controller, on)
+    assert not controller.book("b", gates["b"].apply(orders["b"])).on_time
+
+
+def test_only_the_open_rounds_orders_are_given_again() -> None:
+    on = terms("constant_admission", budget=6.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    controller.decide(gates, gates)  # nobody answers
+    controller.close()
+    orders = controller.decide(gates, gates)
+    again = restored(controller, on).decide(gates, gates)
+    assert again == orders
+    assert {order.round_number for order in again.values()} == {2}
+
+
+def test_when_k_grows_the_server_still_knows_what_is_stored() -> None:
+    on = terms("constant_admission", budget=10.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})  # K = 4
+    for _ in range(6):
+        play(controller, gates)
+    controller.join("c", 40)
+    gates["c"] = gate("c", 40)  # K = 8
+    for _ in range(8):
+        orders = controller.decide(gates, gates)
+        for client, order in orders.items():
+            receipt = gates[client].apply(order)
+            assert receipt.admitted == order.count, (client, order)  # no more than fits is ordered
+            controller.book(client, receipt)
+        controller.close()
+
+
+def test_a_client_that_turns_stale_in_mid_run_is_not_filled_for_nothing() -> None:
+    controller = Controller(terms("hybrid", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"m": 20, "z": 20})
+    play(controller, gates)
+    controller.join("a", 20)
+    controller.join("b", 20)  # now m is of the second half
+    gates.update({"a": gate("a", 20), "b": gate("b", 20)})
+    orders = controller.decide(gates, gates)
+    assert (orders["m"].retention, orders["m"].count) == ("frozen", 0)
+    for client, order in orders.items():
+        controller.book(client, gates[client].apply(order))
+    controller.close()
+    rest = {name: gates[name] for name in ("a", "b", "m")}
+    for _ in range(3):
+        assert play(controller, rest).fleet == 4  # what z keeps does not expire: it has not left

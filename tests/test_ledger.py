@@ -212,3 +212,15 @@ def test_whatever_is_lost_the_books_agree_at_the_next_contact(
         books.total_spent,
     )
     assert account.outstanding == ()
+
+
+def test_what_was_admitted_unheard_is_thought_to_be_as_young_as_it_can_be() -> None:
+    ledger, one = opened("a"), gate()
+    for now in (1, 2, 3):
+        ledger.send("a", order(now, now))
+        receipt = one.apply(order(now, now))
+    ledger.book("a", receipt)  # rounds 1 and 2 were not heard: 3 samples, as if of round 2
+    account = ledger.account("a")
+    assert account.cohorts == ((2, 3), (3, 3))
+    assert [account.carried_samples(now, 3) for now in (4, 5, 6)] == [6, 3, 0]
+    assert account.carried_samples(9, 0) == 6

@@ -22,7 +22,7 @@ from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants, Problem
 from tidegate.saving import read, write
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import LARGEST_AMOUNT, Address, Order, Receipt, WireError
+from tidegate.wire import LARGEST_AMOUNT, Address, Order, Receipt, Retention, WireError
 
 logger = logging.getLogger(__name__)
 
@@ -182,8 +182,7 @@ class Controller:
         takes_part = np.array([client in chosen for client in fleet])
         room, limit = self._room(policy, takes_part)
         order = policy.admission.decide(self._server, price, limit)
-        allocation = self._allocation or Allocation.start(policy.shares)
-        counts, self._allocation = allocation.allocate(order.total_admission, room)
+        counts, self._allocation = self._whole().allocate(order.total_admission, room)
         orders = {}
         for number, (client, count) in enumerate(zip(fleet, counts.tolist(), strict=True)):
             if takes_part[number]:
@@ -252,6 +251,7 @@ class Controller:
             state = io.BytesIO()
             write(_Saved(self._server, self._allocation), state)
             record["state"] = state.getvalue()
+            record["replanned"] = bool(len(self._allocation.credits))
         return record
 
     @classmethod
@@ -274,7 +274,8 @@ class Controller:
             controller._decision = _Decision(**record["decision"])
         if record["state"] is not None:
             policy = controller._planned()
-            shape = _Saved(policy.admission.start(), Allocation.start(policy.shares))
+            owed = np.zeros(len(policy.shares)) if record["replanned"] else None
+            shape = _Saved(policy.admission.start(), Allocation.start(policy.shares, owed))
             saved = read(shape, io.BytesIO(record["state"]))
             controller._server, controller._allocation = saved.server, saved.allocation
         return controller
@@ -294,19 +295,35 @@ class Controller:
         """Let newcomers in, and those go who stayed away until all that they stored expired."""
         absences = dict.fromkeys(reachable, 0)
         for number, (client, absent) in enumerate(self._absences.items()):
-            if client not in reachable:
-                _, horizon = self._planned().retention.for_client(number, len(self._absences))
-                if absent + 1 < max(horizon, 1):
-                    absences[client] = absent + 1
+            _, horizon = self._retention(number)
+            if client not in reachable and (absent + 1 < horizon or not horizon):
+                absences[client] = absent + 1
         if not absences:
             raise ValueError(
                 f"round {self._round_number} has no client to order from; "
                 "the log says why each that was asked is left out"
             )
         if absences.keys() != self._absences.keys():
-            self._policy = self._allocation = None
+            self._replan(sorted(absences))
         # In the order of names, which is the same on every engine and in every process.
         self._absences = dict(sorted(absences.items()))
+
+    def _replan(self, fleet: list[str]) -> None:
+        """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""
+        old, before = self._allocation, {client: n for n, client in enumerate(self._absences)}
+        self._policy = None
+        self._absences = dict.fromkeys(fleet, 0)
+        shares = self._planned().shares
+        if old is None:
+            self._allocation = Allocation.start(shares)
+            return
+        owed = old.unserved
+        kept = [float(owed[before[client]]) if client in before else 0.0 for client in fleet]
+        self._allocation = Allocation.start(shares, np.array(kept))
+
+    def _retention(self, number: int) -> tuple[Retention, int]:
+        """The rule and K of a client of the fleet."""
+        return self._planned().retention.for_client(number, len(self._absences))
 
     def _planned(self) -> JointPolicy[Any]:
         """The policy for the fleet as it is."""
@@ -325,6 +342,11 @@ class Controller:
             if self._server is None:
                 self._server = self._policy.admission.start()
         return self._policy
+
+    def _whole(self) -> Allocation:
+        if self._allocation is None:
+            raise ValueError("the fleet has not been planned for")
+        return self._allocation
 
     def _prices(self, policy: JointPolicy[Any], fleet: list[str]) -> tuple[float, FloatArray]:
         """The price of an order as it will be split, and every client's own."""
@@ -361,16 +383,17 @@ class Controller:
 
     def _room_of(self, number: int, client: str) -> int:
         account = self._ledger.account(client)
-        _, horizon = self._planned().retention.for_client(number, len(self._absences))
-        return account.buffer_capacity - account.carried_samples(self._round_number, horizon)
+        _, horizon = self._retention(number)
+        carried = account.carried_samples(self._round_number, horizon)
+        return max(account.buffer_capacity - carried, 0)
 
     def _order(self, number: int, client: str, count: int, price: float) -> Order:
-        """One client's order; one that never changes is filled up once."""
-        policy = self._planned()
-        retention, horizon = policy.retention.for_client(number, len(self._absences))
+        """One client's order; one that never changes is filled before its first round."""
+        retention, horizon = self._retention(number)
         if retention == "frozen":
-            count = self._room_of(number, client)
-            price = price if policy.charge_prefill else 0.0
+            new = not self._ledger.account(client).last_round
+            count = self._room_of(number, client) if new else 0
+            price = price if self._planned().charge_prefill else 0.0
         return Order(
             run=self.run,
             round_number=self._round_number,

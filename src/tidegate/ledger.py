@@ -27,7 +27,7 @@ class Account:
     """Part of the total that belongs to books which the client has lost."""
     earlier_spent: float = 0.0
     cohorts: tuple[tuple[int, int], ...] = ()
-    """(round, samples admitted in it) of what the round after that receipt finds, oldest first."""
+    """(round, samples admitted in it) of what was stored when it was given, oldest first."""
     outstanding: tuple[Order, ...] = ()
     """Sent and not answered, oldest first; the client may have applied any of them."""
 
@@ -225,7 +225,7 @@ def _cohorts(account: Account, booking: Booking, receipt: Receipt) -> tuple[tupl
     """
     now, unheard = receipt.round_number, booking.admitted - receipt.admitted
     newest_first = (now, receipt.admitted), (now - 1, unheard), *account.cohorts[::-1]
-    left = receipt.occupancy - receipt.expiring
+    left = receipt.occupancy
     kept: list[tuple[int, int]] = []
     for admitted_round, admitted in newest_first:
         count = min(admitted, left)

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 from flwr.app import Message
 from flwr.serverapp import strategy as flower
-from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYogi, Strategy
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedYogi,
+    Strategy,
+)
 from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
@@ -110,7 +118,7 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("death", DEATHS)
-@pytest.mark.parametrize("now", [1, 2, 4])
+@pytest.mark.parametrize("now", [1, 2, 3, 4])
 @pytest.mark.parametrize("make", [lambda: None, adam], ids=["FedAvg", "FedAdam"])
 def test_a_killed_server_resumes_with_the_same_decisions_and_model(
     tmp_path: Path, death: str, now: int, make: Callable[[], Strategy | None]
@@ -135,6 +143,52 @@ def test_a_killed_server_resumes_with_the_same_decisions_and_model(
         f"model-{ROUNDS:06}.npz",
         "rounds.jsonl",
     ]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: FedAvgM(fraction_evaluate=0.0, server_momentum=0.5),
+        lambda: FedYogi(fraction_evaluate=0.0),
+        lambda: FedAdagrad(fraction_evaluate=0.0),
+    ],
+    ids=["FedAvgM", "FedYogi", "FedAdagrad"],
+)
+def test_moments_and_momentum_come_back(tmp_path: Path, make: Callable[[], Strategy]) -> None:
+    whole = control(None, make()).start(plain_grid(tmp_path / "other"), MODEL, ROUNDS)
+    with pytest.raises(Killed):
+        before_sending(tmp_path, control(tmp_path / "run", make()), 4)
+    resumed = control(tmp_path / "run", make()).start(
+        plain_grid(tmp_path / "buffers"), MODEL, ROUNDS
+    )
+    for mine, other in zip(weights(resumed), weights(whole), strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def test_an_adaptive_clipping_norm_comes_back(tmp_path: Path) -> None:
+    def make() -> DifferentialPrivacyServerSideAdaptiveClipping:
+        return DifferentialPrivacyServerSideAdaptiveClipping(
+            FedAvg(fraction_evaluate=0.0), noise_multiplier=0.1, num_sampled_clients=3
+        )
+
+    first, second = make(), make()
+    control(tmp_path / "run", first).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    assert first.clipping_norm != second.clipping_norm
+    control(tmp_path / "run", second).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    assert first.clipping_norm == second.clipping_norm
+
+
+def test_the_wrapped_strategy_sees_the_true_round_after_a_restart(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    def note(message: Message, context: Any) -> None:
+        seen.append(message.content.config_records["config"]["server-round"])
+
+    with pytest.raises(Killed):
+        before_sending(tmp_path, control(tmp_path / "run"), 4)
+    grid = LocalGrid(gated_app(note), nodes(tmp_path / "buffers"))
+    control(tmp_path / "run").start(grid, MODEL, ROUNDS)
+    assert sorted(set(seen)) == [4, 5, 6]
 
 
 def test_rounds_keep_their_numbers_over_a_restart(tmp_path: Path) -> None:
@@ -199,6 +253,19 @@ def test_another_policy_or_price_is_refused(tmp_path: Path) -> None:
         AdmissionControl(
             fed, "acdpp", budget=16.5, prices=dear, folder=str(tmp_path / "run")
         ).start(grid, MODEL, 2)
+
+
+def test_another_run_name_is_refused(tmp_path: Path) -> None:
+    control(tmp_path / "run").start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    with pytest.raises(ValueError, match="the folder holds run 'r', not 's'"):
+        control(tmp_path / "run", run="s").start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+
+
+def test_models_left_over_by_a_death_are_removed(tmp_path: Path) -> None:
+    control(tmp_path / "run").start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    (tmp_path / "run" / "model-000001.npz").write_bytes(b"")
+    control(tmp_path / "run").start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    assert [path.name for path in (tmp_path / "run").glob("model-*")] == ["model-000002.npz"]
 
 
 def test_two_servers_cannot_use_one_folder(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.private import NodeInfo
 from tidegate.flower.records import QUERY, TEXT, expect, key_of
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.retention.store import BooksMovedError, Change, MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -44,6 +45,7 @@ class RecordingGrid(LocalGrid):
         self.lost: Callable[[Message], bool] = lambda message: False
         self.late: Callable[[Message], bool] = lambda message: False
         self.delayed: dict[str, Message] = {}
+        self.delayed_content = RecordDict()
         self.offline: set[int] = set()
 
     def get_node_ids(self) -> list[int]:
@@ -325,7 +327,7 @@ def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         fit(strategy, recording(nodes=nodes), rounds=2)
     assert {row.orders for row in strategy.rounds} == {3}
-    assert "another node is 'partition-2' already" in caplog.text
+    assert "another node is 'partition-2'" in caplog.text
     assert "does not know where to keep its buffer" in caplog.text
 
 
@@ -373,6 +375,99 @@ def test_a_node_that_introduces_itself_as_another_is_left_out(
         fit(strategy, Lying(gated_app(), NODES), rounds=1)
     assert strategy._running().fleet == ["partition-0", "partition-1"]
     assert reason in caplog.text
+
+
+def test_a_registered_node_wins_its_name_from_a_stranger(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Fleet(RecordingGrid):
+        def get_nodes(self) -> list[NodeInfo]:
+            names = {3: "partition-0", 4: "partition-2"}  # 2 is not registered, and says the same
+            return [NodeInfo(node_id=one, name=names.get(one, "")) for one in self.get_node_ids()]
+
+    grid, strategy = Fleet(gated_app(), [NODES[0], NODES[1], NODES[2]]), control()
+    grid.offline = {3}
+
+    def evaluate(now: int, arrays: ArrayRecord) -> None:
+        if now == 2:
+            grid.offline.clear()
+
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(strategy, grid, rounds=4, evaluate_fn=evaluate)
+    assert strategy._nodes.clients["partition-0"] == 3
+    assert "node 2 is left out: another node is 'partition-0'" in caplog.text
+
+
+def test_a_client_with_samples_that_sends_no_model_is_left_out_of_the_average() -> None:
+    app = ClientApp()
+    gate = ClientGate(app, lambda context: IndexedStream(range(99)), buffer_capacity=9)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        with gate.round(message, context) as now:
+            return now.reply()
+
+    strategy = control()
+    result = fit(strategy, recording(app), rounds=2)
+    assert strategy.rounds[-1].training_size > 0
+    for name, array in MODEL.items():
+        np.testing.assert_array_equal(weights(result)[name], array.numpy())
+
+
+def test_clients_of_no_importance_do_not_divide_by_zero() -> None:
+    importance = {f"partition-{number}": 0.0 for number in range(3)}
+    result = fit(control(importance=importance), recording(), rounds=3)
+    for name, array in MODEL.items():
+        np.testing.assert_array_equal(weights(result)[name], array.numpy())
+
+
+def test_a_receipt_of_another_round_than_was_asked_is_refused() -> None:
+    class Swapping(RecordingGrid):
+        """Answers round 2's message only in round 3, with round 3's receipt in it."""
+
+        def _answer(self, message: Message) -> Message:
+            reply = super()._answer(message)
+            if node(message) == 2 and round_of(message) == 3:
+                old = self.delayed_content
+                old[key_of(Receipt)] = reply.content[key_of(Receipt)]
+                reply.content = RecordDict({"metrics": MetricRecord({"num-examples": 1})})
+            elif node(message) == 2 and round_of(message) == 2:
+                self.delayed_content = reply.content
+            return reply
+
+    grid, strategy = Swapping(gated_app(), NODES), control()
+    grid.late = lambda message: round_of(message) == 2 and node(message) == 2
+    fit(strategy, grid, rounds=4)
+    assert [row.answered for row in strategy.rounds][:3] == [3, 2, 2]
+    assert_books_agree(strategy)
+
+
+def test_a_client_overtaken_by_another_process_gives_that_ones_receipt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original = MemoryStore.commit
+
+    def overtaken(self: MemoryStore, change: Change) -> None:
+        original(self, change)  # the other process, which had the same order
+        raise BooksMovedError("the books have moved")
+
+    monkeypatch.setattr(MemoryStore, "commit", overtaken)
+    strategy = control()
+    fit(strategy, recording(), rounds=3)
+    assert [row.answered for row in strategy.rounds] == [3, 3, 3]
+
+
+def test_money_of_clients_that_fail_after_admitting_is_settled_in_the_next_round() -> None:
+    def fail(message: Message, context: Context) -> None:
+        if context.node_config["partition-id"] == 1:
+            raise RuntimeError("never gets to the end")
+
+    strategy = control()
+    fit(strategy, recording(gated_app(fail)), rounds=30)
+    account = strategy._running().ledger.account("partition-1")
+    assert account.total_spent > 0
+    assert len(account.outstanding) == 1  # only the last round's
+    assert_books_agree(strategy)
 
 
 def test_other_strategies_around_it_are_refused_with_the_reason() -> None:

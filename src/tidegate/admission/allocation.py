@@ -34,13 +34,39 @@ class Allocation:
     """Whole samples ordered from each client since the start."""
     owed: float = 0.0
     """S, the sum of all totals since the start."""
+    credits: FloatArray = field(default_factory=lambda: np.zeros(0))
+    """Parts of a sample that each client was owed before the start; empty for none."""
 
     @classmethod
-    def start(cls, shares: FloatArray) -> "Allocation":
-        """Nobody has been ordered anything."""
+    def start(cls, shares: FloatArray, unserved: FloatArray | None = None) -> "Allocation":
+        """Nobody has been ordered anything.
+
+        Args:
+            shares: w_m.
+            unserved: from an allocation that this one replaces because the fleet has changed,
+                for each client of the new one. It settles who comes first; in all, less than one
+                sample is carried over.
+        """
         if np.any(shares < 0) or not math.isclose(float(shares.sum()), 1.0, rel_tol=1e-9):
             raise ValueError("shares must be 0 or more and sum to 1")
-        return cls(shares=shares, ordered=np.zeros(len(shares), dtype=np.int64))
+        ordered = np.zeros(len(shares), dtype=np.int64)
+        if unserved is None:
+            return cls(shares=shares, ordered=ordered)
+        active = shares > 0
+        clipped = np.where(active, np.clip(unserved, -1, 1), 0.0)
+        total = float(clipped.sum())
+        whole = (total - total % 1) / int(active.sum())
+        return cls(shares, ordered, credits=np.where(active, clipped - whole, 0.0))
+
+    @property
+    def unserved(self) -> FloatArray:
+        """What each client is owed and has not been ordered, less than one sample either way."""
+        return self._target(self.owed) - self.ordered
+
+    def _target(self, owed: float) -> FloatArray:
+        """w_m·S, and what was owed before."""
+        target = self.shares * owed
+        return target + self.credits if len(self.credits) else target
 
     def allocate(
         self, total_admission: float, room: IntArray | None = None
@@ -63,9 +89,9 @@ class Allocation:
         """
         if not 0 <= total_admission < math.inf:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
-        owed = self.owed + total_admission
-        whole = math.floor(owed)
-        target = self.shares * owed
+        owed, carried = self.owed + total_admission, float(self.credits.sum())
+        whole = math.floor(owed + carried)
+        target = self._target(owed)
         given = np.maximum(target.astype(np.int64), self.ordered)
         most = np.ceil(target).astype(np.int64)
         if room is not None:
@@ -78,20 +104,20 @@ class Allocation:
         if room is not None:
             self._take_back(given, int(given.sum()) - whole)
             self._pass_on(given, full, whole - int(given.sum()))
-            owed = min(owed, int(given.sum()) + owed % 1)
+            owed = min(owed, int(given.sum()) + (owed + carried) % 1 - carried)
         samples = given - self.ordered
         if samples.max() > LARGEST_ADMISSION:
             raise ValueError(
                 f"one client would admit {samples.max()} samples in a round, "
                 f"the limit is {LARGEST_ADMISSION}; a hard capacity keeps it below"
             )
-        return samples.astype(np.int32), Allocation(self.shares, given, owed)
+        return samples.astype(np.int32), Allocation(self.shares, given, owed, self.credits)
 
     def _take_back(self, given: IntArray, excess: int) -> None:
         """Let those wait who are due last, where others were given their samples before."""
         while excess > 0:
             open_to = np.flatnonzero(given > self.ordered)
-            due = given[open_to] / self.shares[open_to]
+            due = self._due(given, open_to)
             chosen = open_to[np.argsort(-due, kind="stable")[:excess]]
             given[chosen] -= 1
             excess -= len(chosen)
@@ -105,12 +131,18 @@ class Allocation:
             given[chosen] += 1
             missing -= len(chosen)
 
+    def _due(self, given: IntArray, clients: IntArray) -> FloatArray:
+        """The S at which some clients reach so many samples."""
+        ahead = self.credits[clients] if len(self.credits) else 0.0
+        due: FloatArray = (given[clients] - ahead) / self.shares[clients]
+        return due
+
     def _soonest(self, given: IntArray, most: IntArray, wanted: int) -> IntArray:
         """The clients that may have one more and need it first; of equals, the first listed."""
         open_to = np.flatnonzero(given < most)
         if len(open_to) <= wanted:
             return open_to
-        deadline = (given[open_to] + 1) / self.shares[open_to]
+        deadline = self._due(given + 1, open_to)
         latest = np.partition(deadline, wanted - 1)[wanted - 1]
         sooner = open_to[deadline < latest]
         equal = open_to[deadline == latest][: wanted - len(sooner)]

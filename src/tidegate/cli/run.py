@@ -39,6 +39,8 @@ def run(
         raise ValueError(
             f"{missing.name} is not installed; pip install 'tidegate[flower]'"
         ) from missing
+    except ImportError as unsupported:
+        raise ValueError(str(unsupported)) from unsupported
     run_app(app, num_clients=clients, changes=dict(map(_pair, change or [])))
 
 

@@ -3,6 +3,9 @@
 The only folder that imports flwr.
 """
 
+import tidegate.flower.private  # noqa: F401 - first, because it refuses a Flower it does not know
+
+# isort: split
 from tidegate.flower.client import ClientGate, GatedRound
 from tidegate.flower.local_grid import LocalGrid, run_in_process
 from tidegate.flower.strategy import AdmissionControl

@@ -87,6 +87,9 @@ class Checkpoint:
             state = archive["state"].tobytes() if "state" in archive else None
         controller = Controller.from_record(terms, {**content["controller"], "state": state})
         self._model = content["model"]
+        for model in self._folder.glob("model-*.npz"):
+            if model.name != self._model:
+                model.unlink()  # left over by a server that died while it saved
         arrays, kept = _read_model(self._folder / self._model)
         _give_back(strategy, kept)
         return Resumed(controller, arrays, self._rounds_before(controller.round_number))

@@ -28,7 +28,12 @@ class Nodes:
     def meet(self, grid: Grid, controller: Controller) -> None:
         """Forget nodes that are gone, and ask new ones who they are."""
         online = {node.node_id: node for node in grid.get_nodes()}
-        self.clients = {client: node for client, node in self.clients.items() if node in online}
+        reserved = {node.name: node_id for node_id, node in online.items() if node.name}
+        self.clients = {
+            client: node_id
+            for client, node_id in self.clients.items()
+            if node_id in online and reserved.get(client, node_id) == node_id
+        }
         known = set(self.clients.values())
         addresses = {
             node_id: address_of(node, controller.run)
@@ -51,6 +56,10 @@ class Nodes:
                 logger.warning("a node is left out: %s", refused)
         # In the order of names, so that sums of money do not depend on who answers first.
         for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
+            client = introduction.client
+            if client in self.clients or reserved.get(client, node_id) != node_id:
+                logger.warning("node %s is left out: another node is %r", node_id, client)
+                continue
             self._let_in(introduction, receipt, node_id, controller)
 
     def _let_in(
@@ -61,9 +70,6 @@ class Nodes:
         controller: Controller,
     ) -> None:
         client = introduction.client
-        if client in self.clients:
-            logger.warning("node %s is left out: another node is %r already", node_id, client)
-            return
         try:
             controller.join(client, introduction.buffer_capacity, receipt)
         except WireError as refused:

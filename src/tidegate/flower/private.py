@@ -6,7 +6,6 @@ refused when this package is imported.
 
 import importlib.metadata
 
-from flwr.app import Message
 from packaging.specifiers import SpecifierSet
 
 SUPPORTED_FLOWER = SpecifierSet(">=1.40,<1.42")
@@ -25,6 +24,7 @@ def check_flower(version: str) -> None:
 check_flower(importlib.metadata.version("flwr"))
 
 # After the check, because these move between versions.
+from flwr.app import Message  # noqa: E402
 from flwr.proto.node_pb2 import NodeInfo  # noqa: E402
 from flwr.supercore.run import Run  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402

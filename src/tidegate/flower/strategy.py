@@ -51,6 +51,7 @@ class _Sent:
 
     metadata: Metadata
     client: str
+    round_number: int
 
     @property
     def expired(self) -> bool:
@@ -107,6 +108,7 @@ class AdmissionControl(Strategy):
             prices=prices,
             learning=LearningConstants() if learning is None else learning,
         )
+        self._budget = budget
         self._importance = _checked_importance(importance)
         keys = [getattr(one, "weighted_by_key", "") for one in wrapped(strategy)]
         self._weight_key = next(filter(None, keys), "num-examples")
@@ -149,8 +151,8 @@ class AdmissionControl(Strategy):
                 evaluate_fn and (lambda now, arrays: evaluate_fn(now + before, arrays)),
             )
         result.arrays = self._arrays
-        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp"):
-            setattr(result, name, _later(getattr(result, name), before))
+        result.train_metrics_clientapp = _later(result.train_metrics_clientapp, before)
+        result.evaluate_metrics_clientapp = _later(result.evaluate_metrics_clientapp, before)
         result.evaluate_metrics_serverapp = _later(result.evaluate_metrics_serverapp, before)
         return result
 
@@ -180,7 +182,7 @@ class AdmissionControl(Strategy):
             attach(content, controller.address(client), order)
             message.content = content
             ready.append(self._with_time_to_live(message))
-            self._waiting.append(_Sent(message.metadata, client))
+            self._waiting.append(_Sent(message.metadata, client, order.round_number))
         return ready
 
     def aggregate_train(
@@ -188,7 +190,7 @@ class AdmissionControl(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all receipts, and average the models of those that are in time."""
         controller, replies = self._running(), list(replies)
-        sent = {one.metadata.message_id: one.client for one in self._waiting}
+        sent = {one.metadata.message_id: one for one in self._waiting}
         answers = [
             (sent.pop(reply.metadata.reply_to_message_id), reply)
             for reply in [*replies, *self._late_replies(replies)]
@@ -198,8 +200,8 @@ class AdmissionControl(Strategy):
             one for one in self._waiting if one.metadata.message_id in sent and not one.expired
         ]
         # In the order of names: sums of money and of models come out the same on every engine.
-        answers.sort(key=lambda answer: answer[0])
-        in_time = [reply for client, reply in answers if self._settle(client, reply)]
+        answers.sort(key=lambda answer: (answer[0].client, answer[0].round_number))
+        in_time = [reply for one, reply in answers if self._settle(one, reply)]
         now = server_round + self._rounds_before
         arrays, metrics = None, None
         if in_time:  # of nothing, some strategies cannot make an average
@@ -210,12 +212,7 @@ class AdmissionControl(Strategy):
         self.rounds.append(row)
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
-        logger.info(
-            "round %d: %d of %d clients, price %.4g, %d samples admitted for %.4g, %d in training, "
-            "cost debt %.4g, exposure %.4g",
-            *(row.round_number, row.answered, row.orders, row.price, row.admitted, row.spent),
-            *(row.training_size, row.cost_debt, row.exposure),
-        )
+        logger.info("%s", _told(row))
         return arrays, metrics
 
     def configure_evaluate(
@@ -242,8 +239,7 @@ class AdmissionControl(Strategy):
 
     def summary(self) -> None:
         """Log what is wrapped, and the terms."""
-        terms = self._terms.keywords
-        logger.info("\t├──> Admission control: budget %s a round", terms["budget"])
+        logger.info("\t├──> Admission control: budget %s a round", self._budget)
         self.strategy.summary()
 
     def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
@@ -257,6 +253,11 @@ class AdmissionControl(Strategy):
             self.rounds = resumed.rounds
             self._rounds_before = self._controller.round_number - 1
             logger.info("resuming run %s after round %d", self._controller.run, self._rounds_before)
+            if self._run not in (None, self._controller.run):
+                raise ValueError(
+                    f"the folder holds run {self._controller.run!r}, not {self._run!r}; "
+                    "take another folder"
+                )
             return
         self._controller = Controller(terms, self._run or uuid.uuid4().hex)
         self._arrays = initial_arrays
@@ -278,12 +279,17 @@ class AdmissionControl(Strategy):
         missing = [message_id for message_id in missing if message_id not in heard]
         return list(self._grid.pull_messages(missing)) if missing else []
 
-    def _settle(self, client: str, reply: Message) -> bool:
+    def _settle(self, sent: _Sent, reply: Message) -> bool:
         """Book a reply's receipt; true if its model belongs into the average."""
+        client = sent.client
         try:
             if reply.has_error():
                 raise WireError(reply.error.reason)  # noqa: TRY301 - one way for all failures
             receipt = expect(reply.content, Receipt)
+            if receipt.round_number != sent.round_number:
+                raise WireError(  # noqa: TRY301
+                    f"asked in round {sent.round_number}, it answers round {receipt.round_number}"
+                )
             on_time = self._running().book(client, receipt).on_time
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
@@ -297,8 +303,9 @@ class AdmissionControl(Strategy):
         weight: float = receipt.occupancy
         if self._importance is not None:
             weight *= self._importance.get(client, 1.0)
-        self._weigh(reply.content, weight)
-        return True
+        if weight:
+            self._weigh(reply.content, weight)
+        return bool(weight)
 
     def _weigh(self, content: RecordDict, weight: float) -> None:
         """Make a reply what the wrapped strategy expects, with this weight."""
@@ -322,6 +329,14 @@ def _checked_importance(importance: Mapping[str, float] | None) -> Mapping[str, 
         if not 0 <= weight < math.inf:
             raise ValueError(f"the importance of {client!r} must be 0 or more, got {weight}")
     return importance
+
+
+def _told(row: FleetRound) -> str:
+    return (
+        f"round {row.round_number}: {row.answered} of {row.orders} clients, price {row.price:.4g}, "
+        f"{row.admitted} samples admitted for {row.spent:.4g}, {row.training_size} in training, "
+        f"cost debt {row.cost_debt:.4g}, exposure {row.exposure:.4g}"
+    )
 
 
 def _addressed(message: Message, node_id: int) -> Message:
