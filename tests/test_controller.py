@@ -360,6 +360,12 @@ def test_only_the_open_rounds_orders_are_given_again() -> None:
     again = restored(controller, on).decide(gates, gates)
     assert again == orders
     assert {order.round_number for order in again.values()} == {2}
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    controller.decide(gates, gates)
+    controller.close()
+    controller.decide(["a"], gates)  # b does not take part, and has an old order that is open
+    assert set(restored(controller, on).decide(gates, gates)) == {"a"}
 
 
 def test_when_k_grows_the_server_still_knows_what_is_stored() -> None:

@@ -139,3 +139,32 @@ def test_millions_of_clients_in_one_call_stay_within_one_sample(clients: int) ->
         _, allocation = allocation.allocate(total)
         assert np.abs(allocation.ordered - shares * allocation.owed).max() <= 1 + ROUNDING
         assert abs(int(allocation.ordered.sum()) - allocation.owed) <= 1 + ROUNDING
+
+
+def test_who_was_owed_most_before_the_fleet_changed_comes_first() -> None:
+    thirds = np.full(3, 1 / 3)
+    allocation = Allocation.start(thirds, np.array([0.0, 0.3, 0.6]))
+    samples, allocation = allocation.allocate(0.4)  # with what is carried over, 1.3
+    assert samples.tolist() == [0, 0, 1]
+    samples, _ = allocation.allocate(0.9)
+    assert samples.tolist() == [0, 1, 0]
+
+
+@given(
+    fleets=st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=2, max_size=12),
+    total=st.floats(0, 6),
+)
+def test_a_changing_fleet_is_given_what_is_ordered(fleets: list[set[int]], total: float) -> None:
+    owed: dict[int, float] = {}
+    given_out = 0
+    for number, members in enumerate(fleets, start=1):
+        fleet = sorted(members)
+        shares = np.full(len(fleet), 1 / len(fleet))
+        carried = np.array([owed.get(one, 0.0) for one in fleet])
+        allocation = Allocation.start(shares, carried)
+        samples, allocation = allocation.allocate(total)
+        given_out += int(samples.sum())
+        assert int(samples.sum()) in (math.floor(total), math.floor(total) + 1)
+        assert np.all(np.abs(samples - total / len(fleet)) < 3)
+        owed = dict(zip(fleet, allocation.unserved.tolist(), strict=True))
+        assert abs(given_out - number * total) <= number
