@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import tidegate
+from tidegate.cli.optimum import optimum
 from tidegate.cli.plan import plan
 from tidegate.cli.run import run
 from tidegate.cli.setting import with_setting
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 app.command()(with_setting(plan))
 app.command()(with_setting(simulate))
+app.command()(with_setting(optimum))
 app.command()(run)
 
 
@@ -38,5 +40,6 @@ def root(
     """Decide how many fresh samples a federated fleet takes in, under a budget and little memory.
 
     Start with `tidegate plan` (what does this budget give me?), then `tidegate simulate` (how do
-    policies compare?). `tidegate run` trains: it runs a Flower app in this process.
+    policies compare?) and `tidegate optimum` (what is possible at all?). `tidegate run` trains: it
+    runs a Flower app in this process.
     """

@@ -1,0 +1,108 @@
+"""How prices are distributed over rounds, whatever their order: what the limit depends on."""
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tidegate.prices import ConstantPrice, MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
+
+
+class PriceDistribution(Protocol):
+    """A price, drawn anew in every round."""
+
+    @property
+    def mean(self) -> float:
+        """E[c]."""
+        ...
+
+    @property
+    def highest(self) -> float:
+        """No price lies above it."""
+        ...
+
+    def up_to(self, price: float) -> tuple[float, float]:
+        """P(c <= price), and E[c where c <= price, else 0]."""
+        ...
+
+
+class PriceSample:
+    """Prices that were seen, each as likely as the others, or weighted.
+
+    >>> PriceSample([3.0, 1.0]).up_to(2.0)
+    (0.5, 0.5)
+    """
+
+    def __init__(self, values: Sequence[float], weights: Sequence[float] | None = None) -> None:
+        given = np.asarray(values, dtype=np.float64)
+        share = np.ones(len(given)) if weights is None else np.asarray(weights, dtype=np.float64)
+        if given.ndim != 1 or not len(given) or share.shape != given.shape:
+            raise ValueError("a sample needs at least one price, and a weight for each if weighted")
+        if not (np.all(np.isfinite(given)) and given.min() >= 0):
+            raise ValueError("prices must be 0 or more and finite")
+        if not (np.all(np.isfinite(share)) and share.min() >= 0 and share.sum() > 0):
+            raise ValueError("weights must be 0 or more, finite, and not all 0")
+        order = np.argsort(given, kind="stable")
+        given, share = given[order], share[order] / share.sum()
+        self._values: list[float] = given.tolist()
+        self._below: list[float] = [0.0, *np.cumsum(share).tolist()]
+        self._cost: list[float] = [0.0, *np.cumsum(share * given).tolist()]
+        self._below[-1] = 1.0
+
+    @property
+    def mean(self) -> float:
+        """The weighted mean."""
+        return self._cost[-1]
+
+    @property
+    def highest(self) -> float:
+        """The highest price."""
+        return self._values[-1]
+
+    def up_to(self, price: float) -> tuple[float, float]:
+        """Two sums, looked up."""
+        place = bisect.bisect_right(self._values, price)
+        return self._below[place], self._cost[place]
+
+
+@dataclass(frozen=True)
+class UniformDistribution:
+    """Uniform on [lowest, highest].
+
+    >>> UniformDistribution(1.0, 10.0).up_to(5.5)
+    (0.5, 1.625)
+    """
+
+    lowest: float
+    highest: float
+
+    @property
+    def mean(self) -> float:
+        """The middle."""
+        return (self.lowest + self.highest) / 2
+
+    def up_to(self, price: float) -> tuple[float, float]:
+        """The two integrals."""
+        top = min(max(price, self.lowest), self.highest)
+        width = self.highest - self.lowest
+        return (top - self.lowest) / width, (top**2 - self.lowest**2) / (2 * width)
+
+
+def price_distribution(law: PriceLaw, num_rounds: int) -> PriceDistribution:
+    """How the prices of a law are distributed over a run of this length.
+
+    >>> price_distribution(UniformPrice(1, 10), num_rounds=100)
+    UniformDistribution(lowest=1, highest=10)
+    """
+    if isinstance(law, UniformPrice) and law.low < law.high:
+        return UniformDistribution(law.low, law.high)
+    if isinstance(law, UniformPrice | ConstantPrice):
+        return PriceSample([float(law.mean(num_rounds))])
+    if isinstance(law, MarkovPrice):
+        high = (law.mean(num_rounds) - law.low) / (law.high - law.low) if law.high > law.low else 0
+        return PriceSample([law.low, law.high], [1 - high, high])
+    if isinstance(law, RecordedPrices) and law.num_columns == 1:
+        return PriceSample(np.asarray(law.values)[:num_rounds].ravel().tolist())
+    raise ValueError(f"no distribution of one price is known for {law!r}")

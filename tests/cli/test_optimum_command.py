@@ -1,0 +1,46 @@
+"""``tidegate optimum``: what is possible at all."""
+
+import json
+
+import pytest
+
+from tidegate.cli import main
+
+KEYS = {
+    "effective_per_round",
+    "distinct_per_round",
+    "spent_per_round",
+    "multiplier",
+    "thresholds",
+    "duality_gap",
+}
+
+
+def optimum(capsys: pytest.CaptureFixture[str], arguments: str) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(["optimum", *arguments.split()])
+    assert not stopped.value.code
+    return capsys.readouterr().out
+
+
+def test_the_papers_mnist_setting_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(optimum(capsys, "--json"))
+    assert set(told) >= KEYS
+    assert told["effective_per_round"] == pytest.approx(18.64, abs=5e-3)
+    assert told["spent_per_round"] == pytest.approx(55.0)
+    assert told["thresholds"][0] == pytest.approx(1.21, abs=5e-3)
+    assert told["duality_gap"] < 1e-6
+    assert told["setting"]["total_capacity"] == 100
+
+
+@pytest.mark.parametrize("arguments", ["", "--budget 65 --price markov:2,9,0.9,0.8"])
+def test_the_examples_of_the_help_work(capsys: pytest.CaptureFixture[str], arguments: str) -> None:
+    printed = optimum(capsys, arguments)
+    assert "effective samples a round" in printed
+    assert "Shadow price of the budget" in printed
+
+
+def test_a_budget_that_does_not_bind_fills_every_slot(capsys: pytest.CaptureFixture[str]) -> None:
+    told = json.loads(optimum(capsys, "--budget 9999 --json"))
+    assert told["effective_per_round"] == 100.0
+    assert told["multiplier"] == 0.0
