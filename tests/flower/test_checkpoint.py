@@ -21,7 +21,8 @@ from flwr.serverapp.strategy import (
 from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
-from tidegate.flower.checkpoint import STRATEGY_STATE, Checkpoint
+from tidegate.flower.checkpoint import Checkpoint
+from tidegate.flower.wrapped import STRATEGY_STATE
 from tidegate.prices import PricePath, UniformPrice
 
 ROUNDS = 6

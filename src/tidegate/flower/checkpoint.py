@@ -17,30 +17,13 @@ from typing import IO, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
-from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideAdaptiveClipping,
-    DifferentialPrivacyServerSideAdaptiveClipping,
-    FedAdagrad,
-    FedAdam,
-    FedAvgM,
-    FedYogi,
-    Strategy,
-)
+from flwr.serverapp.strategy import Strategy
 
 from tidegate.controller import Controller, FleetRound, Terms
+from tidegate.flower.wrapped import give_back, kept_by
 from tidegate.saving import replace_file
 
 FORMAT_VERSION = 1
-
-STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
-    FedAdagrad: ("m_t", "v_t"),
-    FedAdam: ("m_t", "v_t"),
-    FedYogi: ("m_t", "v_t"),
-    FedAvgM: ("momentum_vector",),
-    DifferentialPrivacyClientSideAdaptiveClipping: ("clipping_norm",),
-    DifferentialPrivacyServerSideAdaptiveClipping: ("clipping_norm",),
-}
-"""What Flower's own strategies carry from one round to the next, besides the model."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +74,7 @@ class Checkpoint:
             if model.name != self._model:
                 model.unlink()  # left over by a server that died while it saved
         arrays, kept = _read_model(self._folder / self._model)
-        _give_back(strategy, kept)
+        give_back(strategy, kept)
         return Resumed(controller, arrays, self._rounds_before(controller.round_number))
 
     def begin(self, controller: Controller, arrays: ArrayRecord, strategy: Strategy) -> None:
@@ -129,7 +112,7 @@ class Checkpoint:
 
     def _save_model(self, round_number: int, arrays: ArrayRecord, strategy: Strategy) -> None:
         self._model = f"model-{round_number:06}.npz"
-        kept = _kept_by(strategy)
+        kept = kept_by(strategy)
 
         def write(file: IO[bytes]) -> None:
             _write_model(file, arrays, kept)
@@ -147,39 +130,6 @@ class Checkpoint:
 
         replace_file(path, write)
         return [FleetRound(**json.loads(line)) for line in settled]
-
-
-def wrapped(strategy: Strategy) -> Iterator[Strategy]:
-    """A strategy and those that it wraps, from outside."""
-    inner: Strategy | None = strategy
-    while isinstance(inner, Strategy):
-        yield inner
-        inner = getattr(inner, "strategy", None)
-
-
-def _state_of(strategy: Strategy) -> Iterator[tuple[str, Strategy, str]]:
-    """A key, an owner and an attribute for all that changes from round to round."""
-    for depth, one in enumerate(wrapped(strategy)):
-        for kind, names in STRATEGY_STATE.items():
-            if isinstance(one, kind):
-                yield from ((f"{depth}.{name}", one, name) for name in names)
-
-
-def _kept_by(strategy: Strategy) -> dict[str, Any]:
-    """The state of a strategy and of those that it wraps."""
-    values = {key: getattr(owner, name) for key, owner, name in _state_of(strategy)}
-    return {key: value for key, value in values.items() if value is not None}
-
-
-def _give_back(strategy: Strategy, kept: Mapping[str, Any]) -> None:
-    if any(getattr(one, "accountant", None) is not None for one in wrapped(strategy)):
-        raise ValueError(
-            "a privacy accountant does not survive a restart: what was spent before would be "
-            "forgotten; start a new run in another folder"
-        )
-    for key, owner, name in _state_of(strategy):
-        if key in kept:
-            setattr(owner, name, kept[key])
 
 
 def _write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -> None:

@@ -7,11 +7,9 @@ books, and hands on only replies that belong into this round's average.
 
 import logging
 import math
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,17 +17,17 @@ from flwr.app import (
     ArrayRecord,
     ConfigRecord,
     Message,
-    Metadata,
     MetricRecord,
-    RecordDict,
 )
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from tidegate.controller import Controller, FleetRound, Terms
-from tidegate.flower.checkpoint import Checkpoint, wrapped
+from tidegate.flower.checkpoint import Checkpoint
+from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
 from tidegate.flower.nodes import Nodes
-from tidegate.flower.records import attach, expect, key_of
+from tidegate.flower.records import attach, expect
+from tidegate.flower.wrapped import weight_key
 from tidegate.policies import ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
@@ -43,19 +41,6 @@ EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is."""
-
-
-@dataclass(frozen=True)
-class _Sent:
-    """A message that was sent and has not been answered; its content is not kept."""
-
-    metadata: Metadata
-    client: str
-    round_number: int
-
-    @property
-    def expired(self) -> bool:
-        return time.time() > self.metadata.created_at + self.metadata.ttl
 
 
 class AdmissionControl(Strategy):
@@ -110,15 +95,14 @@ class AdmissionControl(Strategy):
         )
         self._budget = budget
         self._importance = _checked_importance(importance)
-        keys = [getattr(one, "weighted_by_key", "") for one in wrapped(strategy)]
-        self._weight_key = next(filter(None, keys), "num-examples")
+        self._weight_key = weight_key(strategy)
         self._checkpoint = None if folder is None else Checkpoint(Path(folder))
         self._run = run
         self._time_to_live = time_to_live
         self._seconds_to_live = 0.0
         self._controller: Controller | None = None
         self._nodes = Nodes()
-        self._waiting: list[_Sent] = []
+        self._outbox = Outbox()
         self._arrays = ArrayRecord()
         self._rounds_before = 0
 
@@ -177,30 +161,20 @@ class AdmissionControl(Strategy):
         ready = []
         for client, order in orders.items() if written else ():
             # A round that was decided before a restart goes to whom it was meant for.
-            message = messages.get(nodes[client]) or _addressed(written[0], nodes[client])
+            message = messages.get(nodes[client]) or readdressed(written[0], nodes[client])
             content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
             attach(content, controller.address(client), order)
             message.content = content
             ready.append(self._with_time_to_live(message))
-            self._waiting.append(_Sent(message.metadata, client, order.round_number))
+            self._outbox.add(message, client, order.round_number)
         return ready
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all receipts, and average the models of those that are in time."""
-        controller, replies = self._running(), list(replies)
-        sent = {one.metadata.message_id: one for one in self._waiting}
-        answers = [
-            (sent.pop(reply.metadata.reply_to_message_id), reply)
-            for reply in [*replies, *self._late_replies(replies)]
-            if reply.metadata.reply_to_message_id in sent
-        ]
-        self._waiting = [
-            one for one in self._waiting if one.metadata.message_id in sent and not one.expired
-        ]
-        # In the order of names: sums of money and of models come out the same on every engine.
-        answers.sort(key=lambda answer: (answer[0].client, answer[0].round_number))
+        controller = self._running()
+        answers = self._outbox.answers(replies, self._grid)
         in_time = [reply for one, reply in answers if self._settle(one, reply)]
         now = server_round + self._rounds_before
         arrays, metrics = None, None
@@ -245,7 +219,7 @@ class AdmissionControl(Strategy):
     def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""
         terms = self._terms(num_rounds=num_rounds)
-        self._nodes, self._waiting = Nodes(), []
+        self._nodes, self._outbox = Nodes(), Outbox()
         self.rounds, self._rounds_before = [], 0
         resumed = None if self._checkpoint is None else self._checkpoint.load(terms, self.strategy)
         if resumed is not None:
@@ -272,14 +246,7 @@ class AdmissionControl(Strategy):
             )
         return self._controller
 
-    def _late_replies(self, replies: list[Message]) -> list[Message]:
-        """Replies to earlier rounds' messages that have come in since."""
-        heard = {reply.metadata.reply_to_message_id for reply in replies}
-        missing = [one.metadata.message_id for one in self._waiting]
-        missing = [message_id for message_id in missing if message_id not in heard]
-        return list(self._grid.pull_messages(missing)) if missing else []
-
-    def _settle(self, sent: _Sent, reply: Message) -> bool:
+    def _settle(self, sent: Sent, reply: Message) -> bool:
         """Book a reply's receipt; true if its model belongs into the average."""
         client = sent.client
         try:
@@ -297,27 +264,14 @@ class AdmissionControl(Strategy):
             return False
         if receipt.exhausted:
             logger.warning("%s could not take in all that was ordered; its stream is dry", client)
-        has_model = any(isinstance(record, ArrayRecord) for record in reply.content.values())
-        if not (on_time and receipt.occupancy and has_model):
+        if not (on_time and receipt.occupancy and has_model(reply.content)):
             return False
         weight: float = receipt.occupancy
         if self._importance is not None:
             weight *= self._importance.get(client, 1.0)
         if weight:
-            self._weigh(reply.content, weight)
+            weigh(reply.content, self._weight_key, weight)
         return bool(weight)
-
-    def _weigh(self, content: RecordDict, weight: float) -> None:
-        """Make a reply what the wrapped strategy expects, with this weight."""
-        del content[key_of(Receipt)]
-        found = [
-            (name, record) for name, record in content.items() if isinstance(record, MetricRecord)
-        ]
-        name, metrics = found[0] if found else ("metrics", MetricRecord())
-        if metrics.get(self._weight_key) != weight:
-            metrics = metrics.copy()
-            metrics[self._weight_key] = weight
-            content[name] = metrics
 
     def _with_time_to_live(self, message: Message) -> Message:
         message.metadata.ttl = self._seconds_to_live
@@ -337,11 +291,6 @@ def _told(row: FleetRound) -> str:
         f"{row.admitted} samples admitted for {row.spent:.4g}, {row.training_size} in training, "
         f"cost debt {row.cost_debt:.4g}, exposure {row.exposure:.4g}"
     )
-
-
-def _addressed(message: Message, node_id: int) -> Message:
-    """The same message for another node."""
-    return Message(message.content, node_id, message.metadata.message_type)
 
 
 def _later(metrics: Mapping[int, MetricRecord], rounds_before: int) -> dict[int, MetricRecord]:

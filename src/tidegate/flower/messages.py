@@ -1,0 +1,78 @@
+"""What was sent and not answered yet, and what a reply must look like for the wrapped strategy."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flwr.app import ArrayRecord, Message, Metadata, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+
+from tidegate.flower.records import key_of
+from tidegate.wire import Receipt
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message that was sent; its content is not kept."""
+
+    metadata: Metadata
+    """Flower gives a message its id when it is sent, so it is read from here later."""
+    client: str
+    round_number: int
+
+    @property
+    def expired(self) -> bool:
+        """No reply will come any more."""
+        return time.time() > self.metadata.created_at + self.metadata.ttl
+
+
+class Outbox:
+    """Messages that wait for their replies, those of earlier rounds too."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Sent] = []
+
+    def add(self, message: Message, client: str, round_number: int) -> None:
+        """Wait for the reply to a message that is about to be sent."""
+        self._waiting.append(Sent(message.metadata, client, round_number))
+
+    def answers(self, replies: Iterable[Message], grid: Grid) -> list[tuple[Sent, Message]]:
+        """What has been answered: by these replies, and by late ones that the grid has by now.
+
+        Replies are told apart by the message that they answer, because Flower's own error replies
+        do not say which node they are about. They come in the order of names, so that sums of
+        money and of models are the same on every engine, whoever is faster.
+        """
+        waiting = {one.metadata.message_id: one for one in self._waiting}
+        heard = list(replies)
+        missing = waiting.keys() - {reply.metadata.reply_to_message_id for reply in heard}
+        if missing:
+            heard += grid.pull_messages(sorted(missing))
+        found = [
+            (waiting.pop(reply.metadata.reply_to_message_id), reply)
+            for reply in heard
+            if reply.metadata.reply_to_message_id in waiting
+        ]
+        self._waiting = [one for one in waiting.values() if not one.expired]
+        return sorted(found, key=lambda answer: (answer[0].client, answer[0].round_number))
+
+
+def readdressed(message: Message, node_id: int) -> Message:
+    """The same message for another node."""
+    return Message(message.content, node_id, message.metadata.message_type)
+
+
+def has_model(content: RecordDict) -> bool:
+    """Whether a reply carries arrays."""
+    return any(isinstance(record, ArrayRecord) for record in content.values())
+
+
+def weigh(content: RecordDict, key: str, weight: float) -> None:
+    """Make a reply what the wrapped strategy expects: no receipt, this weight in its metrics."""
+    del content[key_of(Receipt)]
+    found = [(name, one) for name, one in content.items() if isinstance(one, MetricRecord)]
+    name, metrics = found[0] if found else ("metrics", MetricRecord())
+    if metrics.get(key) != weight:
+        metrics = metrics.copy()
+        metrics[key] = weight
+        content[name] = metrics
