@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidegate.controller import Controller, FleetRound, Terms
+from tidegate.controller import Controller, FleetRound
+from tidegate.fleet import Terms
 from tidegate.gate import Gate
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.presets import EXPERIMENTS, make_policy
@@ -272,7 +273,7 @@ def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None
 
 def test_a_round_needs_a_client_and_is_decided_before_it_is_closed() -> None:
     controller = Controller(terms(), "r")
-    with pytest.raises(ValueError, match="round 1 has no client to order from"):
+    with pytest.raises(ValueError, match="there is no client to order from"):
         controller.decide([], [])
     with pytest.raises(ValueError, match="round 1 has not been decided"):
         controller.close()

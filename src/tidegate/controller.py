@@ -7,40 +7,20 @@ a controller that is brought back after ``decide`` gives the same orders again.
 
 import io
 import logging
-import math
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tidegate.admission.allocation import LARGEST_ADMISSION, Allocation
-from tidegate.arrays import BoolArray, FloatArray, IntArray
+from tidegate.admission.allocation import Allocation
+from tidegate.fleet import Fleet, Terms
 from tidegate.ledger import Booking, Ledger
-from tidegate.policies import JointPolicy
-from tidegate.prices import PriceFeed
-from tidegate.problem import LearningConstants, Problem
 from tidegate.saving import read, write
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import LARGEST_AMOUNT, Address, Order, Receipt, Retention, WireError
+from tidegate.wire import Address, Order, Receipt, WireError
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """What a run is given, whoever takes part in it."""
-
-    policy: Callable[[Problem], JointPolicy[Any]]
-    """Makes the policy for a fleet, and makes it again when clients come or go."""
-    policy_name: str
-    """What a saved run must have been made with."""
-    budget: float
-    """C."""
-    prices: PriceFeed
-    num_rounds: int
-    """T."""
-    learning: LearningConstants = field(default_factory=LearningConstants)
 
 
 @dataclass(frozen=True)
@@ -104,9 +84,7 @@ class Controller:
         self._terms = terms
         self._round_number = 1
         self._ledger = Ledger(run)
-        self._absences: dict[str, int] = {}
-        self._policy: JointPolicy[Any] | None = None
-        self._allocation: Allocation | None = None
+        self._fleet = Fleet(terms, self._ledger)
         self._server: Any = None
         self._tally = ReuseTally()
         self._overspend = 0.0
@@ -130,7 +108,7 @@ class Controller:
     @property
     def fleet(self) -> list[str]:
         """The clients that are planned for."""
-        return list(self._absences)
+        return self._fleet.clients
 
     def join(self, client: str, buffer_capacity: int, newest: Receipt | None = None) -> None:
         """Know a client from now on; what it did without being heard is settled.
@@ -175,16 +153,18 @@ class Controller:
         """
         if self._decision is not None:
             return self._same_again({*present, *online})
-        self._count_absences({*present, *online})
-        policy, fleet = self._planned(), self.fleet
-        price, prices = self._prices(policy, fleet)
-        chosen = set(present)
-        takes_part = np.array([client in chosen for client in fleet])
-        room, limit = self._room(policy, takes_part)
-        order = policy.admission.decide(self._server, price, limit)
-        counts, self._allocation = self._whole().allocate(order.total_admission, room)
+        self._fleet.see({*present, *online})
+        admission = self._fleet.policy.admission
+        if self._server is None:
+            self._server = admission.start()
+        price, prices = self._fleet.prices(self._round_number)
+        chosen, clients = set(present), self._fleet.clients
+        takes_part = np.array([client in chosen for client in clients])
+        room, limit = self._fleet.room(self._round_number, takes_part)
+        order = admission.decide(self._server, price, limit)
+        counts = self._fleet.split(order.total_admission, room)
         orders = {}
-        for number, (client, count) in enumerate(zip(fleet, counts.tolist(), strict=True)):
+        for number, (client, count) in enumerate(zip(clients, counts, strict=True)):
             if takes_part[number]:
                 orders[client] = self._order(number, client, count, float(prices[number]))
                 self._ledger.send(client, orders[client])
@@ -205,10 +185,10 @@ class Controller:
     def close(self) -> FleetRound:
         """Settle the round with all that was booked since the last one."""
         decision = self._decision
-        if decision is None or self._policy is None:
+        if decision is None:
             raise ValueError(f"round {self._round_number} has not been decided")
         totals = self._ledger.close_round(self._round_number)
-        self._server = self._policy.admission.settle(self._server, totals)
+        self._server = self._fleet.policy.admission.settle(self._server, totals)
         self._tally = self._tally.after_round(
             admitted=totals.admitted,
             training_size=totals.training_size,
@@ -221,7 +201,7 @@ class Controller:
             round_number=self._round_number - 1,
             price=decision.price,
             ordered=decision.ordered,
-            fleet=len(self._absences),
+            fleet=len(self._fleet.absences),
             orders=decision.orders,
             answered=decision.answered,
             exhausted=decision.exhausted,
@@ -238,20 +218,21 @@ class Controller:
     def to_record(self) -> dict[str, Any]:
         """All that the next step depends on, as JSON and a NumPy archive can carry it."""
         record: dict[str, Any] = {
-            "terms": self._fixed_terms(),
+            "terms": self._terms.fixed(),
             "round_number": self._round_number,
             "ledger": self._ledger.to_record(),
-            "absences": self._absences,
+            "absences": self._fleet.absences,
             "tally": asdict(self._tally),
             "overspend": self._overspend,
             "decision": None if self._decision is None else asdict(self._decision),
             "state": None,
         }
-        if self._allocation is not None:
+        allocation = self._fleet.allocation
+        if allocation is not None:
             state = io.BytesIO()
-            write(_Saved(self._server, self._allocation), state)
+            write(_Saved(self._server, allocation), state)
             record["state"] = state.getvalue()
-            record["replanned"] = bool(len(self._allocation.credits))
+            record["replanned"] = bool(len(allocation.credits))
         return record
 
     @classmethod
@@ -259,7 +240,7 @@ class Controller:
         """The controller that ``to_record`` gave, on the same terms."""
         controller = cls(terms, record["ledger"]["run"])
         for name, value in record["terms"].items():
-            mine = controller._fixed_terms()[name]
+            mine = terms.fixed()[name]
             if value != mine:
                 raise ValueError(
                     f"the checkpoint was made with {name} = {value}, this run has {mine}; "
@@ -267,133 +248,26 @@ class Controller:
                 )
         controller._round_number = record["round_number"]
         controller._ledger = Ledger.from_record(record["ledger"])
-        controller._absences = dict(record["absences"])
+        controller._fleet = Fleet(terms, controller._ledger, record["absences"])
         controller._tally = ReuseTally(**record["tally"])
         controller._overspend = record["overspend"]
         if record["decision"] is not None:
             controller._decision = _Decision(**record["decision"])
         if record["state"] is not None:
-            policy = controller._planned()
+            policy = controller._fleet.policy
             owed = np.zeros(len(policy.shares)) if record["replanned"] else None
             shape = _Saved(policy.admission.start(), Allocation.start(policy.shares, owed))
             saved = read(shape, io.BytesIO(record["state"]))
-            controller._server, controller._allocation = saved.server, saved.allocation
+            controller._server, controller._fleet.allocation = saved.server, saved.allocation
         return controller
-
-    def _fixed_terms(self) -> dict[str, Any]:
-        """What must be the same when a run is resumed."""
-        terms = self._terms
-        return {
-            "budget": terms.budget,
-            "num_rounds": terms.num_rounds,
-            "policy": terms.policy_name,
-            "mean_price": terms.prices.mean(terms.num_rounds),
-            "learning": asdict(terms.learning),
-        }
-
-    def _count_absences(self, reachable: Collection[str]) -> None:
-        """Let newcomers in, and those go who stayed away until all that they stored expired."""
-        absences = dict.fromkeys(reachable, 0)
-        for number, (client, absent) in enumerate(self._absences.items()):
-            _, horizon = self._retention(number)
-            if client not in reachable and (absent + 1 < horizon or not horizon):
-                absences[client] = absent + 1
-        if not absences:
-            raise ValueError(
-                f"round {self._round_number} has no client to order from; "
-                "the log says why each that was asked is left out"
-            )
-        if absences.keys() != self._absences.keys():
-            self._replan(sorted(absences))
-        # In the order of names, which is the same on every engine and in every process.
-        self._absences = dict(sorted(absences.items()))
-
-    def _replan(self, fleet: list[str]) -> None:
-        """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""
-        old, before = self._allocation, {client: n for n, client in enumerate(self._absences)}
-        self._policy = None
-        self._absences = dict.fromkeys(fleet, 0)
-        shares = self._planned().shares
-        if old is None:
-            self._allocation = Allocation.start(shares)
-            return
-        owed = old.unserved
-        kept = [float(owed[before[client]]) if client in before else 0.0 for client in fleet]
-        self._allocation = Allocation.start(shares, np.array(kept))
-
-    def _retention(self, number: int) -> tuple[Retention, int]:
-        """The rule and K of a client of the fleet."""
-        return self._planned().retention.for_client(number, len(self._absences))
-
-    def _planned(self) -> JointPolicy[Any]:
-        """The policy for the fleet as it is."""
-        if self._policy is None:
-            self._policy = self._terms.policy(
-                Problem(
-                    buffer_capacities=[
-                        self._ledger.account(client).buffer_capacity for client in self._absences
-                    ],
-                    budget=self._terms.budget,
-                    mean_price=self._terms.prices.mean(self._terms.num_rounds),
-                    num_rounds=self._terms.num_rounds,
-                    learning=self._terms.learning,
-                )
-            )
-            if self._server is None:
-                self._server = self._policy.admission.start()
-        return self._policy
-
-    def _whole(self) -> Allocation:
-        if self._allocation is None:
-            raise ValueError("the fleet has not been planned for")
-        return self._allocation
-
-    def _prices(self, policy: JointPolicy[Any], fleet: list[str]) -> tuple[float, FloatArray]:
-        """The price of an order as it will be split, and every client's own."""
-        price = self._terms.prices.at(self._round_number, fleet)
-        if isinstance(price, Mapping):
-            own = [self._checked(price.get(client), client) for client in fleet]
-            prices = np.array(own, dtype=np.float64)
-            return float(policy.shares @ prices), prices
-        one = self._checked(price, "all clients")
-        return one, np.full(len(fleet), one, dtype=np.float64)
-
-    def _checked(self, price: object, whose: str) -> float:
-        try:
-            value = float(price)  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            value = math.nan
-        if not 0 <= value <= LARGEST_AMOUNT:
-            raise ValueError(
-                f"the price of round {self._round_number} for {whose} must be a number from 0 to "
-                f"{LARGEST_AMOUNT:g}, got {price!r}"
-            )
-        return value
-
-    def _room(
-        self, policy: JointPolicy[Any], takes_part: BoolArray
-    ) -> tuple[IntArray | None, float]:
-        """What each client has room for, as far as was heard, and all together."""
-        if not policy.hard_capacity:
-            absent = not takes_part.all()
-            return (np.where(takes_part, LARGEST_ADMISSION, 0) if absent else None), math.inf
-        free = [self._room_of(number, client) for number, client in enumerate(self._absences)]
-        room = np.where(takes_part, np.array(free, dtype=np.int64), 0)
-        return room, float(room[policy.shares > 0].sum())
-
-    def _room_of(self, number: int, client: str) -> int:
-        account = self._ledger.account(client)
-        _, horizon = self._retention(number)
-        carried = account.carried_samples(self._round_number, horizon)
-        return max(account.buffer_capacity - carried, 0)
 
     def _order(self, number: int, client: str, count: int, price: float) -> Order:
         """One client's order; one that never changes is filled before its first round."""
-        retention, horizon = self._retention(number)
+        retention, horizon = self._fleet.retention(number)
         if retention == "frozen":
             new = not self._ledger.account(client).last_round
-            count = self._room_of(number, client) if new else 0
-            price = price if self._planned().charge_prefill else 0.0
+            count = self._fleet.room_of(number, client, self._round_number) if new else 0
+            price = price if self._fleet.policy.charge_prefill else 0.0
         return Order(
             run=self.run,
             round_number=self._round_number,
@@ -407,7 +281,7 @@ class Controller:
         """The orders of a round that was decided before; who had none waits for the next."""
         return {
             client: order
-            for client in self._absences
+            for client in self._fleet.clients
             if client in reachable
             for order in self._ledger.account(client).outstanding
             if order.round_number == self._round_number

@@ -19,7 +19,8 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
-from tidegate.controller import Controller, FleetRound, Terms
+from tidegate.controller import Controller, FleetRound
+from tidegate.fleet import Terms
 from tidegate.flower.wrapped import give_back, kept_by
 from tidegate.saving import replace_file
 

@@ -22,7 +22,8 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from tidegate.controller import Controller, FleetRound, Terms
+from tidegate.controller import Controller, FleetRound
+from tidegate.fleet import Terms
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
 from tidegate.flower.nodes import Nodes

@@ -1,0 +1,162 @@
+"""Who belongs to a running fleet, the policy that is made for it, and what each has room for.
+
+Clients come and go; the plan follows. Who was not seen for so long that all it stored has expired
+has left.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tidegate.admission.allocation import LARGEST_ADMISSION, Allocation
+from tidegate.arrays import BoolArray, FloatArray, IntArray
+from tidegate.ledger import Ledger
+from tidegate.policies import JointPolicy
+from tidegate.prices import PriceFeed
+from tidegate.problem import LearningConstants, Problem
+from tidegate.wire import LARGEST_AMOUNT, Retention
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a run is given, whoever takes part in it."""
+
+    policy: Callable[[Problem], JointPolicy[Any]]
+    """Makes the policy for a fleet, and makes it again when clients come or go."""
+    policy_name: str
+    """What a saved run must have been made with."""
+    budget: float
+    """C."""
+    prices: PriceFeed
+    num_rounds: int
+    """T."""
+    learning: LearningConstants = field(default_factory=LearningConstants)
+
+    def fixed(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed."""
+        return {
+            "budget": self.budget,
+            "num_rounds": self.num_rounds,
+            "policy": self.policy_name,
+            "mean_price": self.prices.mean(self.num_rounds),
+            "learning": asdict(self.learning),
+        }
+
+
+class Fleet:
+    """The clients that are planned for, in the order of their names."""
+
+    def __init__(
+        self, terms: Terms, ledger: Ledger, absences: Mapping[str, int] | None = None
+    ) -> None:
+        self._terms = terms
+        self._ledger = ledger
+        self.absences = dict(absences or {})
+        """Rounds since each client was last seen."""
+        self._policy: JointPolicy[Any] | None = None
+        self.allocation: Allocation | None = None
+        """None before anybody was planned for."""
+
+    @property
+    def clients(self) -> list[str]:
+        """Everybody, in an order that is the same on every engine and in every process."""
+        return list(self.absences)
+
+    @property
+    def policy(self) -> JointPolicy[Any]:
+        """The policy for the fleet as it is."""
+        if self._policy is None:
+            terms = self._terms
+            problem = Problem(
+                buffer_capacities=[
+                    self._ledger.account(client).buffer_capacity for client in self.absences
+                ],
+                budget=terms.budget,
+                mean_price=terms.prices.mean(terms.num_rounds),
+                num_rounds=terms.num_rounds,
+                learning=terms.learning,
+            )
+            self._policy = terms.policy(problem)
+        return self._policy
+
+    def see(self, reachable: Collection[str]) -> None:
+        """Let newcomers in, and those go who stayed away until all that they stored expired."""
+        absences = dict.fromkeys(reachable, 0)
+        for number, (client, absent) in enumerate(self.absences.items()):
+            _, horizon = self.retention(number)
+            if client not in reachable and (absent + 1 < horizon or not horizon):
+                absences[client] = absent + 1
+        if not absences:
+            raise ValueError(
+                "there is no client to order from; the log says why each that was asked is left out"
+            )
+        if absences.keys() != self.absences.keys():
+            self._replan(sorted(absences))
+        self.absences = dict(sorted(absences.items()))
+
+    def retention(self, number: int) -> tuple[Retention, int]:
+        """The rule and K of a client."""
+        return self.policy.retention.for_client(number, len(self.absences))
+
+    def split(self, total_admission: float, room: IntArray | None) -> list[int]:
+        """A total in whole samples, one number a client."""
+        if self.allocation is None:
+            raise ValueError("nobody has been planned for")
+        counts, self.allocation = self.allocation.allocate(total_admission, room)
+        whole: list[int] = counts.tolist()
+        return whole
+
+    def room(self, round_number: int, takes_part: BoolArray) -> tuple[IntArray | None, float]:
+        """What each client has room for, as far as was heard, and all together."""
+        if not self.policy.hard_capacity:
+            absent = not takes_part.all()
+            return (np.where(takes_part, LARGEST_ADMISSION, 0) if absent else None), math.inf
+        free = [self.room_of(*one, round_number) for one in enumerate(self.absences)]
+        room = np.where(takes_part, np.array(free, dtype=np.int64), 0)
+        return room, float(room[self.policy.shares > 0].sum())
+
+    def room_of(self, number: int, client: str, round_number: int) -> int:
+        """Samples that a client can store beside those that it keeps."""
+        account = self._ledger.account(client)
+        _, horizon = self.retention(number)
+        return max(account.buffer_capacity - account.carried_samples(round_number, horizon), 0)
+
+    def prices(self, round_number: int) -> tuple[float, FloatArray]:
+        """The price of an order as it will be split, and every client's own."""
+        clients = self.clients
+        price = self._terms.prices.at(round_number, clients)
+        if isinstance(price, Mapping):
+            own = [_checked(price.get(one), round_number, one) for one in clients]
+            prices = np.array(own, dtype=np.float64)
+            return float(self.policy.shares @ prices), prices
+        one = _checked(price, round_number, "all clients")
+        return one, np.full(len(clients), one, dtype=np.float64)
+
+    def _replan(self, clients: list[str]) -> None:
+        """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""
+        old, before = self.allocation, {client: n for n, client in enumerate(self.absences)}
+        self._policy = None
+        self.absences = dict.fromkeys(clients, 0)
+        shares = self.policy.shares
+        if old is None:
+            self.allocation = Allocation.start(shares)
+            return
+        owed = old.unserved
+        kept = [float(owed[before[client]]) if client in before else 0.0 for client in clients]
+        self.allocation = Allocation.start(shares, np.array(kept))
+
+
+def _checked(price: object, round_number: int, whose: str) -> float:
+    try:
+        value = float(price)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 <= value <= LARGEST_AMOUNT:
+        raise ValueError(
+            f"the price of round {round_number} for {whose} must be a number from 0 to "
+            f"{LARGEST_AMOUNT:g}, got {price!r}"
+        )
+    return value
