@@ -1,0 +1,138 @@
+"""The best in hindsight: what no rule could have exceeded on one path of prices.
+
+All prices are known, buffers hold at most n samples, and at most C·T is spent in T rounds; slots
+may be empty. With S = ΣA and Q = ΣA² the effective sample size is S²/Q, the largest value of
+2kS - k²Q over all k. For one k this is a sum over slots and over the lives of their samples: a life
+of L rounds that begins in round t is worth 2kL - k²L² and costs c(t). Two relaxations make it a
+bound: the budget is enforced through a multiplier, which lets slots follow a mixture of schedules,
+and k is searched in cells, each of which can exceed the value at its end by no more than the square
+of its width.
+"""
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.arrays import FloatArray
+
+MOST_STEPS = 200
+PRECISION = 1e-12
+
+
+@dataclass(frozen=True)
+class HindsightBound:
+    """What a path of prices allows, a round."""
+
+    effective_per_round: float
+    """No rule within memory and budget gains more."""
+    certified_to: float
+    """By how much, relatively, the bound may lie above the best relaxed schedule."""
+
+
+@dataclass(frozen=True)
+class _Schedule:
+    """The best lives of the samples of one slot, for one k and one multiplier."""
+
+    reward: float
+    """Σ 2kL - k²L² over its lives."""
+    spent: float
+
+
+def hindsight_bound(
+    prices: Sequence[float] | FloatArray,
+    budget: float,
+    total_capacity: int,
+    *,
+    precision: float = 0.005,
+) -> HindsightBound:
+    """A bound on the effective samples a round of every rule on these prices.
+
+    Args:
+        prices: c(1), ..., c(T), one for all clients.
+        budget: C.
+        total_capacity: ΣB_m, never exceeded.
+        precision: how far above the best relaxed schedule the bound may lie, relatively.
+
+    >>> round(hindsight_bound([2.0] * 40, budget=4.0, total_capacity=10).effective_per_round, 1)
+    2.0
+    """
+    path = np.asarray(prices, dtype=np.float64)
+    if path.ndim != 1 or not len(path) or not np.all(np.isfinite(path)) or path.min() < 0:
+        raise ValueError("prices must be one or more numbers of 0 or more")
+    if not (math.isfinite(budget) and budget > 0 and total_capacity >= 1):
+        raise ValueError(f"need a positive budget and capacity, got {budget} and {total_capacity}")
+    allowed = budget * len(path) / total_capacity
+    # 1/k is ΣA²/ΣA, the average growth of ΣA²: from 1 (fresh samples only) to T (one for ever).
+    longest = float(max(len(path), 2))
+    at_end = {1.0: _value(path, allowed, 1.0), longest: _value(path, allowed, longest)}
+    cells = [_cell(1.0, longest, at_end)]
+    while -cells[0][0] > max(at_end.values()) * (1 + precision):
+        _, low, high = heapq.heappop(cells)
+        middle = math.sqrt(low * high)
+        at_end[middle] = _value(path, allowed, middle)
+        heapq.heappush(cells, _cell(low, middle, at_end))
+        heapq.heappush(cells, _cell(middle, high, at_end))
+    scale, most = total_capacity / len(path), -cells[0][0]
+    return HindsightBound(most * scale, most / max(at_end.values()) - 1)
+
+
+def _cell(low: float, high: float, at_end: Mapping[float, float]) -> tuple[float, float, float]:
+    """What no k with 1/k in [low, high] exceeds; negative, for a heap.
+
+    (2S/k - Q)·k² is at most (2S·high - Q) / low².
+    """
+    return -at_end[high] * (high / low) ** 2, low, high
+
+
+def _value(path: FloatArray, allowed: float, growth: float) -> float:
+    """The most that a slot's lives are worth for k = 1/growth and this money: the least dual."""
+    k = 1 / growth
+    free = _best(path, k, 0.0)
+    if free.spent <= allowed:
+        return free.reward
+    low, high = free, _Schedule(0.0, 0.0)
+    for _ in range(MOST_STEPS):
+        multiplier = (low.reward - high.reward) / (low.spent - high.spent)
+        best = _best(path, k, multiplier)
+        line = low.reward + multiplier * (allowed - low.spent)
+        value = best.reward + multiplier * (allowed - best.spent)
+        if value <= line + PRECISION * max(abs(line), 1.0):
+            return value
+        if best.spent > allowed:
+            low = best
+        else:
+            high = best
+    return value
+
+
+def _best(path: FloatArray, k: float, multiplier: float) -> _Schedule:
+    """The schedule of one slot with the most reward, less the multiplier times what it spends.
+
+    Backwards over rounds; a life longer than 1/k + 1 is worth less than a shorter one followed by
+    an empty slot, which costs nothing.
+    """
+    rounds = len(path)
+    lengths = np.arange(1, min(math.ceil(1 / k) + 1, rounds) + 1)
+    worth = 2 * k * lengths - (k * lengths) ** 2
+    value = np.zeros(rounds + 1)
+    lives = np.zeros(rounds, dtype=np.int64)
+    costs = multiplier * path
+    for now in range(rounds - 1, -1, -1):
+        after = value[now + 1 : now + 1 + len(worth)]
+        total = worth[: len(after)] + after
+        place = int(total.argmax())
+        gain = total[place] - costs[now]
+        if gain > value[now + 1]:
+            value[now], lives[now] = gain, place + 1
+        else:
+            value[now] = value[now + 1]
+    reward, spent, now = 0.0, 0.0, 0
+    while now < rounds:
+        length = int(lives[now])
+        if length:
+            reward, spent = reward + float(worth[length - 1]), spent + float(path[now])
+        now += max(length, 1)
+    return _Schedule(reward, spent)

@@ -1,0 +1,105 @@
+"""The bound in hindsight: never below what can be done, and not far above."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.policies import POLICIES, ControlOptions
+from tidegate.presets import EXPERIMENTS, make_policy
+from tidegate.prices import UniformPrice
+from tidegate.randomness import PRICES, generator
+from tidegate.simulation import simulate
+from tidegate.theory.distribution import UniformDistribution
+from tidegate.theory.hindsight import hindsight_bound
+from tidegate.theory.optimum import optimum
+
+
+def slot_schedules(path: list[float]) -> set[tuple[int, int, float]]:
+    """(ΣA, ΣA², money) of everything that one slot can do."""
+    found = set()
+
+    def go(now: int, age: int, uses: int, squares: int, spent: float) -> None:
+        if now == len(path):
+            found.add((uses, squares, spent))
+            return
+        go(now + 1, 0, uses, squares, spent)
+        go(now + 1, 1, uses + 1, squares + 1, spent + path[now])
+        if age:
+            go(now + 1, age + 1, uses + 1, squares + 2 * age + 1, spent)
+
+    go(0, 0, 0, 0, 0.0)
+    return found
+
+
+def best_of_all(path: list[float], budget: float, slots: int) -> float:
+    """Effective samples a round of the best schedule, by trying all."""
+    best = 0.0
+    for chosen in itertools.combinations_with_replacement(slot_schedules(path), slots):
+        uses, squares, spent = (sum(column) for column in zip(*chosen, strict=True))
+        if squares and spent <= budget * len(path) + 1e-9:
+            best = max(best, uses**2 / squares)
+    return best / len(path)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    path=st.lists(st.sampled_from([0.0, 1.0, 2.5, 4.0, 9.0]), min_size=1, max_size=5),
+    slots=st.integers(1, 2),
+    budget=st.floats(0.2, 9),
+)
+def test_no_schedule_exceeds_the_bound(path: list[float], slots: int, budget: float) -> None:
+    bound = hindsight_bound(path, budget, slots)
+    assert bound.effective_per_round >= best_of_all(path, budget, slots) - 1e-9
+    assert bound.effective_per_round <= slots * 1.005 + 1e-9
+    assert -1e-9 <= bound.certified_to <= 0.005
+
+
+def test_with_many_slots_and_one_price_the_bound_is_nearly_reached() -> None:
+    # 4 samples a round are paid for; each used in exactly 2 rounds, all count in full, and slots
+    # that are empty half of the time do no harm: 4 effective samples a round, and no more.
+    bound = hindsight_bound([1.0] * 60, budget=4.0, total_capacity=10).effective_per_round
+    assert 4.0 <= bound <= 4.0 * 1.005 + 1e-9
+
+
+def path_of(seed: int, rounds: int) -> list[float]:
+    law = UniformPrice(1, 10).rounds(generator(seed, PRICES))
+    return [float(price) for price in itertools.islice(law, rounds)]
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "costless_oracle"])
+def test_no_policy_exceeds_it_for_the_money_that_it_spent(name: str) -> None:
+    rounds, experiment = 120, EXPERIMENTS["mnist"]
+    problem = experiment.problem(rounds)
+    policy = make_policy(name, problem, ControlOptions(hard_capacity=True))
+    run = simulate(policy, problem, experiment.price, seed=3)
+    spent = float(run.columns["spent"].mean())
+    if name == "hybrid":
+        spent += 50 * float(run.columns["price"][0]) / rounds  # the stale samples, which are free
+    gained = run.columns["effective_samples"][-1] / rounds
+    assert gained <= hindsight_bound(path_of(3, rounds), spent, 100).effective_per_round
+
+
+def test_who_knows_the_future_gains_more_than_the_best_rule_that_does_not() -> None:
+    bound = hindsight_bound(path_of(0, 300), 55.0, 100, precision=0.02).effective_per_round
+    limit = optimum(UniformDistribution(1, 10), 55.0, 100).effective_per_round
+    assert limit < bound < 2 * limit
+
+
+def test_where_money_does_not_bind_every_sample_is_fresh() -> None:
+    bound = hindsight_bound([1.0, 5.0, 2.0], 900.0, 100).effective_per_round
+    assert bound == pytest.approx(100, rel=0.005)
+
+
+@pytest.mark.parametrize("path", [[], [-1.0], [float("nan")], [[1.0]]])
+def test_prices_that_are_none_are_refused(path: list[float]) -> None:
+    with pytest.raises(ValueError, match="prices must be one or more numbers of 0 or more"):
+        hindsight_bound(path, 5.0, 10)
+
+
+@pytest.mark.parametrize(("budget", "capacity"), [(0.0, 10), (np.inf, 10), (5.0, 0)])
+def test_a_budget_or_capacity_that_is_none_is_refused(budget: float, capacity: int) -> None:
+    with pytest.raises(ValueError, match="need a positive budget and capacity"):
+        hindsight_bound([1.0], budget, capacity)
