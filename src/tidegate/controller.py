@@ -239,11 +239,11 @@ class Controller:
     def from_record(cls, terms: Terms, record: Mapping[str, Any]) -> "Controller":
         """The controller that ``to_record`` gave, on the same terms."""
         controller = cls(terms, record["ledger"]["run"])
+        fixed = terms.fixed()
         for name, value in record["terms"].items():
-            mine = terms.fixed()[name]
-            if value != mine:
+            if value != fixed[name]:
                 raise ValueError(
-                    f"the checkpoint was made with {name} = {value}, this run has {mine}; "
+                    f"the checkpoint was made with {name} = {value}, this run has {fixed[name]}; "
                     "resume with the same, or start a new run in another folder"
                 )
         controller._round_number = record["round_number"]

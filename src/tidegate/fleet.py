@@ -86,9 +86,10 @@ class Fleet:
         """Let newcomers in, and those go who stayed away until all that they stored expired."""
         absences = dict.fromkeys(reachable, 0)
         for number, (client, absent) in enumerate(self.absences.items()):
-            _, horizon = self.retention(number)
-            if client not in reachable and (absent + 1 < horizon or not horizon):
-                absences[client] = absent + 1
+            if client not in reachable:
+                _, horizon = self.retention(number)
+                if absent + 1 < horizon or not horizon:
+                    absences[client] = absent + 1
         if not absences:
             raise ValueError(
                 "there is no client to order from; the log says why each that was asked is left out"

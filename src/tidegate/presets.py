@@ -1,6 +1,5 @@
 """The paper's three experiments, and the two ways in which its policies were run."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +13,7 @@ from tidegate.policies import (
 )
 from tidegate.prices import PriceLaw, price_law
 from tidegate.problem import LearningConstants, Problem
+from tidegate.suggestion import suggestion
 
 _MNIST_CAPACITIES = (8, 9, 10, 11, 12, 8, 9, 10, 11, 12)
 
@@ -104,7 +104,6 @@ def make_policy(
 def find_policy(name: str) -> PolicyMaker:
     """What makes the policy of this name."""
     if name not in POLICIES:
-        close = difflib.get_close_matches(name, POLICIES, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(POLICIES)}"
+        hint = suggestion(name, POLICIES, otherwise=f"choose from {', '.join(POLICIES)}")
         raise ValueError(f"unknown policy {name!r}; {hint}")
     return POLICIES[name]

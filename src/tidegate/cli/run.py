@@ -29,9 +29,9 @@ def run(
 
         tidegate run examples/quickstart
 
-    Five clients, another policy, and the server's books in a folder:
+    Five clients, and a run that the same command resumes:
 
-        tidegate run examples/quickstart --clients 5 --set policy=hybrid --set folder=run
+        tidegate run examples/quickstart --clients 5 --set folder=run --set tidegate-folder=run/b
     """
     try:
         from tidegate.flower.app import run_app  # noqa: PLC0415 - not everyone has Flower

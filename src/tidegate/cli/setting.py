@@ -1,6 +1,5 @@
 """A control problem from an experiment's name, a TOML file and flags, in that order."""
 
-import difflib
 import functools
 import inspect
 import itertools
@@ -18,6 +17,7 @@ from tidegate.policies import ControlOptions
 from tidegate.presets import EXPERIMENTS
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
 from tidegate.problem import LearningConstants, Problem
+from tidegate.suggestion import suggestion
 
 MOST_CLIENTS = 100_000_000
 
@@ -95,8 +95,8 @@ class Setting(BaseModel):
         if "capacities" in given and "budget" not in given:
             raise ValueError("capacities without a budget: add --budget, what a round may cost")
         for name in set(given) - set(cls.model_fields):
-            close = difflib.get_close_matches(name, cls.model_fields, n=1)
-            hint = f"did you mean {close[0]}?" if close else "`tidegate plan --help` lists them"
+            listed = "`tidegate plan --help` lists them"
+            hint = suggestion(name, cls.model_fields, otherwise=listed)
             raise ValueError(f"{name} is not a setting; {hint}")
         chosen = EXPERIMENTS[experiment]
         start = {

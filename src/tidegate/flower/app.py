@@ -1,6 +1,5 @@
 """A Flower app from its folder, run in this process."""
 
-import difflib
 import importlib
 import sys
 import tomllib
@@ -8,11 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tidegate.flower.local_grid import ConfigValue, run_in_process
+from flwr.app import UserConfigValue
+
+from tidegate.flower.local_grid import run_in_process
+from tidegate.suggestion import suggestion
 
 
 def run_app(
-    folder: Path, *, num_clients: int, changes: Mapping[str, ConfigValue] | None = None
+    folder: Path, *, num_clients: int, changes: Mapping[str, UserConfigValue] | None = None
 ) -> None:
     """Run the app of a folder, unchanged, with changes to its run-config.
 
@@ -25,8 +27,7 @@ def run_app(
     config = dict(app.get("config", {}))
     for key in changes or {}:
         if key not in config:
-            close = difflib.get_close_matches(key, config, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(config)}"
+            hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
             raise ValueError(f"{folder}: the app's config has no key {key!r}; {hint}")
     sys.path.insert(0, str(folder.absolute()))
     try:

@@ -7,15 +7,12 @@ import itertools
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 
-from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from tidegate.flower.client import FOLDER, IN_MEMORY
 from tidegate.flower.private import SERVER_NODE_ID, Run, act_as_server, name_message
-
-ConfigValue = bool | float | int | str
-"""What Flower's run and node configurations can hold."""
 
 CLIENT_RAISED = 2
 """Flower's error code for a ClientApp that raised."""
@@ -29,8 +26,8 @@ class LocalGrid(Grid):
     def __init__(
         self,
         client_app: ClientApp,
-        node_configs: Sequence[Mapping[str, ConfigValue]],
-        run_config: Mapping[str, ConfigValue] | None = None,
+        node_configs: Sequence[Mapping[str, UserConfigValue]],
+        run_config: Mapping[str, UserConfigValue] | None = None,
         *,
         run_id: int = 1,
     ) -> None:
@@ -126,7 +123,7 @@ def run_in_process(
     client_app: ClientApp,
     *,
     num_clients: int,
-    run_config: Mapping[str, ConfigValue] | None = None,
+    run_config: Mapping[str, UserConfigValue] | None = None,
 ) -> None:
     """Run a Flower app in this process; nodes are configured as Flower's simulation does."""
     node_configs = [

@@ -4,7 +4,7 @@ A store holds; it decides nothing. Everything that one order changes is handed t
 piece and happens entirely or not at all.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -110,25 +110,25 @@ class MemoryStore:
         self, run: str, client: str, buffer_capacity: int, codec: SampleCodec | None = None
     ) -> None:
         self._codec = ArrayCodec() if codec is None else codec
-        books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
-        self._content = _Content(books, {})
+        self._books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
+        self._stored: dict[int, _Kept] = {}
         self._answers: dict[int, tuple[Order, Receipt]] = {}
 
     def books(self) -> Books:
         """Where the client stands."""
-        return self._content.books
+        return self._books
 
     def stored(self) -> list[StoredSample]:
         """What is in the buffer, oldest first."""
         applied = len(self._answers)
         return [
             StoredSample(position, one.admitted_round, applied - one.applied_before)
-            for position, one in self._content.stored.items()
+            for position, one in self._stored.items()
         ]
 
     def samples(self) -> list[Any]:
         """The samples themselves, oldest first."""
-        return [self._codec.decode(one.packed) for one in self._content.stored.values()]
+        return [self._codec.decode(one.packed) for one in self._stored.values()]
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """The order of a round and the receipt that was given for it."""
@@ -140,16 +140,15 @@ class MemoryStore:
 
     def commit(self, change: Change) -> None:
         """Apply a change; what could fail is done before anything is assigned."""
-        old, now = self._content, change.order.round_number
-        check_unmoved(change, old.books)
-        stored = dict(old.stored)
+        check_unmoved(change, self._books)
+        now, applied = change.order.round_number, len(self._answers)
+        stored = dict(self._stored)
         for position in change.removed:
             del stored[position]
-        applied = len(self._answers)
-        for position, packed in enumerate(change.admitted, start=old.books.total_admitted):
+        for position, packed in enumerate(change.admitted, start=change.before.total_admitted):
             stored[position] = _Kept(now, applied, packed)
         self._answers[now] = change.order, change.receipt
-        self._content = _Content(change.books, stored)
+        self._stored, self._books = stored, change.books
 
 
 @dataclass(frozen=True)
@@ -160,11 +159,3 @@ class _Kept:
     applied_before: int
     """Orders that were applied before it was admitted."""
     packed: bytes
-
-
-@dataclass(frozen=True)
-class _Content:
-    """What a memory store holds now."""
-
-    books: Books
-    stored: Mapping[int, _Kept]
