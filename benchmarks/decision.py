@@ -10,6 +10,7 @@ import numpy as np
 from tidegate.admission.interval import AdmissionInterval
 from tidegate.admission.minimise import minimise
 from tidegate.admission.objective import Objective
+from tidegate.admission.rule import Quote
 from tidegate.policies import ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.presets import EXPERIMENTS
@@ -28,7 +29,7 @@ def in_a_run() -> None:
     decide, whole = [], []
     for price, _ in zip(path, range(problem.num_rounds), strict=False):
         started = time.perf_counter()
-        policy.admission.decide(state.server, float(price), float("inf"))
+        policy.admission.decide(state.server, Quote(float(price)), float("inf"))
         decide.append(time.perf_counter() - started)
         started = time.perf_counter()
         state, _ = play_round(policy, problem, state, price)

@@ -18,7 +18,7 @@ from tidegate.problem import Problem
 from tidegate.retention.store import MemoryStore
 from tidegate.simulation import simulate
 from tidegate.streams import IndexedStream
-from tidegate.wire import Order, WireError
+from tidegate.wire import NO_LIMIT, Order, WireError
 
 HARD = ControlOptions(hard_capacity=True)
 SEED = 3
@@ -401,3 +401,45 @@ def test_a_client_that_turns_stale_in_mid_run_is_not_filled_for_nothing() -> Non
     rest = {name: gates[name] for name in ("a", "b", "m")}
     for _ in range(3):
         assert play(controller, rest).fleet == 4  # what z keeps does not expire: it has not left
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_strict_spending_counts_what_was_not_heard_of(name: str) -> None:
+    """Clients are away and receipts are lost; what was really paid stays within C·t."""
+    strict = ControlOptions(hard_capacity=True, strict_spending=True)
+    controller = Controller(terms(name, strict), "r")
+    gates = fleet(controller, MNIST)
+    draw = np.random.default_rng(1)
+    paid = dict.fromkeys(gates, 0.0)
+    admitted = 0
+    for now in range(1, 41):
+        present = [client for client in gates if draw.random() < 0.8]
+        for client, order in controller.decide(present, gates).items():
+            receipt = gates[client].apply(order)
+            paid[client] = receipt.total_spent
+            if draw.random() < 0.7:
+                controller.book(client, receipt)
+        admitted += controller.close().admitted
+        assert sum(paid.values()) <= 55.0 * now
+    assert admitted > 0
+
+
+def test_a_rule_is_the_same_for_every_client_and_newcomers_need_nothing_special() -> None:
+    controller = Controller(terms("tide"), "r")
+    gates = fleet(controller, MNIST)
+    for _ in range(15):
+        play(controller, gates)
+    controller.join("late", 10)
+    gates["late"] = gate("late", 10)
+    orders = controller.decide(gates, gates)
+    assert len({order.thresholds for order in orders.values()}) == 1
+    assert {order.count for order in orders.values()} == {NO_LIMIT}
+    for client, order in orders.items():
+        controller.book(client, gates[client].apply(order))
+    controller.close()
+    sizes = [play(controller, gates).training_size for _ in range(12)]
+    assert max(sizes) == 110
+    away = {client: one for client, one in gates.items() if client != "client-3"}
+    for _ in range(8):
+        play(controller, away)
+    assert play(controller, gates).orders == 11  # back again, with its samples

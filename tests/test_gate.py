@@ -14,7 +14,7 @@ from tidegate.gate import Gate
 from tidegate.retention.sqlite_store import SqliteStore
 from tidegate.retention.store import BooksMovedError, MemoryStore, Store
 from tidegate.streams import IndexedStream
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.wire import NO_LIMIT, Order, Receipt, WireError
 
 RUN = "run-1"
 Opener = Callable[[], Store]
@@ -120,6 +120,7 @@ def test_thresholds_replace_what_is_old_enough_for_the_price(open_store: Opener)
         "retention": "oldest_first",
         "retention_horizon": 0,
         "thresholds": (5.0, 1.0, 3.0),
+        "count": NO_LIMIT,
     }
     first = gate(open_store).apply(order(1, price=4.0, **rule))
     assert first.admitted == 10  # empty slots take up to 5
@@ -237,17 +238,28 @@ def test_what_a_trainer_does_to_a_sample_stays_its_own(open_store: Opener) -> No
     assert one.samples()[0].tolist() == [1, 1]
 
 
-def test_an_expensive_empty_slot_stays_empty(open_store: Opener) -> None:
+def test_what_a_rule_takes_in_fills_empty_slots_before_the_oldest_make_room(
+    open_store: Opener,
+) -> None:
     rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
-    gate(open_store).apply(order(1, 5, **rule))
-    receipt = gate(open_store).apply(order(2, thresholds=(0.0, 5.0), **rule))
-    assert (receipt.admitted, receipt.occupancy) == (5, 5)  # replaced, none filled
-    assert gate(open_store).samples() == [5, 6, 7, 8, 9]
+    gate(open_store).apply(order(1, 4, **rule))
+    gate(open_store).apply(order(2, 3, **rule))
+    old_enough = (0.0, 0.0, 5.0)  # four samples were used twice; empty slots ask for none
+    receipt = gate(open_store).apply(order(3, NO_LIMIT, thresholds=old_enough, **rule))
+    assert (receipt.admitted, receipt.occupancy) == (4, 10)
+    assert gate(open_store).samples() == list(range(1, 11))
+
+
+def test_a_rule_leads_to_no_more_than_the_count_beside_it(open_store: Opener) -> None:
+    rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
+    receipt = gate(open_store).apply(order(1, 6, thresholds=(5.0,), **rule))
+    assert (receipt.admitted, receipt.exhausted) == (6, False)
+    assert gate(open_store).apply(order(2, 0, thresholds=(5.0,), **rule)).admitted == 0
 
 
 def test_a_price_at_the_threshold_is_cheap_enough(open_store: Opener) -> None:
     rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
-    receipt = gate(open_store).apply(order(1, price=3.0, thresholds=(3.0, 0.0), **rule))
+    receipt = gate(open_store).apply(order(1, 10, price=3.0, thresholds=(3.0, 0.0), **rule))
     assert receipt.admitted == 10
 
 

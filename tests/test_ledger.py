@@ -10,7 +10,7 @@ from tidegate.gate import Gate
 from tidegate.ledger import Ledger
 from tidegate.retention.store import MemoryStore
 from tidegate.streams import IndexedStream
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.wire import NO_LIMIT, Order, Receipt, WireError
 
 RUN = "r"
 
@@ -131,8 +131,8 @@ def test_a_rule_can_admit_at_most_what_memory_holds() -> None:
         "retention_horizon": 0,
         "thresholds": (9.0,),
     }
-    ledger.send("a", order(1, 0, **rule))
-    ledger.send("a", order(2, 0, **rule))
+    ledger.send("a", order(1, NO_LIMIT, **rule))
+    ledger.send("a", order(2, NO_LIMIT, **rule))
     assert ledger.exposure == 40.0
     receipt = replace(honest(2), total_admitted=14, total_spent=28.0, prior_uses=0)
     with pytest.raises(WireError, match="its orders allow 3 to 13"):

@@ -64,8 +64,8 @@ def test_seeds_are_not_negative() -> None:
 
 def test_unknown_names_list_the_known_ones() -> None:
     problem = EXPERIMENTS["mnist"].problem()
-    with pytest.raises(ValueError, match="unknown policy 'tidal'; choose from costless_oracle, "):
-        make_policy("tidal", problem)
+    with pytest.raises(ValueError, match="unknown policy 'ebb'; choose from costless_oracle, "):
+        make_policy("ebb", problem)
     with pytest.raises(ValueError, match="choose from as_printed, released_settings"):
         make_policy("acdpp", problem, preset="printed")
 

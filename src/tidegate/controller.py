@@ -7,6 +7,7 @@ a controller that is brought back after ``decide`` gives the same orders again.
 
 import io
 import logging
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.admission.allocation import Allocation
+from tidegate.admission.debt import cash
 from tidegate.fleet import Fleet, Terms
 from tidegate.ledger import Booking, Ledger
 from tidegate.saving import read, write
@@ -31,7 +33,7 @@ class FleetRound:
     price: float
     """Averaged over clients by their shares, where each has its own."""
     ordered: float
-    """Λ(t), real-valued."""
+    """Λ(t), real-valued; what a rule led to where the order was a rule."""
     fleet: int
     """Clients that are planned for."""
     orders: int
@@ -63,7 +65,8 @@ class _Decision:
     """A round that is under way."""
 
     price: float
-    ordered: float
+    ordered: float | None
+    """None where the order is a rule."""
     orders: int
     answered: int = 0
     exhausted: int = 0
@@ -157,18 +160,26 @@ class Controller:
         admission = self._fleet.policy.admission
         if self._server is None:
             self._server = admission.start()
-        price, prices = self._fleet.prices(self._round_number)
+        quote = self._fleet.quote(self._round_number)
+        self._server = admission.learn(self._server, quote)
         chosen, clients = set(present), self._fleet.clients
         takes_part = np.array([client in chosen for client in clients])
         room, limit = self._fleet.room(self._round_number, takes_part)
-        order = admission.decide(self._server, price, limit)
-        counts = self._fleet.split(order.total_admission, room)
+        most = None
+        if self._fleet.policy.strict_spending:
+            money = quote.affordable(self._cash())
+            limit, most = min(limit, money), None if math.isinf(money) else int(money)
+        wanted = admission.decide(self._server, quote, limit)
+        counts = self._fleet.split(wanted.total_admission, room, most)
         orders = {}
         for number, (client, count) in enumerate(zip(clients, counts, strict=True)):
             if takes_part[number]:
-                orders[client] = self._order(number, client, count, float(prices[number]))
-                self._ledger.send(client, orders[client])
-        self._decision = _Decision(price, order.total_admission, len(orders))
+                price = quote.price if quote.own is None else float(quote.own[number])
+                order = self._order(number, client, count, price, wanted.thresholds)
+                self._ledger.send(client, order)
+                orders[client] = order
+        ordered = None if wanted.thresholds else wanted.total_admission
+        self._decision = _Decision(quote.price, ordered, len(orders))
         return orders
 
     def book(self, client: str, receipt: Receipt) -> Booking:
@@ -200,7 +211,7 @@ class Controller:
         return FleetRound(
             round_number=self._round_number - 1,
             price=decision.price,
-            ordered=decision.ordered,
+            ordered=float(totals.admitted) if decision.ordered is None else decision.ordered,
             fleet=len(self._fleet.absences),
             orders=decision.orders,
             answered=decision.answered,
@@ -261,7 +272,14 @@ class Controller:
             controller._server, controller._fleet.allocation = saved.server, saved.allocation
         return controller
 
-    def _order(self, number: int, client: str, count: int, price: float) -> Order:
+    def _cash(self) -> float:
+        """What may be spent under strict spending; what was not heard of may have been spent."""
+        budget, unheard = self._terms.budget, self._ledger.exposure
+        return cash(budget, self._round_number, self._overspend + unheard)
+
+    def _order(
+        self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]
+    ) -> Order:
         """One client's order; one that never changes is filled before its first round."""
         retention, horizon = self._fleet.retention(number)
         if retention == "frozen":
@@ -275,6 +293,7 @@ class Controller:
             retention=retention,
             retention_horizon=horizon,
             count=count,
+            thresholds=thresholds,
         )
 
     def _same_again(self, reachable: Collection[str]) -> dict[str, Order]:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.admission.allocation import LARGEST_ADMISSION, Allocation
-from tidegate.arrays import BoolArray, FloatArray, IntArray
+from tidegate.admission.allocation import Allocation
+from tidegate.admission.rule import Quote
+from tidegate.arrays import BoolArray, IntArray
 from tidegate.ledger import Ledger
 from tidegate.policies import JointPolicy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants, Problem
-from tidegate.wire import LARGEST_AMOUNT, Retention
+from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Retention
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,11 +103,13 @@ class Fleet:
         """The rule and K of a client."""
         return self.policy.retention.for_client(number, len(self.absences))
 
-    def split(self, total_admission: float, room: IntArray | None) -> list[int]:
-        """A total in whole samples, one number a client."""
+    def split(self, total_admission: float, room: IntArray | None, most: int | None) -> list[int]:
+        """A total in whole samples, one number a client; infinity is no limit for anybody."""
         if self.allocation is None:
             raise ValueError("nobody has been planned for")
-        counts, self.allocation = self.allocation.allocate(total_admission, room)
+        if math.isinf(total_admission):
+            return [NO_LIMIT] * len(self.absences)
+        counts, self.allocation = self.allocation.allocate(total_admission, room, most)
         whole: list[int] = counts.tolist()
         return whole
 
@@ -114,27 +117,27 @@ class Fleet:
         """What each client has room for, as far as was heard, and all together."""
         if not self.policy.hard_capacity:
             absent = not takes_part.all()
-            return (np.where(takes_part, LARGEST_ADMISSION, 0) if absent else None), math.inf
+            return (np.where(takes_part, NO_LIMIT, 0) if absent else None), math.inf
         free = [self.room_of(*one, round_number) for one in enumerate(self.absences)]
         room = np.where(takes_part, np.array(free, dtype=np.int64), 0)
         return room, float(room[self.policy.shares > 0].sum())
 
     def room_of(self, number: int, client: str, round_number: int) -> int:
-        """Samples that a client can store beside those that it keeps."""
+        """Samples that a client can store beside those that it must keep."""
         account = self._ledger.account(client)
-        _, horizon = self.retention(number)
+        retention, horizon = self.retention(number)
+        if retention == "oldest_first":
+            return account.buffer_capacity
         return max(account.buffer_capacity - account.carried_samples(round_number, horizon), 0)
 
-    def prices(self, round_number: int) -> tuple[float, FloatArray]:
-        """The price of an order as it will be split, and every client's own."""
+    def quote(self, round_number: int) -> Quote:
+        """What a sample costs in a round."""
         clients = self.clients
         price = self._terms.prices.at(round_number, clients)
         if isinstance(price, Mapping):
             own = [_checked(price.get(one), round_number, one) for one in clients]
-            prices = np.array(own, dtype=np.float64)
-            return float(self.policy.shares @ prices), prices
-        one = _checked(price, round_number, "all clients")
-        return one, np.full(len(clients), one, dtype=np.float64)
+            return Quote.of(np.array(own, dtype=np.float64), self.policy.shares)
+        return Quote(_checked(price, round_number, "all clients"))
 
     def _replan(self, clients: list[str]) -> None:
         """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""

@@ -105,12 +105,12 @@ def _is_over(sample: StoredSample, order: Order, round_number: int) -> bool:
 
 
 def _wanted(kept: list[StoredSample], order: Order, buffer_capacity: int) -> tuple[int, int]:
-    """How many empty slots an order fills first, and how many samples it asks for in all."""
+    """How many slots are empty, to be filled first, and how many samples an order asks for."""
     empty = buffer_capacity - len(kept)
     if order.thresholds:
         cheap = [order.price <= threshold for threshold in order.thresholds]
-        filled = empty if cheap[0] else 0
-        return filled, filled + sum(cheap[min(one.uses, len(cheap) - 1)] for one in kept)
+        old = sum(cheap[min(one.uses, len(cheap) - 1)] for one in kept)
+        return empty, min(empty * cheap[0] + old, order.count)
     most = buffer_capacity if order.retention == "oldest_first" else empty
     return empty, min(order.count, most)
 

@@ -18,7 +18,7 @@ class Account:
     """What the server knows of one client."""
 
     buffer_capacity: int
-    """B_m, a hard limit on what a receipt may claim to store, and a rule to admit in a round."""
+    """B_m, a hard limit on what a receipt may claim to store, and so to admit in a round."""
     total_admitted: int = 0
     total_spent: float = 0.0
     last_round: int = 0
@@ -33,7 +33,7 @@ class Account:
 
     def most_admitted(self, order: Order) -> int:
         """Samples that an order can lead to."""
-        return self.buffer_capacity if order.thresholds else order.count
+        return min(order.count, self.buffer_capacity)
 
     def carried_samples(self, round_number: int, retention_horizon: int) -> int:
         """Samples that are still stored when a round begins, as far as was heard.

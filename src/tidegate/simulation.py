@@ -14,13 +14,15 @@ from typing import Any, Generic
 import numpy as np
 
 from tidegate.admission.allocation import Allocation
-from tidegate.admission.rule import RoundTotals, State
-from tidegate.arrays import FloatArray, IntArray
+from tidegate.admission.debt import cash
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
+from tidegate.arrays import CountArray, FloatArray, IntArray
 from tidegate.policies import JointPolicy
 from tidegate.prices import Price, PriceLaw
 from tidegate.problem import Problem
 from tidegate.randomness import PRICES, generator
 from tidegate.retention.buffers import Buffers
+from tidegate.retention.oldest_first import OldestFirstBuffers
 from tidegate.theory.bounds import SampleSizes, bound_terms
 from tidegate.theory.reuse import ReuseTally
 
@@ -49,7 +51,7 @@ class RoundRow:
     price: float
     """Averaged over clients by their shares, where each has its own."""
     ordered: float
-    """Λ(t), real-valued."""
+    """Λ(t), real-valued; what a rule led to where the order was a rule."""
     admitted: int
     """Samples that trained for the first time."""
     spent: float
@@ -119,13 +121,17 @@ def play_round(
     policy: JointPolicy[State], problem: Problem, state: SimulationState[State], price: Price
 ) -> tuple[SimulationState[State], RoundRow]:
     """Play one round at this price."""
-    fleet_price = price if isinstance(price, float) else float(policy.shares @ price)
-    room, limit = None, math.inf
+    quote = Quote.of(price, policy.shares)
+    server = policy.admission.learn(state.server, quote)
+    room, limit, most = None, math.inf, None
     if policy.hard_capacity:
         room = state.buffers.room(problem.capacities)
         limit = float(room.sum())
-    order = policy.admission.decide(state.server, fleet_price, limit)
-    admissions, allocation = state.allocation.allocate(order.total_admission, room)
+    if policy.strict_spending:
+        money = quote.affordable(cash(problem.budget, state.round_number + 1, state.overspend))
+        limit, most = min(limit, money), None if math.isinf(money) else int(money)
+    order = policy.admission.decide(server, quote, limit)
+    admissions, allocation = _admissions(state, order, price, room, most)
 
     buffers = state.buffers.step(admissions)
     occupancy, fresh = buffers.occupancy, buffers.fresh
@@ -137,7 +143,7 @@ def play_round(
         expiring=int(buffers.expiring.sum()),
         prior_uses=buffers.prior_uses,
     )
-    server = policy.admission.settle(state.server, totals)
+    server = policy.admission.settle(server, totals)
     tally = state.tally.after_round(
         admitted=totals.admitted,
         training_size=totals.training_size,
@@ -145,8 +151,8 @@ def play_round(
     )
     row = RoundRow(
         round_number=state.round_number + 1,
-        price=fleet_price,
-        ordered=order.total_admission,
+        price=quote.price,
+        ordered=float(totals.admitted) if order.thresholds else order.total_admission,
         admitted=totals.admitted,
         spent=totals.spent,
         overspend=state.overspend + totals.spent - problem.budget,
@@ -166,6 +172,25 @@ def play_round(
         overspend=row.overspend,
     )
     return after, row
+
+
+def _admissions(
+    state: SimulationState[State],
+    order: FleetOrder,
+    price: Price,
+    room: IntArray | None,
+    most: int | None,
+) -> tuple[CountArray, Allocation]:
+    """What each client takes in: its part of a total, or what a rule leads to."""
+    if not order.thresholds:
+        return state.allocation.allocate(order.total_admission, room, most)
+    if not isinstance(state.buffers, OldestFirstBuffers):
+        raise TypeError(f"a rule by age needs oldest-first buffers, got {state.buffers!r}")
+    wanted = state.buffers.wanted(order.thresholds, price)
+    if math.isinf(order.total_admission):
+        return wanted.astype(np.int32), state.allocation
+    limits, allocation = state.allocation.allocate(order.total_admission, room, most)
+    return np.minimum(wanted, limits).astype(np.int32), allocation
 
 
 def simulate(

@@ -22,7 +22,10 @@ LARGEST_AMOUNT = 1e15
 """Of money or price: beyond it a float can no longer count cents."""
 WHOLE = f"a whole number from 0 to {LARGEST_INTEGER}"
 AMOUNT = f"a float from 0 to {LARGEST_AMOUNT:g}"
-MOST_THRESHOLDS = 1000
+MOST_THRESHOLDS = 1001
+"""One for an empty slot, and a thousand ages."""
+NO_LIMIT = 2**31 - 1
+"""A count that nothing exceeds: what 4 bytes hold."""
 
 Plain = str | int | float | bool | list[float]
 """What a record may hold: values that Flower's records can carry."""
@@ -77,11 +80,12 @@ class Order(Record):
     retention_horizon: int = 0
     """K; 0 where the retention rule has none."""
     count: int = 0
-    """Samples to admit, if no thresholds are given."""
+    """Samples to admit; beside thresholds the most that they may lead to, ``NO_LIMIT`` for any."""
     thresholds: tuple[float, ...] = ()
     """A rule in place of a count: the price up to which a slot takes a fresh sample. The first is
     for an empty slot; number u is for a slot whose sample was trained on in u rounds, the last one
-    also for all that were used more often. From the second on they do not fall."""
+    also for all that were used more often. From the second on they do not fall. What is taken in
+    fills empty slots first; then the oldest samples make room."""
 
     def _check(self) -> None:
         _need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
@@ -91,7 +95,6 @@ class Order(Record):
         _need(horizon >= least, "retention_horizon", horizon, f"at least {least}")
         if self.thresholds:
             rule = self.thresholds
-            _need(not self.count, "count", self.count, "0 beside a rule: one or the other")
             evicts = self.retention == "oldest_first"
             _need(evicts, "retention", self.retention, "oldest_first where thresholds are given")
             few = len(rule) <= MOST_THRESHOLDS
@@ -148,8 +151,7 @@ class Receipt(Record):
         now = order.round_number
         _need(self.round_number <= now, "round_number", self.round_number, f"at most {now}")
         if self.round_number == now:
-            if not order.thresholds:
-                _need(self.admitted <= order.count, "admitted", self.admitted, f"<= {order.count}")
+            _need(self.admitted <= order.count, "admitted", self.admitted, f"<= {order.count}")
             price = order.price * self.admitted
             _need(math.isclose(self.spent, price), "spent", self.spent, f"the price, {price}")
         if buffer_capacity is not None:

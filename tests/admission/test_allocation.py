@@ -168,3 +168,26 @@ def test_a_changing_fleet_is_given_what_is_ordered(fleets: list[set[int]], total
         assert np.all(np.abs(samples - total / len(fleet)) < 3)
         owed = dict(zip(fleet, allocation.unserved.tolist(), strict=True))
         assert abs(given_out - number * total) <= number
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    weights=st.lists(st.integers(1, 20), min_size=1, max_size=8),
+    rounds=st.lists(
+        st.tuples(st.floats(0, 40), st.none() | st.integers(0, 30)), min_size=1, max_size=20
+    ),
+)
+def test_no_more_is_handed_out_than_money_pays_for(
+    weights: list[int], rounds: list[tuple[float, int | None]]
+) -> None:
+    shares = np.array(weights) / sum(weights)
+    allocation = Allocation.start(shares)
+    for total, most in rounds:
+        before = allocation
+        samples, allocation = allocation.allocate(total, most=most)
+        assert samples.min() >= 0
+        if most is not None:
+            assert samples.sum() <= most
+        if most is None or most > total + 1:  # it did not bind: as without it
+            assert samples.tolist() == before.allocate(total)[0].tolist()
+        assert np.abs(allocation.ordered - shares * allocation.owed).max() <= 1 + 1e-9

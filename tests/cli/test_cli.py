@@ -246,7 +246,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
         ("plan --price trace:nowhere.csv:eur", "nowhere.csv: No such file or directory"),
         ("plan --experiment svhn", "unknown experiment 'svhn'; choose from mnist, cifar10"),
         ("plan --problem nowhere.toml", "nowhere.toml: No such file or directory"),
-        ("simulate --policy tide", "unknown policy 'tide'; choose from"),
+        ("simulate --policy ebb", "unknown policy 'ebb'; choose from"),
         ("simulate --policy acddp", "unknown policy 'acddp'; did you mean acdpp?"),
         ("simulate --preset paper", "unknown preset 'paper'; choose from as_printed"),
         ("simulate --seeds 0", "--seeds"),
@@ -329,7 +329,7 @@ def test_a_narrow_screen_shows_whole_numbers_without_intervals(
     assert "±" not in table
     assert "±" in compared
     assert all(name in printed for name in POLICIES)
-    assert "95% intervals need 112 columns" in printed
+    assert "95% intervals, and distinct samples, need 120 columns" in printed
     assert max(map(len, printed.splitlines())) <= 80
 
 
@@ -360,3 +360,47 @@ def test_help_teaches_by_example(tidegate: Shell, command: str) -> None:
     printed = tidegate(f"{command}--help")
     assert tidegate.code == 0
     assert "tidegate plan" in printed or "tidegate simulate" in printed
+
+
+def test_what_is_possible_stands_beside_what_is_gained(tidegate: Shell) -> None:
+    told = tidegate.json("simulate --rounds 200 --seeds 2 --policy tide --policy acdpp")
+    assert told["possible"] == {"limit": pytest.approx(18.637, abs=0.01)}
+    shown = tidegate("simulate --rounds 200 --seeds 2 --policy tide")
+    gained = told["policies"][0]["effective_per_round"] / told["possible"]["limit"]
+    assert f"{gained:.0%}" in shown
+    assert "limit: effective" in shown
+
+
+def test_a_trace_is_held_against_who_knew_it(tidegate: Shell, tmp_path: Path) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("eur\n" + "\n".join(["2.0", "9.0", "4.0"] * 20))
+    command = f"simulate --price trace:{prices}:eur --policy tide"
+    possible = tidegate.json(command)["possible"]
+    assert set(possible) == {"limit", "in_hindsight"}
+    assert f"could gain {possible['in_hindsight']:,.4g} at most" in " ".join(
+        tidegate(command).split()
+    )
+
+
+def test_where_the_limit_is_not_known_nothing_is_said_of_it(
+    tidegate: Shell, tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.csv"
+    prices.write_text("a,b\n" + "\n".join(["2.0,3.0", "9.0,1.0"] * 10))
+    fleet = "--capacities 5,5 --budget 9 --price-per-client"
+    shown = tidegate(f"simulate {fleet} --price trace:{prices}:a,b --policy tide")
+    assert tidegate.code == 0
+    assert "limit:" not in shown
+    tiny = tidegate.json("simulate --budget 0.001 --rounds 20 --seeds 1 --policy tide")
+    assert tiny["possible"] == {}
+
+
+def test_strict_spending_and_no_end_are_flags(tidegate: Shell, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    command = f"simulate --rounds 60 --seeds 2 --strict-spending --endless --out {rows}"
+    tidegate(command)
+    assert tidegate.code == 0
+    with rows.open() as file:
+        played = list(csv.DictReader(file))
+    assert {row["policy"] for row in played} == set(POLICIES)
+    assert all(float(row["overspend"]) <= 0 for row in played)

@@ -16,6 +16,10 @@ from deployment import Deployment, deployed, kill, simulated, wait_for
 from real_data import DATA, needs_mnist
 
 from tidegate.flower import run_in_process
+from tidegate.presets import make_policy
+from tidegate.prices import UniformPrice
+from tidegate.problem import Problem
+from tidegate.simulation import simulate
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart"
@@ -141,13 +145,14 @@ def faulty_config(folder: Path, run: str) -> dict[str, Any]:
     return {"folder": str(folder / "run"), "signals": str(folder), "run": run}
 
 
-def uninterrupted(folder: Path, rounds: int) -> list[dict[str, Any]]:
+def uninterrupted(folder: Path, rounds: int, policy: str = "acdpp") -> list[dict[str, Any]]:
     """The same app in this process, undisturbed."""
     settings = tomllib.loads((FAULTY / "pyproject.toml").read_text())
     config = {
         **settings["tool"]["flwr"]["app"]["config"],
         **faulty_config(folder, "whole"),
         "num-server-rounds": rounds,
+        "policy": policy,
         "tidegate-folder": str(folder / "buffers"),
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -157,6 +162,29 @@ def uninterrupted(folder: Path, rounds: int) -> list[dict[str, Any]]:
 
         run_in_process(server_app, client_app, num_clients=CLIENTS, run_config=config)
     return rows(folder / "run")
+
+
+def test_tide_admits_the_same_on_counts_alone_in_process_and_on_a_deployment(
+    fleet: Deployment, tmp_path: Path
+) -> None:
+    rounds = 12
+    problem = Problem(
+        buffer_capacities=[10] * CLIENTS, budget=16.5, mean_price=5.5, num_rounds=rounds
+    )
+    simulated_run = simulate(make_policy("tide", problem), problem, UniformPrice(1, 10), seed=1)
+    here = uninterrupted(tmp_path / "here", rounds, "tide")
+    config = {**faulty_config(tmp_path / "real", "whole"), "policy": "tide"}
+    run_id = fleet.run(FAULTY, {**config, "num-server-rounds": rounds})
+    assert fleet.finished(run_id) == "finished:completed", fleet.log(run_id)
+    assert rows(tmp_path / "real" / "run") == here
+    assert [row["admitted"] for row in here] == simulated_run.columns["admitted"].tolist()
+    assert [row["spent"] for row in here] == pytest.approx(simulated_run.columns["spent"])
+    files = client_files("whole", *buffers(fleet))
+    assert files == client_files("whole", tmp_path / "here" / "buffers")  # orders and receipts
+    assert_server_and_clients_agree(tmp_path / "real" / "run", files)
+    sent = [json.loads(order) for order, _ in files["partition-0"]["answers"]]
+    assert all(order["thresholds"] for order in sent)
+    assert {row["training_size"] for row in here[-3:]} == {30}
 
 
 def test_a_killed_server_app_resumes_with_the_same_decisions(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import io
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import tidegate.policies
 from tidegate import saving
-from tidegate.admission.rule import RoundTotals
+from tidegate.admission.rule import Quote, RoundTotals
 from tidegate.admission.state import ServerState
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.presets import PRESETS, make_policy
@@ -22,6 +23,7 @@ from tidegate.prices import MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.retention.buffers import RetentionRule
 from tidegate.retention.k_step import KStepRetention
+from tidegate.retention.oldest_first import OldestFirst
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
 from tidegate.simulation import SimulationState, begin, play_round, simulate
 
@@ -60,6 +62,8 @@ def steps(
 def admits_whole_samples_within_one_of_the_target(name: str) -> None:
     for problem, law in problems():
         policy = POLICIES[name](problem, ControlOptions())
+        if isinstance(policy.retention, OldestFirst):
+            continue  # orders are rules there, which every client applies to its own buffer
         target, total = np.zeros(problem.num_clients), 0.0
         for _, after, row in steps(name, problem, law, ControlOptions()):
             total += row.ordered
@@ -97,20 +101,25 @@ def same_seed_same_run(name: str) -> None:
 
 
 def goes_on_from_a_saved_state_as_if_never_interrupted(name: str) -> None:
-    for problem, law in problems():
-        for options in (ControlOptions(), ControlOptions(hard_capacity=True)):
-            policy = POLICIES[name](problem, options)
-            whole = simulate(policy, problem, law, 5)
-            half = simulate(policy, problem, law, 5, until=ROUNDS // 3)
-            file = io.BytesIO()
-            saving.write(half.final, file)
-            file.seek(0)
-            resumed = saving.read(begin(policy, problem), file)
-            rest = simulate(policy, problem, law, 5, resume=resumed)
-            for column, values in whole.columns.items():
-                joined = np.concatenate([half.columns[column], rest.columns[column]])
-                assert values.tobytes() == joined.tobytes(), column
-            assert whole.mean_occupancy.tobytes() == rest.mean_occupancy.tobytes()
+    choices = (
+        ControlOptions(),
+        ControlOptions(hard_capacity=True),
+        ControlOptions(strict_spending=True),
+        ControlOptions(endless=True),
+    )
+    for (problem, law), options in zip(problems(), itertools.cycle(choices), strict=False):
+        policy = POLICIES[name](problem, options)
+        whole = simulate(policy, problem, law, 5)
+        half = simulate(policy, problem, law, 5, until=ROUNDS // 3)
+        file = io.BytesIO()
+        saving.write(half.final, file)
+        file.seek(0)
+        resumed = saving.read(begin(policy, problem), file)
+        rest = simulate(policy, problem, law, 5, resume=resumed)
+        for column, values in whole.columns.items():
+            joined = np.concatenate([half.columns[column], rest.columns[column]])
+            assert values.tobytes() == joined.tobytes(), column
+        assert whole.mean_occupancy.tobytes() == rest.mean_occupancy.tobytes()
 
 
 def hard_capacity_is_never_exceeded(name: str) -> None:
@@ -119,6 +128,18 @@ def hard_capacity_is_never_exceeded(name: str) -> None:
             assert np.all(after.buffers.occupancy <= problem.capacities)
             assert row.overflow == 0
             assert row.training_size <= problem.total_capacity
+
+
+def strict_spending_never_exceeds_what_was_allowed_so_far(name: str) -> None:
+    for problem, law in problems():
+        for per_client in (False, True):
+            if per_client and isinstance(law, RecordedPrices):
+                continue
+            policy = POLICIES[name](problem, ControlOptions(strict_spending=True))
+            run = simulate(policy, problem, law, 4, price_per_client=per_client)
+            spent = [math.fsum(run.columns["spent"][:now]) for now in range(1, ROUNDS + 1)]
+            assert all(total <= problem.budget * now for now, total in enumerate(spent, start=1))
+            assert spent[-1] > 0
 
 
 def is_frozen(retention: RetentionRule, client: int, problem: Problem) -> bool:
@@ -131,13 +152,17 @@ def prefilled(retention: RetentionRule, client: int, problem: Problem) -> list[i
     return [0] * int(problem.capacities[client]) if is_frozen(retention, client, problem) else []
 
 
-def expires(retention: RetentionRule, client: int, uses: int, problem: Problem) -> bool:
-    """Whether a sample used so often is gone: one line for each retention rule there is."""
+def leaving(
+    retention: RetentionRule, client: int, stored: list[int], new: int, problem: Problem
+) -> int:
+    """How many of the oldest samples go, by use counts: one line for each rule there is."""
     if is_frozen(retention, client, problem):
-        return False
+        return 0
     rule = retention.active if isinstance(retention, PartlyFrozenRetention) else retention
     if isinstance(rule, KStepRetention):
-        return uses == rule.retention_horizon
+        return stored.count(rule.retention_horizon)
+    if isinstance(rule, OldestFirst):
+        return max(len(stored) + new - int(problem.capacities[client]), 0)
     raise NotImplementedError(f"say here when {type(rule).__name__} lets a sample go")
 
 
@@ -147,14 +172,12 @@ def the_tally_equals_samples_counted_one_by_one(name: str) -> None:
     clients = range(problem.num_clients)
     stored = [prefilled(policy.retention, client, problem) for client in clients]
     expired: list[int] = []
-    for before, after, row in steps(name, problem, law, ControlOptions()):
-        for client, new in enumerate(after.allocation.ordered - before.allocation.ordered):
-            gone = [
-                use for use in stored[client] if expires(policy.retention, client, use, problem)
-            ]
-            expired += gone
-            stored[client] = [use for use in stored[client] if use not in gone] + [0] * int(new)
-            stored[client] = [use + 1 for use in stored[client]]
+    for _, after, row in steps(name, problem, law, ControlOptions()):
+        for client, fresh in enumerate(after.buffers.fresh.tolist()):
+            new = 0 if is_frozen(policy.retention, client, problem) else fresh
+            gone = leaving(policy.retention, client, stored[client], new, problem)
+            expired += stored[client][:gone]
+            stored[client] = [use + 1 for use in stored[client][gone:] + [0] * new]
         uses = expired + [use for client in stored for use in client]
         squares = sum(use * use for use in uses)
         assert row.training_size == sum(map(len, stored))
@@ -163,29 +186,37 @@ def the_tally_equals_samples_counted_one_by_one(name: str) -> None:
             assert row.effective_samples == pytest.approx(sum(uses) ** 2 / squares)
 
 
+def saved(state: object) -> bytes:
+    file = io.BytesIO()
+    saving.write(state, file)
+    return file.getvalue()
+
+
 def deciding_changes_nothing(name: str) -> None:
     problem, _ = next(problems())
     rule = POLICIES[name](problem, ControlOptions()).admission
-    state = rule.start()
-    kept = dataclasses.asdict(state)
-    orders = {rule.decide(state, 4.0, math.inf).total_admission for _ in range(3)}
+    start = rule.start()
+    state = rule.learn(start, Quote(4.0))
+    kept = saved(start), saved(state)
+    orders = {rule.decide(state, Quote(4.0), 30.0) for _ in range(3)}
     assert len(orders) == 1
-    assert dataclasses.asdict(state) == kept
+    assert (saved(start), saved(state)) == kept
 
 
 def settling_follows_receipts_not_orders(name: str) -> None:
     problem, _ = next(problems())
     rule = POLICIES[name](problem, ControlOptions()).admission
-    state = rule.start()
-    rule.decide(state, 4.0, math.inf)
+    state = rule.learn(rule.start(), Quote(4.0))
+    rule.decide(state, Quote(4.0), math.inf)
     nothing = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
     assert rule.settle(state, nothing).cost_debt == 0.0
     dear = dataclasses.replace(nothing, spent=problem.budget + 7.0)
     assert rule.settle(state, dear).cost_debt == pytest.approx(7.0)
     # A report that is late, or does not add up, is survived: the next order can be given.
     odd = dataclasses.replace(nothing, admitted=0, training_size=10, expiring=1)
-    order = rule.decide(rule.settle(state, odd), 4.0, math.inf)
-    assert 0 <= order.total_admission < math.inf
+    state = rule.learn(rule.settle(state, odd), Quote(4.0))
+    order = rule.decide(state, Quote(4.0), math.inf)
+    assert order.thresholds or 0 <= order.total_admission < math.inf
 
 
 def what_came_back_decides_the_next_order(name: str) -> None:
@@ -201,8 +232,9 @@ def what_came_back_decides_the_next_order(name: str) -> None:
 def a_limit_is_kept(name: str) -> None:
     problem, _ = next(problems())
     rule = POLICIES[name](problem, ControlOptions()).admission
+    state = rule.learn(rule.start(), Quote(4.0))
     for limit in (0.0, 0.25, 3.0):
-        assert 0 <= rule.decide(rule.start(), 4.0, limit).total_admission <= limit
+        assert 0 <= rule.decide(state, Quote(4.0), limit).total_admission <= limit
 
 
 def the_total_needs_only_sums(name: str) -> None:
@@ -224,6 +256,7 @@ LAWS: list[Callable[[str], None]] = [
     same_seed_same_run,
     goes_on_from_a_saved_state_as_if_never_interrupted,
     hard_capacity_is_never_exceeded,
+    strict_spending_never_exceeds_what_was_allowed_so_far,
     the_tally_equals_samples_counted_one_by_one,
     deciding_changes_nothing,
     settling_follows_receipts_not_orders,

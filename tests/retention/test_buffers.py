@@ -1,10 +1,17 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate.gate import Gate
 from tidegate.retention.k_step import KStepRetention
+from tidegate.retention.oldest_first import OldestFirst
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
+from tidegate.retention.store import MemoryStore
+from tidegate.streams import IndexedStream
+from tidegate.wire import NO_LIMIT, Order
 
 rounds_of_admissions = st.lists(
     st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=1, max_size=25
@@ -61,3 +68,51 @@ def test_empty_buffers_hold_nothing() -> None:
 def test_a_horizon_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1, got 0"):
         KStepRetention(0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    rounds=st.lists(
+        st.tuples(
+            st.lists(st.integers(1, 9), min_size=3, max_size=3),  # prices
+            st.integers(0, 9),  # for an empty slot
+            st.lists(st.integers(0, 9), min_size=1, max_size=4).map(sorted),
+            st.none() | st.integers(0, 7),  # a limit
+        ),
+        min_size=1,
+        max_size=20,
+    )
+)
+def test_a_rule_does_to_counts_what_it_does_at_the_gate(
+    rounds: list[tuple[list[int], int, list[int], int | None]],
+) -> None:
+    capacities = np.array([4, 5, 6])
+    buffers = OldestFirst().buffers(capacities)
+    gates = [
+        Gate(MemoryStore("r", f"client-{number}", int(capacity)), IndexedStream(range(1000)))
+        for number, capacity in enumerate(capacities)
+    ]
+    for now, (prices, empty, ages, limit) in enumerate(rounds, start=1):
+        thresholds = tuple(float(one) for one in (empty, *ages))
+        wanted = buffers.wanted(thresholds, np.array(prices, dtype=np.float64))
+        most = NO_LIMIT if limit is None else limit
+        buffers = buffers.step(np.minimum(wanted, most).astype(np.int32))
+        receipts = [
+            gate.apply(
+                Order(
+                    run="r",
+                    round_number=now,
+                    price=float(price),
+                    retention="oldest_first",
+                    count=most,
+                    thresholds=thresholds,
+                )
+            )
+            for gate, price in zip(gates, prices, strict=True)
+        ]
+        assert buffers.fresh.tolist() == [one.admitted for one in receipts]
+        assert buffers.occupancy.tolist() == [one.occupancy for one in receipts]
+        assert buffers.prior_uses == sum(one.prior_uses for one in receipts)
+        assert not buffers.expiring.any()
+        assert buffers.room(capacities).tolist() == capacities.tolist()
+        assert all(first < second for first, second in itertools.pairwise(buffers.ages))

@@ -16,7 +16,13 @@ from tidegate.theory.distribution import (
     UniformDistribution,
     price_distribution,
 )
-from tidegate.theory.optimum import bellman_residual, best_rule, optimum
+from tidegate.theory.optimum import (
+    bellman_residual,
+    best_rule,
+    filling_threshold,
+    optimum,
+    plan_slots,
+)
 
 OLDEST = 6
 """Brute force lets no sample live longer."""
@@ -156,14 +162,46 @@ def test_where_money_does_not_bind_every_sample_is_used_once() -> None:
 def test_any_guess_leads_to_the_same_rule_and_a_wrong_rule_shows() -> None:
     prices = UniformDistribution(1, 10)
     rule = best_rule(prices, 6.64)
-    for guess in (0.0, 1.0, rule.average_cost, 1e6):
-        assert best_rule(prices, 6.64, guess).average_cost == pytest.approx(rule.average_cost)
+    for multiplier in (1e-6, 1.0, 6.64, 1e4):
+        near = best_rule(prices, multiplier)
+        assert best_rule(prices, 6.64, near).average_cost == pytest.approx(rule.average_cost)
     assert bellman_residual(prices, rule) < 1e-9
     other = best_rule(prices, 7.0)
     assert (
         bellman_residual(prices, type(rule)(**{**vars(rule), "thresholds": other.thresholds}))
         > 1e-3
     )
+
+
+@pytest.mark.parametrize("allowed", [0.2, 0.55, 1.3])
+def test_an_empty_slot_waits_for_the_price_that_is_best(allowed: float) -> None:
+    prices = PriceSample(np.random.default_rng(5).uniform(1, 10, 400))
+    plan = plan_slots(prices, allowed)
+    multiplier, loss = plan.best.multiplier, plan.growth - plan.best.multiplier * allowed
+
+    def cost(threshold: float) -> float:
+        """What waiting loses, and the price in the end, if every price up to this is taken."""
+        share, paid = prices.up_to(threshold)
+        return loss * (1 - share) / share + multiplier * paid / share
+
+    best = min(cost(level) for level in np.linspace(1.1, 10, 2000).tolist())
+    assert cost(filling_threshold(prices, plan)) == pytest.approx(best, rel=1e-6)
+
+
+def test_an_empty_slot_is_filled_at_any_price_where_money_does_not_bind() -> None:
+    prices = UniformDistribution(1, 10)
+    assert filling_threshold(prices, plan_slots(prices, 6.0)) == 10
+
+
+def test_the_longest_life_is_a_limit_of_its_own() -> None:
+    prices = PriceSample([1.0, 100.0], [0.3, 0.7])
+    for allowed in (9.0, 12.0, 30.0):
+        free, cut = plan_slots(prices, allowed), plan_slots(prices, allowed, longest_life=8)
+        assert len(cut.less.thresholds) <= 8
+        assert free.spent == pytest.approx(allowed)
+        assert free.growth <= cut.growth * (1 + 1e-9) <= 1.01 * free.growth
+    with pytest.raises(ValueError, match="kept 8 rounds cost"):
+        plan_slots(prices, 8.0, longest_life=8)
 
 
 def test_a_thousand_prices_take_less_than_50_milliseconds() -> None:
@@ -185,7 +223,7 @@ def test_a_budget_or_capacity_that_is_none_is_refused(budget: float, capacity: i
 
 
 def test_a_budget_that_keeps_samples_for_ever_is_refused() -> None:
-    with pytest.raises(ValueError, match="the budget is too small beside the prices"):
+    with pytest.raises(ValueError, match=r"kept 10000 rounds .*: raise the budget"):
         optimum(UniformDistribution(1, 10), budget=1e-6, total_capacity=100)
 
 

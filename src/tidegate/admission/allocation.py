@@ -19,9 +19,7 @@ import numpy as np
 
 from tidegate.arrays import CountArray, FloatArray, IntArray
 from tidegate.saving import FIXED
-
-LARGEST_ADMISSION = 2**31 - 1
-"""What a count of 4 bytes holds."""
+from tidegate.wire import NO_LIMIT
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +67,7 @@ class Allocation:
         return target + self.credits if len(self.credits) else target
 
     def allocate(
-        self, total_admission: float, room: IntArray | None = None
+        self, total_admission: float, room: IntArray | None = None, most: int | None = None
     ) -> tuple[CountArray, "Allocation"]:
         """Split one round's total into whole samples.
 
@@ -77,6 +75,7 @@ class Allocation:
             total_admission: Λ(t), 0 or more.
             room: under a hard capacity, how many samples each client can still store. What one
                 has no room for goes to the others; what fits nowhere is given up, not owed.
+            most: whole samples that may be handed out at all; what exceeds it is given up, too.
 
         >>> allocation = Allocation.start(np.array([0.5, 0.25, 0.25]))
         >>> for _ in range(4):
@@ -90,26 +89,28 @@ class Allocation:
         if not 0 <= total_admission < math.inf:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
         owed, carried = self.owed + total_admission, float(self.credits.sum())
+        if most is not None and math.floor(owed + carried) > int(self.ordered.sum()) + most:
+            owed = self.owed + most
         whole = math.floor(owed + carried)
         target = self._target(owed)
         given = np.maximum(target.astype(np.int64), self.ordered)
-        most = np.ceil(target).astype(np.int64)
+        above = np.ceil(target).astype(np.int64)
         if room is not None:
             full = self.ordered + room
             np.minimum(given, full, out=given)
-            np.minimum(most, full, out=most)
+            np.minimum(above, full, out=above)
         missing = whole - int(given.sum())
         if missing > 0:
-            given[self._soonest(given, most, missing)] += 1
+            given[self._soonest(given, above, missing)] += 1
         if room is not None:
             self._take_back(given, int(given.sum()) - whole)
             self._pass_on(given, full, whole - int(given.sum()))
             owed = min(owed, int(given.sum()) + (owed + carried) % 1 - carried)
         samples = given - self.ordered
-        if samples.max() > LARGEST_ADMISSION:
+        if samples.max() > NO_LIMIT:
             raise ValueError(
                 f"one client would admit {samples.max()} samples in a round, "
-                f"the limit is {LARGEST_ADMISSION}; a hard capacity keeps it below"
+                f"the limit is {NO_LIMIT}; a hard capacity keeps it below"
             )
         return samples.astype(np.int32), Allocation(self.shares, given, owed, self.credits)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from tidegate.admission.rule import FleetOrder, RoundTotals
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
 from tidegate.admission.state import ServerState
 
 
@@ -19,7 +19,11 @@ class ConstantAdmission:
         """No debt, no samples."""
         return ServerState()
 
-    def decide(self, state: ServerState, price: float, limit: float) -> FleetOrder:
+    def learn(self, state: ServerState, quote: Quote) -> ServerState:
+        """Nothing: each price stands for itself."""
+        return state
+
+    def decide(self, state: ServerState, quote: Quote, limit: float) -> FleetOrder:
         """The target, or what fits."""
         return FleetOrder(min(self.target_admission, limit))
 

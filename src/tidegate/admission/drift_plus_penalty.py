@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tidegate.admission.interval import Interval
 from tidegate.admission.minimise import minimise
 from tidegate.admission.objective import Objective
-from tidegate.admission.rule import FleetOrder, RoundTotals
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
 from tidegate.admission.state import ServerState
 from tidegate.problem import LearningConstants
 
@@ -29,10 +29,14 @@ class DriftPlusPenalty:
         """No debt, no samples."""
         return ServerState()
 
-    def decide(self, state: ServerState, price: float, limit: float) -> FleetOrder:
+    def learn(self, state: ServerState, quote: Quote) -> ServerState:
+        """Nothing: each price stands for itself."""
+        return state
+
+    def decide(self, state: ServerState, quote: Quote, limit: float) -> FleetOrder:
         """The minimiser of J_t."""
         objective = Objective(
-            cost_slope=state.cost_debt * price,
+            cost_slope=state.cost_debt * quote.price,
             penalty_weight=self.penalty_weight,
             carried_samples=float(state.carried_samples),
             distinct_samples=float(state.distinct_samples),

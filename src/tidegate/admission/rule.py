@@ -1,19 +1,56 @@
-"""The protocol every admission rule follows: start, decide, settle.
+"""The protocol every admission rule follows: start, learn, decide, settle.
 
 The runner holds the state and hands it back; a rule never changes anything. Nothing here knows a
 single client: an order speaks to the fleet, and what comes back are sums over the fleet.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
+
+from tidegate.arrays import FloatArray
+from tidegate.prices import Price
+
+
+@dataclass(frozen=True, eq=False)
+class Quote:
+    """What a sample costs in one round."""
+
+    price: float
+    """c(t), averaged over the clients as an order will be split."""
+    own: FloatArray | None = None
+    """Each client's price, where they differ."""
+
+    @classmethod
+    def of(cls, price: Price, shares: FloatArray) -> "Quote":
+        """A price for all, or each client's own, averaged by their shares of an order."""
+        return cls(price) if isinstance(price, float) else cls(float(shares @ price), price)
+
+    @property
+    def highest(self) -> float:
+        """What no client pays more than."""
+        return self.price if self.own is None else float(self.own.max())
+
+    def affordable(self, money: float) -> float:
+        """Whole samples that the money pays for, whoever takes them; infinity where they are free.
+
+        >>> Quote(2.5).affordable(11.0)
+        4.0
+        """
+        if not self.highest:
+            return math.inf
+        return float(max(math.floor(money / self.highest), 0))
 
 
 @dataclass(frozen=True)
 class FleetOrder:
-    """What the whole fleet is asked to do in one round."""
+    """What the whole fleet is asked to do in one round: admit a total, or follow a rule."""
 
     total_admission: float
-    """Λ(t), samples; real-valued, turned into whole samples by ``allocation``."""
+    """Λ(t), samples; real-valued, turned into whole samples by ``allocation``. Beside a rule the
+    most that it may lead to, infinity for no limit."""
+    thresholds: tuple[float, ...] = ()
+    """A rule: the price up to which a slot takes a fresh sample, as in ``wire.Order``."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +92,18 @@ class AdmissionRule(Protocol[State]):
         """The state before round 1."""
         ...
 
-    def decide(self, state: State, price: float, limit: float) -> FleetOrder:
+    def learn(self, state: State, quote: Quote) -> State:
+        """The state once the round's price is known; the same for a rule that does not learn."""
+        ...
+
+    def decide(self, state: State, quote: Quote, limit: float) -> FleetOrder:
         """The order for this round.
 
         Args:
-            state: what ``start`` or the last ``settle`` gave.
-            price: of one sample, averaged over the clients as the order will be split.
+            state: what ``learn`` gave.
+            quote: the round's price.
             limit: the most that may be admitted at all (room left in memory under a hard
-                capacity), infinity where nothing limits.
+                capacity, money left under strict spending), infinity where nothing limits.
         """
         ...
 

@@ -18,6 +18,7 @@ from tidegate.cli.running import (
     run_policies,
     screen,
     show_summaries,
+    yardsticks,
 )
 from tidegate.cli.setting import Setting
 from tidegate.planner import Candidate, candidate_horizons, select_offline, try_horizons
@@ -72,6 +73,7 @@ def plan(
     chosen = select_offline(candidates) if offline else None
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
     summaries = [summarise(name, group) for name, group in runs.items()]
+    possible = yardsticks(setting)
     weight = penalty_weight(problem.num_rounds, setting.gamma)
     closing = contraction(problem.num_rounds, setting.phi)
     if as_json:
@@ -84,6 +86,7 @@ def plan(
             "contraction": closing,
             "finite_horizon": vars(searched),
             "with_10_percent_more": {name: vars(plan) for name, plan in more.items()},
+            "possible": possible,
             "policies": [summary.row() for summary in summaries],
         }
         if chosen is not None:
@@ -107,7 +110,7 @@ def plan(
     out.print()
     if chosen is not None:
         out.print(candidate_table(candidates, chosen))
-    show_summaries(summaries)
+    show_summaries(summaries, possible)
 
 
 def _rounds(number: int) -> str:

@@ -2,10 +2,11 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,13 +14,19 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tidegate.cli.setting import Setting
 from tidegate.policies import POLICIES, NotApplicable
 from tidegate.presets import PRESETS, make_policy
+from tidegate.prices import RecordedPrices
 from tidegate.report.tables import LEGEND, summary_table
 from tidegate.simulation import Run, simulate
 from tidegate.summary import CONFIDENCE, PolicySummary
+from tidegate.theory.distribution import price_distribution
+from tidegate.theory.hindsight import hindsight_bound
+from tidegate.theory.optimum import optimum
 
 ROUNDS_A_TICK = 50
 MOST_GROUPS = 100
-WIDE = 112
+LONGEST_PATH = 5000
+"""Rounds for which the bound in hindsight takes seconds."""
+WIDE = 120
 """Columns that a table with intervals needs."""
 
 PolicyNames = Annotated[
@@ -105,16 +112,52 @@ def headline(setting: Setting) -> str:
     )
 
 
-def show_summaries(summaries: list[PolicySummary]) -> None:
+def yardsticks(setting: Setting) -> dict[str, float]:
+    """What is possible at all: ``limit``, and for a recorded path of prices ``in_hindsight``.
+
+    Empty where that is not known: a column of prices for each client, or a budget so small that
+    samples would have to stay for ten thousand rounds.
+    """
+    law, problem = setting.price_law, setting.problem
+    try:
+        prices = price_distribution(law, setting.rounds)
+        best = optimum(prices, problem.budget, problem.total_capacity)
+    except ValueError:
+        return {}
+    found = {"limit": best.effective_per_round}
+    if isinstance(law, RecordedPrices) and setting.rounds <= LONGEST_PATH:
+        path = np.asarray(law.values, dtype=np.float64)[: setting.rounds]
+        bound = hindsight_bound(path, problem.budget, problem.total_capacity)
+        found["in_hindsight"] = bound.effective_per_round
+    return found
+
+
+def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]) -> None:
     """The table of policies, with intervals where the screen is wide enough for them."""
     out = screen()
     wide = out.width >= WIDE
-    out.print(summary_table(summaries, intervals=wide), highlight=False)
+    out.print(summary_table(summaries, possible.get("limit"), intervals=wide), highlight=False)
     out.print()
     out.print(LEGEND, style="dim", highlight=False)
+    if possible:
+        out.print(_told(possible), style="dim", highlight=False)
     if not wide and summaries[0].seeds > 1:
-        note = f"{CONFIDENCE:.0%} intervals need {WIDE} columns, or --json."
+        note = f"{CONFIDENCE:.0%} intervals, and distinct samples, need {WIDE} columns or --json."
         out.print(note, style="dim", highlight=False)
+
+
+def _told(possible: Mapping[str, float]) -> str:
+    """What the last column is held against."""
+    told = (
+        f"limit: effective samples as a part of {possible['limit']:,.4g}, the most that full "
+        "buffers can gain in the long run for this budget (tidegate optimum)."
+    )
+    if "in_hindsight" in possible:
+        told += (
+            f" Who knew this path of prices beforehand could gain {possible['in_hindsight']:,.4g} "
+            "at most."
+        )
+    return told
 
 
 def screen() -> Console:

@@ -58,6 +58,14 @@ class Setting(BaseModel):
         False,
         description="Never store more than a client's capacity; the paper limits the average only.",
     )
+    strict_spending: bool = Field(
+        False,
+        description="Never have spent more than budget times t by the end of any round t; the "
+        "paper limits the average only.",
+    )
+    endless: bool = Field(
+        False, description="Plan for no last round; Tide alone can, the others need T."
+    )
     domain_diameter: float = Field(1.0, gt=0, description="D of the bound.")
     gradient_noise: float = Field(1.0, gt=0, description="sigma of the bound.")
     loss_bound: float = Field(1.0, gt=0, description="B of the bound: losses lie in [0, B].")
@@ -157,12 +165,14 @@ class Setting(BaseModel):
 
     @property
     def options(self) -> ControlOptions:
-        """γ, φ, K and hard capacity."""
+        """What policies can be told."""
         return ControlOptions(
             penalty_exponent=self.gamma,
             contraction_exponent=self.phi,
             retention_horizon=self.retention_horizon,
             hard_capacity=self.hard_capacity,
+            strict_spending=self.strict_spending,
+            endless=self.endless,
         )
 
 
@@ -205,7 +215,12 @@ def with_setting(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-OPPOSITES = {"hard_capacity": "soft-capacity", "price_per_client": "one-price"}
+OPPOSITES = {
+    "hard_capacity": "soft-capacity",
+    "strict_spending": "average-spending",
+    "endless": "with-an-end",
+    "price_per_client": "one-price",
+}
 """How a flag that a file switches on is switched off again."""
 
 

@@ -20,6 +20,7 @@ from tidegate.cli.running import (
     run_policies,
     screen,
     show_summaries,
+    yardsticks,
 )
 from tidegate.cli.setting import Setting
 from tidegate.report.figures import check_drawable, draw_runs
@@ -71,6 +72,7 @@ def simulate(
     for file in filter(None, (out, plot)):
         typer.echo(f"wrote {file}", err=True)
     summaries = [summarise(name, group) for name, group in runs.items()]
+    possible = yardsticks(setting)
     baseline = BASELINE if BASELINE in runs else next(iter(runs))
     differences = {
         name: paired_differences(group, runs[baseline])
@@ -82,6 +84,7 @@ def simulate(
             "problem": described(setting),
             "preset": preset,
             "seeds": len(setting.seeds(seeds)),
+            "possible": possible,
             "policies": [summary.row() for summary in summaries],
             "baseline": baseline,
             "differences": {name: _told(values) for name, values in differences.items()},
@@ -89,7 +92,7 @@ def simulate(
         typer.echo(json.dumps(told, indent=2))
         return
     screen().print(f"{headline(setting)}.\n", highlight=False)
-    show_summaries(summaries)
+    show_summaries(summaries, possible)
     if differences and len(setting.seeds(seeds)) > 1:
         screen().print()
         screen().print(difference_table(differences, baseline), highlight=False)

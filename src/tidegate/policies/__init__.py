@@ -10,6 +10,7 @@ from tidegate.policies.drift_plus_penalty import drift_plus_penalty
 from tidegate.policies.hybrid import hybrid
 from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, NotApplicable
+from tidegate.policies.tide import tide
 
 PolicyMaker = Callable[..., JointPolicy[Any]]
 """Called with a problem and ``ControlOptions``; may take keyword options of its own."""
@@ -20,6 +21,7 @@ POLICIES: Mapping[str, PolicyMaker] = {
     "hybrid": hybrid,
     "drift_plus_penalty": drift_plus_penalty,
     "acdpp": acdpp,
+    "tide": tide,
 }
 
 __all__ = [

@@ -56,4 +56,5 @@ def acdpp(
         retention=KStepRetention(plan.retention_horizon),
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
+        strict_spending=options.strict_spending,
     )

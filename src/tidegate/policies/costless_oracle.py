@@ -17,4 +17,5 @@ def costless_oracle(
         retention=KStepRetention(1),
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
+        strict_spending=options.strict_spending,
     )

@@ -33,6 +33,11 @@ def hybrid(
     frozen_clients = problem.num_clients // 2
     if not frozen_clients:
         raise NotApplicable("hybrid needs at least 2 clients, one of them stale; got 1")
+    if charge_prefill and options.strict_spending:
+        raise NotApplicable(
+            "hybrid cannot pay for its stale samples before round 1 under strict spending; "
+            "leave out one of charge_prefill and strict_spending"
+        )
     active = problem.num_clients - frozen_clients
     planned = planning.plan_constant_admission(problem.among(active), options.retention_horizon)
     shares = np.where(np.arange(problem.num_clients) < active, problem.capacities, 0)
@@ -42,5 +47,6 @@ def hybrid(
         retention=PartlyFrozenRetention(KStepRetention(horizon), frozen_clients),
         shares=shares / shares.sum(),
         hard_capacity=options.hard_capacity,
+        strict_spending=options.strict_spending,
         charge_prefill=charge_prefill,
     )

@@ -18,5 +18,7 @@ class JointPolicy(Generic[State]):
     """Each client's part of an order; sums to 1."""
     hard_capacity: bool = False
     """Never store more than B_m at any client. The paper limits the average only."""
+    strict_spending: bool = False
+    """Never have spent more than C·t by the end of any round t. The paper limits the average."""
     charge_prefill: bool = False
     """Whether samples stored before round 1 are paid for, at round 1's price."""

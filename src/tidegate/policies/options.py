@@ -19,6 +19,10 @@ class ControlOptions:
     """K, if not the planned one; the oracle keeps its samples one round in any case."""
     hard_capacity: bool = False
     """Never store more than B_m at any client. The paper limits the average only."""
+    strict_spending: bool = False
+    """Never have spent more than C·t by the end of any round t. The paper limits the average."""
+    endless: bool = False
+    """Plan for no last round; of the policies, Tide alone can."""
 
 
 DEFAULT_OPTIONS = ControlOptions()

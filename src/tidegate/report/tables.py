@@ -17,26 +17,39 @@ LEGEND = (
 )
 
 
-def summary_table(summaries: Sequence[PolicySummary], *, intervals: bool = True) -> Table:
-    """One line a policy."""
+def summary_table(
+    summaries: Sequence[PolicySummary], limit: float | None = None, *, intervals: bool = True
+) -> Table:
+    """One line a policy.
+
+    Args:
+        summaries: of each policy.
+        limit: effective samples a round that are possible, for a column that compares with it.
+        intervals: show how sure a mean is.
+    """
     seeds = summaries[0].seeds
     title = f"Mean over {seeds} seeds" if seeds > 1 else "One run each"
     if intervals and seeds > 1:
         title += f" ± {CONFIDENCE:.0%} interval"
-    table = _policy_table(title, COLUMNS)
+    columns = COLUMNS if limit is None else (*COLUMNS, "limit")
+    # With all of them, a table without intervals would not fit 80 columns.
+    shown = columns if intervals else tuple(name for name in columns if name != "distinct")
+    table = _policy_table(title, shown)
     for one in summaries:
-        values = (
-            one.spent_per_round,
-            one.mean_occupancy,
-            one.peak_occupancy,
-            one.distinct_per_round,
-            one.effective_per_round,
-            one.bound_per_round,
-            one.overspend,
-        )
-        cells = [show(value, interval=intervals) for value in values]
+        values = {
+            "spent": one.spent_per_round,
+            "stored": one.mean_occupancy,
+            "peak": one.peak_occupancy,
+            "distinct": one.distinct_per_round,
+            "effective": one.effective_per_round,
+            "bound": one.bound_per_round,
+            "overspend": one.overspend,
+        }
+        cells = {name: show(value, interval=intervals) for name, value in values.items()}
+        if limit is not None:
+            cells["limit"] = f"{one.effective_per_round.mean / limit:.0%}"
         broken = "" if one.certificate_holds else " (certificate broken)"
-        table.add_row(one.policy + broken, *cells)
+        table.add_row(one.policy + broken, *(cells[name] for name in shown))
     return table
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tidegate.arrays import FloatArray
 from tidegate.prices import ConstantPrice, MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
 
 
@@ -35,7 +36,11 @@ class PriceSample:
     (0.5, 0.5)
     """
 
-    def __init__(self, values: Sequence[float], weights: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        values: Sequence[float] | FloatArray,
+        weights: Sequence[float] | FloatArray | None = None,
+    ) -> None:
         given = np.asarray(values, dtype=np.float64)
         share = np.ones(len(given)) if weights is None else np.asarray(weights, dtype=np.float64)
         if given.ndim != 1 or not len(given) or share.shape != given.shape:

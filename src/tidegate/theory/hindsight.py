@@ -1,9 +1,11 @@
 """The best in hindsight: what no rule could have exceeded on one path of prices.
 
-All prices are known, buffers hold at most n samples, and at most C·T is spent in T rounds; slots
-may be empty. With S = ΣA and Q = ΣA² the effective sample size is S²/Q, the largest value of
-2kS - k²Q over all k. For one k this is a sum over slots and over the lives of their samples: a life
-of L rounds that begins in round t is worth 2kL - k²L² and costs c(t). Two relaxations make it a
+All prices are known, buffers hold at most n samples, and at most C·T is spent in T rounds. A slot
+may be filled in any round, and from then on holds a sample; or, for a bound on rules that leave
+memory unused as well, may be empty at any time. With S = ΣA and Q = ΣA² the effective sample size
+is S²/Q, the largest value of 2kS - k²Q over all k. For one k this is a sum over slots and over the
+lives of their samples: a life of L rounds that begins in round t is worth 2kL - k²L² and costs
+c(t). Two relaxations make it a
 bound: the budget is enforced through a multiplier, which lets slots follow a mixture of schedules,
 and k is searched in cells, each of which can exceed the value at its end by no more than the square
 of its width.
@@ -11,12 +13,13 @@ of its width.
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate.arrays import FloatArray, IntArray
 
 MOST_STEPS = 200
 PRECISION = 1e-12
@@ -46,6 +49,7 @@ def hindsight_bound(
     budget: float,
     total_capacity: int,
     *,
+    may_be_empty: bool = False,
     precision: float = 0.005,
 ) -> HindsightBound:
     """A bound on the effective samples a round of every rule on these prices.
@@ -54,6 +58,9 @@ def hindsight_bound(
         prices: c(1), ..., c(T), one for all clients.
         budget: C.
         total_capacity: ΣB_m, never exceeded.
+        may_be_empty: whether slots may be empty again after their first sample. Effective samples
+            count how evenly samples are used, not how many train in a round, so a rule that trains
+            on nothing most of the time can gain many of them.
         precision: how far above the best relaxed schedule the bound may lie, relatively.
 
     >>> round(hindsight_bound([2.0] * 40, budget=4.0, total_capacity=10).effective_per_round, 1)
@@ -67,12 +74,13 @@ def hindsight_bound(
     allowed = budget * len(path) / total_capacity
     # 1/k is ΣA²/ΣA, the average growth of ΣA²: from 1 (fresh samples only) to T (one for ever).
     longest = float(max(len(path), 2))
-    at_end = {1.0: _value(path, allowed, 1.0), longest: _value(path, allowed, longest)}
+    best = partial(_best, path, may_be_empty=may_be_empty)
+    at_end = {growth: _value(best, allowed, growth) for growth in (1.0, longest)}
     cells = [_cell(1.0, longest, at_end)]
     while -cells[0][0] > max(at_end.values()) * (1 + precision):
         _, low, high = heapq.heappop(cells)
         middle = math.sqrt(low * high)
-        at_end[middle] = _value(path, allowed, middle)
+        at_end[middle] = _value(best, allowed, middle)
         heapq.heappush(cells, _cell(low, middle, at_end))
         heapq.heappush(cells, _cell(middle, high, at_end))
     scale, most = total_capacity / len(path), -cells[0][0]
@@ -87,35 +95,39 @@ def _cell(low: float, high: float, at_end: Mapping[float, float]) -> tuple[float
     return -at_end[high] * (high / low) ** 2, low, high
 
 
-def _value(path: FloatArray, allowed: float, growth: float) -> float:
+def _value(best: Callable[[float, float], _Schedule], allowed: float, growth: float) -> float:
     """The most that a slot's lives are worth for k = 1/growth and this money: the least dual."""
     k = 1 / growth
-    free = _best(path, k, 0.0)
+    free = best(k, 0.0)
     if free.spent <= allowed:
         return free.reward
     low, high = free, _Schedule(0.0, 0.0)
     for _ in range(MOST_STEPS):
         multiplier = (low.reward - high.reward) / (low.spent - high.spent)
-        best = _best(path, k, multiplier)
+        found = best(k, multiplier)
         line = low.reward + multiplier * (allowed - low.spent)
-        value = best.reward + multiplier * (allowed - best.spent)
+        value = found.reward + multiplier * (allowed - found.spent)
         if value <= line + PRECISION * max(abs(line), 1.0):
             return value
-        if best.spent > allowed:
-            low = best
+        if found.spent > allowed:
+            low = found
         else:
-            high = best
+            high = found
     return value
 
 
-def _best(path: FloatArray, k: float, multiplier: float) -> _Schedule:
+def _best(path: FloatArray, k: float, multiplier: float, *, may_be_empty: bool) -> _Schedule:
     """The schedule of one slot with the most reward, less the multiplier times what it spends.
 
-    Backwards over rounds; a life longer than 1/k + 1 is worth less than a shorter one followed by
-    an empty slot, which costs nothing.
+    Backwards over rounds. A life that could be halved for less than that is worth is too long:
+    halving L rounds is worth k²L²/2, less k²/2 where L is odd. And where slots may be empty, rounds
+    beyond 1/k + 1 are worth less than none.
     """
     rounds = len(path)
-    lengths = np.arange(1, min(math.ceil(1 / k) + 1, rounds) + 1)
+    most = math.isqrt(math.ceil(1 + 2 * multiplier * float(path.max()) / k**2))
+    if may_be_empty:
+        most = min(most, math.ceil(1 / k) + 1)
+    lengths = np.arange(1, min(most, rounds) + 1)
     worth = 2 * k * lengths - (k * lengths) ** 2
     value = np.zeros(rounds + 1)
     lives = np.zeros(rounds, dtype=np.int64)
@@ -125,12 +137,18 @@ def _best(path: FloatArray, k: float, multiplier: float) -> _Schedule:
         total = worth[: len(after)] + after
         place = int(total.argmax())
         gain = total[place] - costs[now]
-        if gain > value[now + 1]:
-            value[now], lives[now] = gain, place + 1
-        else:
+        if may_be_empty and gain <= value[now + 1]:
             value[now] = value[now + 1]
-    reward, spent, now = 0.0, 0.0, 0
-    while now < rounds:
+        else:
+            value[now], lives[now] = gain, place + 1
+    first = 0 if may_be_empty else int(value.argmax())
+    return _follow(path, lives, worth, first)
+
+
+def _follow(path: FloatArray, lives: IntArray, worth: FloatArray, first: int) -> _Schedule:
+    """What lives of these lengths, one after another from a round on, are worth and cost."""
+    reward, spent, now = 0.0, 0.0, first
+    while now < len(path):
         length = int(lives[now])
         if length:
             reward, spent = reward + float(worth[length - 1]), spent + float(path[now])

@@ -18,14 +18,21 @@ b, some slots follow the rule above the jump and the others the rule below.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from tidegate.theory.distribution import PriceDistribution
 
 PRECISION = 1e-13
 """Relative, of g and of μ."""
 MOST_STEPS = 200
-LONGEST_LIFE = 1_000_000
-"""Rounds; a budget that small is refused."""
+LONGEST_LIFE = 10_000
+"""Rounds; rules that keep a sample longer are not looked at."""
+FIRST_AGES = 32
+"""Ages to begin with; more are looked at as long as a sample can live to see them."""
+NEGLIGIBLE = 1e-18
+"""A chance of living on that no sum of floats notices."""
+FINE = 1e-9
+"""Relative, of the threshold for an empty slot."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,36 @@ class SlotRule:
     """Samples a round."""
     thresholds: tuple[float, ...]
     """θ(1), θ(2), ...: a sample used a times is replaced at a price up to θ(a); the last one is
-    reached by every price."""
+    for all that are older; hardly any are."""
+
+
+@dataclass(frozen=True)
+class SlotPlan:
+    """The best that slots can do for an allowance: two rules, each followed part of the time."""
+
+    more: SlotRule
+    """Spends the allowance or more."""
+    less: SlotRule
+    """Spends the allowance or less."""
+    share: float
+    """Of the slots, or of the time, that follow ``less``."""
+    best: SlotRule
+    """At the multiplier at which both cost the same."""
+
+    @property
+    def growth(self) -> float:
+        """Q of the mixture."""
+        return self.share * self.less.growth + (1 - self.share) * self.more.growth
+
+    @property
+    def spent(self) -> float:
+        """Money a round of the mixture: the allowance, unless it pays for everything."""
+        return self.share * self.less.spent + (1 - self.share) * self.more.spent
+
+    @property
+    def replaced(self) -> float:
+        """Samples a round of the mixture."""
+        return self.share * self.less.replaced + (1 - self.share) * self.more.replaced
 
 
 @dataclass(frozen=True)
@@ -63,59 +99,86 @@ class Optimum:
     """Largest violation of the optimality equation by the thresholds, relative to g."""
 
 
-def best_rule(prices: PriceDistribution, multiplier: float, guess: float | None = None) -> SlotRule:
+def best_rule(
+    prices: PriceDistribution,
+    multiplier: float,
+    near: SlotRule | None = None,
+    *,
+    longest_life: int = LONGEST_LIFE,
+    precision: float = PRECISION,
+) -> SlotRule:
     """The rule of least average cost for a multiplier μ > 0.
 
     Args:
         prices: how prices are distributed.
         multiplier: μ.
-        guess: of g, from a multiplier near by; any will do.
+        near: the rule for a multiplier near by, to start from.
+        longest_life: a sample that was used so often is replaced at any price.
+        precision: of g, relative.
     """
-    always = multiplier * prices.mean + 1.0
-    cost = always if guess is None else min(guess, always)
+    cost, ages = multiplier * prices.mean + 1.0, FIRST_AGES
+    if near is not None:
+        cost, ages = min(near.average_cost, cost), max(2 * len(near.thresholds), FIRST_AGES)
     for _ in range(MOST_STEPS):
-        length, growth, spent, thresholds = _life(prices, multiplier, cost)
-        better = (growth + multiplier * spent) / length
-        if abs(better - cost) <= PRECISION * abs(cost):
+        life = _life(prices, multiplier, cost, min(ages, longest_life))
+        while life.cut and ages < longest_life:
+            ages *= 4
+            life = _life(prices, multiplier, cost, min(ages, longest_life))
+        better = (life.growth + multiplier * life.spent) / life.length
+        if abs(better - cost) <= precision * abs(cost):
             break
         cost = better
     return SlotRule(
         multiplier=multiplier,
         average_cost=better,
-        growth=growth / length,
-        spent=spent / length,
-        replaced=1 / length,
-        thresholds=thresholds,
+        growth=life.growth / life.length,
+        spent=life.spent / life.length,
+        replaced=1 / life.length,
+        thresholds=life.thresholds,
     )
 
 
-def _life(
-    prices: PriceDistribution, multiplier: float, cost: float
-) -> tuple[float, float, float, tuple[float, ...]]:
-    """Expected length, growth and price of a life that is best at this cost of a round.
+@dataclass(frozen=True)
+class _Life:
+    """Expectations over the life of a sample, from its first round to its replacement."""
 
-    Backwards over ages, from one at which every price replaces the sample. ``relative`` is h(a) -
-    h(1) at the trial cost g.
+    length: float
+    growth: float
+    spent: float
+    thresholds: tuple[float, ...]
+    """As far as a sample has any chance to live."""
+    cut: bool
+    """Whether some are still alive at the oldest age that was looked at."""
+
+
+def _life(prices: PriceDistribution, multiplier: float, cost: float, ages: int) -> _Life:
+    """The life that is best at this cost of a round.
+
+    Backwards over ages, from one at which every price replaces the sample, or from ``ages``.
+    ``relative`` is h(a) - h(1) at the trial cost g.
     """
     relative = multiplier * prices.mean + 1.0 - cost
     oldest = max(math.ceil((multiplier * prices.highest - relative) / 2), 1)
-    if oldest > LONGEST_LIFE:
-        raise ValueError(
-            f"samples would be kept for up to {oldest} rounds, the limit is {LONGEST_LIFE}; "
-            "the budget is too small beside the prices"
-        )
     length, growth, spent = 1.0, 1.0, prices.mean
-    thresholds = []
-    for age in range(oldest, 0, -1):
+    thresholds, survival = [], []
+    for age in range(min(oldest, ages), 0, -1):
         threshold = (2 * age + relative) / multiplier
-        thresholds.append(threshold)
         replaced, paid = prices.up_to(threshold)
         kept = 1.0 - replaced
+        thresholds.append(threshold)
+        survival.append(kept)
         relative = kept * (2 * age + 1 + relative) + multiplier * paid + replaced - cost
         length = 1.0 + kept * length
         growth = kept * (2 * age + 1 + growth) + replaced
         spent = kept * spent + paid
-    return length, growth, spent, tuple(reversed(thresholds))
+    alive, reached = 1.0, 0
+    for kept in reversed(survival):
+        alive *= kept
+        reached += 1
+        if alive < NEGLIGIBLE:
+            break
+    lived = tuple(reversed(thresholds))[:reached]
+    return _Life(length, growth, spent, lived, cut=oldest > ages and alive >= NEGLIGIBLE)
 
 
 def optimum(prices: PriceDistribution, budget: float, total_capacity: int) -> Optimum:
@@ -130,62 +193,94 @@ def optimum(prices: PriceDistribution, budget: float, total_capacity: int) -> Op
     """
     if not (math.isfinite(budget) and budget > 0 and total_capacity >= 1):
         raise ValueError(f"need a positive budget and capacity, got {budget} and {total_capacity}")
-    allowed = budget / total_capacity
-    if prices.mean <= allowed:
-        return _every_round(prices, total_capacity)
-    low, high, best = _around(prices, allowed)
-    share = (low.spent - allowed) / (low.spent - high.spent)
-    growth = share * high.growth + (1 - share) * low.growth
-    bound = best.average_cost - best.multiplier * allowed
-    replaced = share * high.replaced + (1 - share) * low.replaced
+    plan = plan_slots(prices, budget / total_capacity)
+    bound = plan.best.average_cost - plan.best.multiplier * plan.spent
     return Optimum(
-        effective_per_round=total_capacity / growth,
-        distinct_per_round=total_capacity * replaced,
-        spent_per_round=total_capacity * (share * high.spent + (1 - share) * low.spent),
-        multiplier=best.multiplier,
-        thresholds=best.thresholds,
-        duality_gap=max(growth / bound - 1, 0.0),
-        bellman_residual=bellman_residual(prices, best),
+        effective_per_round=total_capacity / plan.growth,
+        distinct_per_round=total_capacity * plan.replaced,
+        spent_per_round=total_capacity * plan.spent,
+        multiplier=plan.best.multiplier,
+        thresholds=plan.best.thresholds,
+        duality_gap=max(plan.growth / bound - 1, 0.0),
+        bellman_residual=bellman_residual(prices, plan.best) if plan.best.multiplier else 0.0,
     )
 
 
-def _every_round(prices: PriceDistribution, total_capacity: int) -> Optimum:
-    """Money does not bind: every slot takes a fresh sample in every round."""
-    return Optimum(
-        effective_per_round=float(total_capacity),
-        distinct_per_round=float(total_capacity),
-        spent_per_round=total_capacity * prices.mean,
-        multiplier=0.0,
-        thresholds=(prices.highest,),
-        duality_gap=0.0,
-        bellman_residual=0.0,
-    )
+def plan_slots(
+    prices: PriceDistribution,
+    allowed: float,
+    *,
+    longest_life: int = LONGEST_LIFE,
+    precision: float = PRECISION,
+) -> SlotPlan:
+    """The best for a slot that may spend ``allowed`` a round.
 
-
-def _around(prices: PriceDistribution, allowed: float) -> tuple[SlotRule, SlotRule, SlotRule]:
-    """A rule that spends more than ``allowed``, one that spends less, and one at the best μ.
-
-    All three cost the same at that μ, so that no mixture is better than that of the first two.
+    Args:
+        prices: how prices are distributed.
+        allowed: b.
+        longest_life: a sample that was used so often is replaced at any price.
+        precision: relative, of what a round costs.
     """
-    low = high = best_rule(prices, 1.0)
-    while high.spent > allowed:
-        low, high = high, best_rule(prices, 4 * high.multiplier)
-    while low.spent <= allowed:
-        low, high = best_rule(prices, low.multiplier / 4), low
+    if prices.mean <= allowed:
+        fresh = SlotRule(0.0, 1.0, 1.0, prices.mean, 1.0, (prices.highest,))
+        return SlotPlan(more=fresh, less=fresh, share=0.0, best=fresh)
+    least = prices.mean / longest_life
+    if allowed <= least:
+        raise ValueError(
+            f"the budget allows {allowed:g} for a slot and round; samples that are kept "
+            f"{longest_life} rounds cost {least:g}: raise the budget, or plan for fewer slots"
+        )
+    solve = partial(best_rule, prices, longest_life=longest_life, precision=precision)
+    # Of a life of L rounds at a constant price c, the multiplier would be L²/c = c/allowed².
+    more = less = solve(prices.mean / allowed**2)
+    while less.spent > allowed:
+        more, less = less, solve(4 * less.multiplier)
+    while more.spent <= allowed:
+        more, less = solve(more.multiplier / 4, more), more
     for step in range(MOST_STEPS):
         # g(μ) lies below both rules' straight lines; where they meet, it is highest if it can be
         # anywhere between. Halving in turn makes sure that both ends move.
         halving = step % 2 == 1
-        meeting = (high.growth - low.growth) / (low.spent - high.spent)
-        middle = (low.multiplier + high.multiplier) / 2 if halving else meeting
-        rule = best_rule(prices, middle, guess=high.average_cost)
-        if not halving and rule.average_cost >= (low.growth + middle * low.spent) * (1 - PRECISION):
+        meeting = (less.growth - more.growth) / (more.spent - less.spent)
+        middle = (more.multiplier + less.multiplier) / 2 if halving else meeting
+        rule = solve(middle, less)
+        line = more.growth + middle * more.spent
+        if not halving and rule.average_cost >= line * (1 - precision):
             break
         if rule.spent > allowed:
-            low = rule
+            more = rule
         else:
-            high = rule
-    return low, high, rule
+            less = rule
+    share = (more.spent - allowed) / (more.spent - less.spent)
+    return SlotPlan(more=more, less=less, share=share, best=rule)
+
+
+def filling_threshold(prices: PriceDistribution, plan: SlotPlan) -> float:
+    """θ(0): the price up to which an empty slot should be filled, if it is to be full for good.
+
+    N_eff = S²/Q with S = ΣA and Q = ΣA² changes like 2q·dS - dQ, where q = Q/S. A slot in use adds
+    2q - q a round, for money that is worth μ times what it spends; so an empty one loses
+    q - μ·spent, and waiting for a price of at most θ is worth it as long as it saves more than
+    that: E[max(θ - c, 0)] = (q - μ·spent) / μ.
+
+    >>> from tidegate.theory.distribution import UniformDistribution
+    >>> uniform = UniformDistribution(1, 10)
+    >>> round(filling_threshold(uniform, plan_slots(uniform, allowed=0.55)), 2)
+    3.15
+    """
+    multiplier = plan.best.multiplier
+    if not multiplier:
+        return prices.highest
+    loss = plan.growth / multiplier - plan.spent
+    low, high = 0.0, prices.highest + max(loss, 0.0)
+    while high - low > FINE * high:
+        middle = (low + high) / 2
+        likely, paid = prices.up_to(middle)
+        if middle * likely - paid < loss:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 def bellman_residual(prices: PriceDistribution, rule: SlotRule) -> float:

@@ -33,7 +33,7 @@ def main(grid: Grid, context: Context) -> None:
 
     strategy = AdmissionControl(
         FedAvg(fraction_evaluate=0.0),
-        "acdpp",
+        str(config["policy"]),
         budget=16.5,
         prices=PricePath(UniformPrice(1, 10), seed=1),
         folder=Path(str(config["folder"])),

@@ -1,0 +1,191 @@
+"""Tide: full buffers, the oldest makes room, and a price threshold that rises with age.
+
+Every round, from the prices seen so far and the money that is left for the rounds that are left:
+the best rule for one slot (``theory.optimum``), sent to all clients as it is. The rule is solved
+again only when it would change: when the prices seen, or the money for a round, have moved by more
+than a few hundredths. The server needs sums alone: what was spent and how many were admitted.
+
+The first fill costs many rounds' budget, and training should begin with it. A price up to θ(0) is
+taken for all empty slots at once, ahead of the budget; up to the average price, slots are filled as
+far as the budget has paid for them; above it they wait.
+"""
+
+import bisect
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from tidegate.admission.debt import next_cost_debt
+from tidegate.admission.price_memory import PriceMemory
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
+from tidegate.arrays import FloatArray
+from tidegate.theory.optimum import filling_threshold, plan_slots
+from tidegate.theory.price_chain import PriceChain, plan_chain
+
+LONGEST_LIFE = 1000
+"""Rounds, and thresholds in an order; a smaller budget still is spent as far as it goes."""
+MORE_PRICES = 1.1
+"""Solve again when so many times the rounds have been seen,"""
+OTHER_ALLOWANCE = 0.05
+"""or when the money for a slot and round has moved by this part."""
+LEAST_ALLOWANCE = 0.2
+"""Of the budget: a rule to go on with when more was spent than is left."""
+PRECISION = 1e-5
+"""Relative, of what a rule costs; the prices seen say less."""
+ENDLESS_ROUNDS = 100
+"""Where no last round is known, what was overspent is saved in so many rounds, and vice versa."""
+PRICE_GROUPS = 4
+"""Low to high; what follows what is learned where it is no chance."""
+RECENT = 1024
+"""Rounds that this is learned from."""
+LONGEST_CHAIN = 256
+"""Ages at most where prices depend on each other; longer lives are planned as if they did not."""
+MOST_CLIENTS = 1000
+"""Clients whose own prices are looked at in a round, evenly spaced."""
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What was solved last, and for what."""
+
+    round_number: int = 0
+    allowance: float = 0.0
+    """Money for a slot and round."""
+    empty: float = 0.0
+    """θ(0)."""
+    edges: tuple[float, ...] = ()
+    """Prices at which another group of prices begins; none where prices are independent."""
+    more: tuple[tuple[float, ...], ...] = ()
+    """For each group of prices, θ(1), θ(2), ... of a rule that spends the allowance or more."""
+    less: tuple[tuple[float, ...], ...] = ()
+    """Of one that spends the allowance or less."""
+
+
+@dataclass(frozen=True, eq=False)
+class TideState:
+    """What the server keeps between rounds, whatever the size of the fleet."""
+
+    round_number: int = 1
+    """t, the round that comes next."""
+    cost_debt: float = 0.0
+    """Z(t)."""
+    spent: float = 0.0
+    """In all rounds before."""
+    admitted: int = 0
+    """In all rounds before."""
+    prices: PriceMemory = field(default_factory=PriceMemory)
+    recent: FloatArray = field(default_factory=lambda: np.zeros(RECENT))
+    """The last prices; that of round t in place (t - 1) mod ``RECENT``."""
+    solved: Thresholds = field(default_factory=Thresholds)
+
+
+@dataclass(frozen=True, eq=False)
+class Tide:
+    """Thresholds by age, learned from prices and money left."""
+
+    budget: float
+    """C."""
+    num_rounds: int | None
+    """T; none for a run without end."""
+    total_capacity: int
+    """ΣB_m."""
+    shares: FloatArray
+    """Each client's part of it, as weights of their own prices."""
+    price_groups: int = PRICE_GROUPS
+    """Groups between which the next price may depend on the present one; 1 for none."""
+
+    def start(self) -> TideState:
+        """Nothing seen, nothing spent."""
+        return TideState()
+
+    def learn(self, state: TideState, quote: Quote) -> TideState:
+        """Remember the price, and solve again if the rule would change."""
+        recent = state.recent.copy()
+        recent[(state.round_number - 1) % RECENT] = quote.price
+        seen = replace(state, prices=state.prices.with_prices(*self._seen(quote)), recent=recent)
+        allowance = self._allowance(state) / self.total_capacity
+        old = state.solved
+        if (
+            state.round_number < MORE_PRICES * old.round_number + 1
+            and abs(allowance - old.allowance) <= OTHER_ALLOWANCE * old.allowance
+        ):
+            return seen
+        groups = self.price_groups if quote.own is None else 1
+        return replace(seen, solved=_solve(seen, allowance, groups))
+
+    def decide(self, state: TideState, quote: Quote, limit: float) -> FleetOrder:
+        """The rule of this round."""
+        paid_for = self.budget * state.round_number
+        solved = state.solved
+        if self.num_rounds is not None:
+            limit = min(limit, quote.affordable(self.budget * self.num_rounds - state.spent))
+        filling = state.admitted < self.total_capacity
+        if filling and quote.price > solved.empty:
+            # Pay as you go, up to the average price; samples that are stored stay.
+            price = quote.highest if quote.price <= state.prices.mean else 0.0
+            limit = min(limit, quote.affordable(paid_for - state.spent))
+            return FleetOrder(limit, (price, 0.0))
+        behind = state.spent < self.budget * (state.round_number - 1)
+        empty = solved.empty if filling else max(solved.empty, state.prices.mean)
+        most = limit if limit < self.total_capacity else math.inf
+        rules = solved.more if behind else solved.less
+        return FleetOrder(most, (empty, *rules[bisect.bisect_right(solved.edges, quote.price)]))
+
+    def settle(self, state: TideState, totals: RoundTotals) -> TideState:
+        """Money and samples as they really were."""
+        return replace(
+            state,
+            round_number=state.round_number + 1,
+            cost_debt=next_cost_debt(state.cost_debt, totals.spent, self.budget),
+            spent=state.spent + totals.spent,
+            admitted=state.admitted + totals.admitted,
+        )
+
+    def _seen(self, quote: Quote) -> tuple[FloatArray, FloatArray]:
+        """The prices of a round, and what part of the slots each stands for."""
+        if quote.own is None:
+            return np.array([quote.price]), np.ones(1)
+        step = math.ceil(len(quote.own) / MOST_CLIENTS)
+        weights = self.shares[::step]
+        return quote.own[::step], weights / weights.sum()
+
+    def _allowance(self, state: TideState) -> float:
+        """Money for a round: what is left for the rounds that are left."""
+        done = state.round_number - 1
+        if self.num_rounds is None:
+            wanted = self.budget + (self.budget * done - state.spent) / ENDLESS_ROUNDS
+        else:
+            left = max(self.num_rounds - done, 1)
+            wanted = (self.budget * self.num_rounds - state.spent) / left
+        return max(wanted, LEAST_ALLOWANCE * self.budget)
+
+
+def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
+    """The best rule for an allowance, if the prices seen are all there are."""
+    law = state.prices.distribution()
+    # The longest life that is looked at has its price, too.
+    allowed = max(allowance, 1.1 * law.mean / LONGEST_LIFE)
+    plan = plan_slots(law, allowed, longest_life=LONGEST_LIFE, precision=PRECISION)
+    independent = Thresholds(
+        round_number=state.round_number,
+        allowance=allowance,
+        empty=filling_threshold(law, plan),
+        more=(plan.more.thresholds,),
+        less=(plan.less.thresholds,),
+    )
+    ages = 2 * len(plan.less.thresholds) + 32
+    if groups == 1 or not plan.best.multiplier or ages > LONGEST_CHAIN:
+        return independent
+    chain = PriceChain.from_prices(_in_order(state), groups)
+    if chain is None:
+        return independent
+    more, less = plan_chain(chain, allowed, plan.best, ages)
+    return replace(independent, edges=chain.edges, more=more.by_group(), less=less.by_group())
+
+
+def _in_order(state: TideState) -> FloatArray:
+    """The last prices, oldest first."""
+    if state.round_number < RECENT:
+        return state.recent[: state.round_number]
+    return np.roll(state.recent, -(state.round_number % RECENT))

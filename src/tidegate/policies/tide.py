@@ -1,0 +1,39 @@
+"""Tide: Tidegate's own policy, beyond the paper."""
+
+from tidegate.admission.tide import PRICE_GROUPS, Tide, TideState
+from tidegate.policies.joint import JointPolicy
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
+from tidegate.problem import Problem
+from tidegate.retention.oldest_first import OldestFirst
+
+
+def tide(
+    problem: Problem,
+    options: ControlOptions = DEFAULT_OPTIONS,
+    *,
+    price_groups: int = PRICE_GROUPS,
+) -> JointPolicy[TideState]:
+    """Full buffers, the oldest sample makes room, a price threshold that rises with age.
+
+    Of the problem it uses capacities, budget and rounds: neither the mean price nor the learning
+    constants. It has no K, γ or φ, and capacity is a hard limit in any case.
+
+    Args:
+        problem: what is given.
+        options: strict spending, and whether the run has an end.
+        price_groups: between which the next price may depend on the present one; 1 takes prices as
+            independent.
+    """
+    return JointPolicy(
+        admission=Tide(
+            budget=problem.budget,
+            num_rounds=None if options.endless else problem.num_rounds,
+            total_capacity=problem.total_capacity,
+            shares=problem.capacity_shares,
+            price_groups=price_groups,
+        ),
+        retention=OldestFirst(),
+        shares=problem.capacity_shares,
+        hard_capacity=True,
+        strict_spending=options.strict_spending,
+    )

@@ -1,0 +1,222 @@
+"""Tide's decisions, one by one."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+import tidegate.admission.tide as module
+from tidegate.admission.price_memory import SIZE
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
+from tidegate.admission.tide import LONGEST_LIFE, RECENT, Tide, TideState
+from tidegate.arrays import FloatArray
+from tidegate.policies import ControlOptions
+from tidegate.policies.tide import tide
+from tidegate.prices import ConstantPrice, MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
+from tidegate.problem import Problem
+from tidegate.retention.oldest_first import OldestFirstBuffers
+from tidegate.simulation import begin, play_round, simulate
+
+NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
+
+
+def rule(num_rounds: int | None = 100, price_groups: int = 4) -> Tide:
+    return Tide(
+        budget=55.0,
+        num_rounds=num_rounds,
+        total_capacity=100,
+        shares=np.full(10, 0.1),
+        price_groups=price_groups,
+    )
+
+
+def after(prices: list[float], totals: RoundTotals = NOTHING) -> TideState:
+    """The state in the round of the last price, the rounds before it having done nothing."""
+    one = rule()
+    state = one.start()
+    for price in prices[:-1]:
+        state = one.settle(one.learn(state, Quote(price)), totals)
+    return one.learn(state, Quote(prices[-1]))
+
+
+def order(prices: list[float]) -> FleetOrder:
+    return rule().decide(after(prices), Quote(prices[-1]), math.inf)
+
+
+def test_the_first_round_spends_what_the_budget_has_paid_for() -> None:
+    """Whether a price is low cannot be known yet; training should begin all the same."""
+    for price in (1.0, 5.0, 9.0):
+        first = order([price])
+        assert first.total_admission == math.floor(55.0 / price)
+        assert first.thresholds == (price, 0.0)
+
+
+def test_a_cheap_price_fills_every_slot_at_once() -> None:
+    cheap = order([8.0, 6.0, 9.0, 7.0, 9.0, 1.0])
+    assert math.isinf(cheap.total_admission)
+    assert cheap.thresholds[0] >= 1.0
+
+
+def test_a_dear_price_fills_none_and_replaces_none() -> None:
+    dear = order([8.0, 1.5, 2.0, 9.0])
+    assert dear.thresholds == (0.0, 0.0)
+
+
+def test_a_full_fleet_is_told_a_rule_and_no_number() -> None:
+    full = dataclasses.replace(after([8.0, 1.5, 2.0, 9.0]), admitted=100)
+    told = rule().decide(full, Quote(9.0), math.inf)
+    assert math.isinf(told.total_admission)
+    ages = told.thresholds[1:]
+    assert all(first <= second for first, second in itertools.pairwise(ages))
+    # Who lost its samples, or came later, need not wait for the lowest prices.
+    assert told.thresholds[0] >= np.mean([8.0, 1.5, 2.0, 9.0])
+
+
+def test_the_last_money_is_a_limit() -> None:
+    nearly_all = dataclasses.replace(after([4.0, 5.0]), admitted=100, spent=5500.0 - 21.0)
+    assert rule().decide(nearly_all, Quote(5.0), math.inf).total_admission == 4
+    gone = dataclasses.replace(nearly_all, spent=5600.0)
+    assert rule().decide(gone, Quote(5.0), math.inf).total_admission == 0
+    endless = rule(num_rounds=None).decide(gone, Quote(5.0), math.inf)
+    assert math.isinf(endless.total_admission)
+
+
+def test_who_is_behind_spends_more_and_who_is_ahead_less() -> None:
+    state = dataclasses.replace(after([2.0, 9.0] * 10), admitted=100)
+    behind = rule().decide(state, Quote(9.0), math.inf).thresholds
+    ahead = rule().decide(dataclasses.replace(state, spent=4000.0), Quote(9.0), math.inf).thresholds
+    assert np.all(np.array(behind[1:5]) >= np.array(ahead[1:5]))
+
+
+def solves(monkeypatch: pytest.MonkeyPatch, law: PriceLaw, rounds: int) -> int:
+    count = 0
+    solve = module._solve
+
+    def counted(state: TideState, allowance: float, groups: int) -> module.Thresholds:
+        nonlocal count
+        count += 1
+        return solve(state, allowance, groups)
+
+    monkeypatch.setattr(module, "_solve", counted)
+    problem = mnist(rounds)
+    simulate(tide(problem), problem, law, 0)
+    monkeypatch.undo()
+    return count
+
+
+def mnist(rounds: int, capacities: tuple[int, ...] = (10,) * 10) -> Problem:
+    return Problem(buffer_capacities=capacities, budget=55.0, mean_price=5.5, num_rounds=rounds)
+
+
+def test_rules_are_solved_again_only_when_they_would_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert solves(monkeypatch, UniformPrice(1, 10), 2000) < 250
+
+
+def test_what_is_kept_does_not_grow_with_the_rounds() -> None:
+    problem = mnist(3 * RECENT)
+    run = simulate(tide(problem), problem, UniformPrice(1, 10), 1)
+    state = run.final.server
+    assert len(state.prices.values) == SIZE
+    assert len(state.recent) == RECENT
+    assert sum(map(len, state.solved.more + state.solved.less)) < 2 * LONGEST_LIFE
+
+
+def test_the_last_prices_are_kept_in_order() -> None:
+    one, state = rule(num_rounds=None), rule().start()
+    prices = np.random.default_rng(0).uniform(1, 9, RECENT + 300)
+    for number, price in enumerate(prices.tolist(), start=1):
+        state = one.learn(state, Quote(price))
+        if number in (1, 5, RECENT - 1, RECENT, RECENT + 1, RECENT + 300):
+            kept = module._in_order(state)
+            assert np.array_equal(kept, prices[max(0, number - RECENT) : number])
+        state = one.settle(state, NOTHING)
+
+
+@pytest.mark.parametrize("law", [UniformPrice(1, 10), MarkovPrice(2, 9, 0.95, 0.95)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_money_of_the_run_is_spent_and_never_more(law: PriceLaw, seed: int) -> None:
+    problem = mnist(300)
+    spent = simulate(tide(problem), problem, law, seed).columns["spent"].sum()
+    assert 0.97 * 55 * 300 <= spent <= 55 * 300 + 1e-6
+
+
+def test_without_an_end_spending_stays_near_the_budget() -> None:
+    problem = mnist(4000)
+    policy = tide(problem, ControlOptions(endless=True))
+    run = simulate(policy, problem, UniformPrice(1, 10), 2)
+    overspend = run.columns["overspend"]
+    assert np.abs(overspend).max() < 40 * 55.0  # 1 % of the money
+    assert run.columns["effective_samples"][-1] / 4000 > 0.97 * 18.64
+    # The number of rounds plays no part at all.
+    shorter = simulate(
+        tide(mnist(500), ControlOptions(endless=True)), mnist(500), UniformPrice(1, 10), 2
+    )
+    assert np.array_equal(shorter.columns["spent"], run.columns["spent"][:500])
+
+
+def test_constant_prices_cost_nothing_against_constant_admission() -> None:
+    problem = mnist(1000)
+    run = simulate(tide(problem), problem, ConstantPrice(5.5), 0)
+    assert run.columns["effective_samples"][-1] / 1000 > 9.8
+    assert run.columns["training_size"][9] == 100
+    assert run.columns["spent"].sum() <= 55_000 + 1e-6
+
+
+def test_prices_that_are_free_now_and_then_are_taken() -> None:
+    problem = mnist(120)
+    run = simulate(tide(problem), problem, RecordedPrices([0.0, 30.0, 6.0] * 40), 0)
+    assert np.all(run.columns["admitted"][::3] == 100)
+    assert run.columns["spent"].sum() <= 55 * 120 + 1e-6
+
+
+def test_each_client_applies_the_rule_to_its_own_price() -> None:
+    """With a price a client, every slot has its own luck, and the limit is the same."""
+    problem = mnist(1000)
+    policy = tide(problem)
+    run = simulate(policy, problem, UniformPrice(1, 10), 0, price_per_client=True)
+    gained = run.columns["effective_samples"][-1] / 1000
+    assert 0.95 * 18.64 < gained < 1.03 * 18.64
+    assert run.columns["spent"].mean() <= 55.0 + 1e-9
+    assert run.columns["training_size"].max() == 100
+    state = begin(policy, problem)
+    draw = np.random.default_rng(3)
+    for _ in range(40):
+        prices: FloatArray = draw.uniform(1, 10, 10)
+        before, (state, _) = state, play_round(policy, problem, state, prices)
+    order = policy.admission.decide(
+        policy.admission.learn(before.server, Quote.of(prices, policy.shares)),
+        Quote.of(prices, policy.shares),
+        math.inf,
+    )
+    assert isinstance(before.buffers, OldestFirstBuffers)
+    for client, price in enumerate(prices.tolist()):
+        cheap = [price <= threshold for threshold in order.thresholds]
+        ages = [
+            age
+            for age, cohort in zip(before.buffers.ages, before.buffers.cohorts, strict=True)
+            for _ in range(int(cohort[client]))
+        ]
+        wanted = sum(cheap[min(age, len(cheap) - 1)] for age in ages)
+        assert state.buffers.fresh[client] == wanted
+
+
+def test_a_million_own_prices_are_looked_at_in_part() -> None:
+    one = dataclasses.replace(rule(), shares=np.full(1_000_000, 1e-6))
+    prices = np.random.default_rng(0).uniform(1, 10, 1_000_000)
+    state = one.learn(one.start(), Quote.of(prices, one.shares))
+    assert state.prices.mean == pytest.approx(5.5, abs=0.3)
+    assert state.prices.weights.sum() == pytest.approx(1.0)
+
+
+def test_spells_of_prices_are_learned() -> None:
+    problem = mnist(800)
+    law = MarkovPrice(2.0, 9.0, 0.95, 0.95)
+    gains = []
+    for groups in (1, 4):
+        runs = [simulate(tide(problem, price_groups=groups), problem, law, s) for s in range(5)]
+        gains.append(np.mean([run.columns["effective_samples"][-1] for run in runs]))
+    assert gains[1] > 1.05 * gains[0]
