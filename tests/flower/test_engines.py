@@ -167,7 +167,7 @@ def uninterrupted(folder: Path, rounds: int, policy: str = "acdpp") -> list[dict
 def test_tide_admits_the_same_on_counts_alone_in_process_and_on_a_deployment(
     fleet: Deployment, tmp_path: Path
 ) -> None:
-    rounds = 12
+    rounds = 8
     problem = Problem(
         buffer_capacities=[10] * CLIENTS, budget=16.5, mean_price=5.5, num_rounds=rounds
     )
