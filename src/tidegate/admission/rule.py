@@ -24,7 +24,11 @@ class Quote:
     @classmethod
     def of(cls, price: Price, shares: FloatArray) -> "Quote":
         """A price for all, or each client's own, averaged by their shares of an order."""
-        return cls(price) if isinstance(price, float) else cls(float(shares @ price), price)
+        if isinstance(price, float):
+            return cls(price)
+        if price.min() == price.max():
+            return cls(float(price[0]))
+        return cls(float(shares @ price), price)
 
     @property
     def highest(self) -> float:

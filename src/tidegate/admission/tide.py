@@ -7,7 +7,8 @@ than a few hundredths. The server needs sums alone: what was spent and how many 
 
 The first fill costs many rounds' budget, and training should begin with it. A price up to θ(0) is
 taken for all empty slots at once, ahead of the budget; up to the average price, slots are filled as
-far as the budget has paid for them; above it they wait.
+far as the budget has paid for them; above it they wait. Where every client has its own price, some
+are always below the average, and an empty slot waits for that.
 """
 
 import bisect
@@ -120,10 +121,10 @@ class Tide:
         solved = state.solved
         if self.num_rounds is not None:
             limit = min(limit, quote.affordable(self.budget * self.num_rounds - state.spent))
-        filling = state.admitted < self.total_capacity
+        filling = quote.own is None and state.admitted < self.total_capacity
         if filling and quote.price > solved.empty:
             # Pay as you go, up to the average price; samples that are stored stay.
-            price = quote.highest if quote.price <= state.prices.mean else 0.0
+            price = quote.price if quote.price <= state.prices.mean else 0.0
             limit = min(limit, quote.affordable(paid_for - state.spent))
             return FleetOrder(limit, (price, 0.0))
         behind = state.spent < self.budget * (state.round_number - 1)
