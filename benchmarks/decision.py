@@ -1,4 +1,4 @@
-"""How long one decision of ACDPP takes, beside a scan over whole samples in the same run.
+"""How long one decision of ACDPP and of Tide takes, and ACDPP's solver beside a scan.
 
 python benchmarks/decision.py
 """
@@ -11,32 +11,35 @@ from tidegate.admission.interval import AdmissionInterval
 from tidegate.admission.minimise import minimise
 from tidegate.admission.objective import Objective
 from tidegate.admission.rule import Quote
-from tidegate.policies import ControlOptions
-from tidegate.policies.acdpp import acdpp
-from tidegate.presets import EXPERIMENTS
+from tidegate.presets import EXPERIMENTS, make_policy
+from tidegate.prices import MarkovPrice, PriceLaw, UniformPrice
 from tidegate.problem import LearningConstants
 from tidegate.randomness import PRICES, generator
 from tidegate.simulation import begin, play_round
 from tidegate.theory.penalty import surrogate_penalty
 
 
-def in_a_run() -> None:
-    mnist = EXPERIMENTS["mnist"]
-    problem = mnist.problem()
-    policy = acdpp(problem, ControlOptions())
+def in_a_run(name: str, price: PriceLaw) -> None:
+    problem = EXPERIMENTS["mnist"].problem()
+    policy = make_policy(name, problem)
     state = begin(policy, problem)
-    path = mnist.price.rounds(generator(0, PRICES))
+    path = price.rounds(generator(0, PRICES))
     decide, whole = [], []
-    for price, _ in zip(path, range(problem.num_rounds), strict=False):
+    for now, _ in zip(path, range(problem.num_rounds), strict=False):
+        quote = Quote(float(now))
         started = time.perf_counter()
-        policy.admission.decide(state.server, Quote(float(price)), float("inf"))
+        policy.admission.decide(policy.admission.learn(state.server, quote), quote, 1e9)
         decide.append(time.perf_counter() - started)
         started = time.perf_counter()
-        state, _ = play_round(policy, problem, state, price)
+        state, _ = play_round(policy, problem, state, float(now))
         whole.append(time.perf_counter() - started)
-    for name, seconds in (("one decision", decide), ("one whole round", whole)):
+    print(f"{name}, {price}")
+    for what, seconds in (("one decision", decide), ("one whole round", whole)):
         low, middle, high = 1e6 * np.quantile(seconds, [0.05, 0.5, 0.95])
-        print(f"{name}: median {middle:.0f} µs (5 % to 95 %: {low:.0f} to {high:.0f} µs)")
+        print(
+            f"  {what}: median {middle:.0f} µs (5 % to 95 %: {low:.0f} to {high:.0f} µs), "
+            f"mean {1e6 * np.mean(seconds):.0f} µs, longest {1e3 * max(seconds):.0f} ms"
+        )
 
 
 def against_a_scan() -> None:
@@ -61,5 +64,7 @@ def against_a_scan() -> None:
 
 
 if __name__ == "__main__":
-    in_a_run()
+    in_a_run("acdpp", UniformPrice(1, 10))
+    in_a_run("tide", UniformPrice(1, 10))
+    in_a_run("tide", MarkovPrice(2, 9, 0.95, 0.95))
     against_a_scan()

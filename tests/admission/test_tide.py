@@ -83,7 +83,7 @@ def test_the_last_money_is_a_limit() -> None:
     assert math.isinf(endless.total_admission)
 
 
-def test_who_is_behind_spends_more_and_who_is_ahead_less() -> None:
+def test_who_has_saved_spends_more_and_who_is_ahead_less() -> None:
     state = dataclasses.replace(after([2.0, 9.0] * 10), admitted=100)
     behind = rule().decide(state, Quote(9.0), math.inf).thresholds
     ahead = rule().decide(dataclasses.replace(state, spent=4000.0), Quote(9.0), math.inf).thresholds
@@ -156,6 +156,17 @@ def test_without_an_end_spending_stays_near_the_budget() -> None:
         tide(mnist(500), ControlOptions(endless=True)), mnist(500), UniformPrice(1, 10), 2
     )
     assert np.array_equal(shorter.columns["spent"], run.columns["spent"][:500])
+
+
+def test_where_money_does_not_bind_every_price_is_paid_but_a_spike() -> None:
+    problem = Problem(buffer_capacities=[10] * 10, budget=700.0, mean_price=5.5, num_rounds=200)
+    prices = np.random.default_rng(0).uniform(1, 10, 200)
+    run = simulate(tide(problem), problem, RecordedPrices(prices), 0)
+    assert np.all(run.columns["admitted"][1:] == 100)
+    prices[150] = 1e4
+    shocked = simulate(tide(problem), problem, RecordedPrices(prices), 0)
+    assert shocked.columns["admitted"][150] == 0
+    assert np.all(shocked.columns["admitted"][160:] == 100)
 
 
 def test_constant_prices_cost_nothing_against_constant_admission() -> None:

@@ -2,8 +2,9 @@
 
 Every round, from the prices seen so far and the money that is left for the rounds that are left:
 the best rule for one slot (``theory.optimum``), sent to all clients as it is. The rule is solved
-again only when it would change: when the prices seen, or the money for a round, have moved by more
-than a few hundredths. The server needs sums alone: what was spent and how many were admitted.
+again only when it would change: after a tenth more prices, at a price higher than any before, or
+when the money for a round has moved by a twentieth. The server needs sums alone: what was spent and
+how many were admitted.
 
 The first fill costs many rounds' budget, and training should begin with it. A price up to θ(0) is
 taken for all empty slots at once, ahead of the budget; up to the average price, slots are filled as
@@ -53,6 +54,8 @@ class Thresholds:
     round_number: int = 0
     allowance: float = 0.0
     """Money for a slot and round."""
+    highest: float = -1.0
+    """Of the prices that were seen; a higher one may need another rule."""
     empty: float = 0.0
     """θ(0)."""
     edges: tuple[float, ...] = ()
@@ -110,27 +113,28 @@ class Tide:
         if (
             state.round_number < MORE_PRICES * old.round_number + 1
             and abs(allowance - old.allowance) <= OTHER_ALLOWANCE * old.allowance
+            and quote.highest <= old.highest
         ):
             return seen
         groups = self.price_groups if quote.own is None else 1
-        return replace(seen, solved=_solve(seen, allowance, groups))
+        solved = _solve(seen, allowance, groups)
+        return replace(seen, solved=replace(solved, highest=max(quote.highest, old.highest)))
 
     def decide(self, state: TideState, quote: Quote, limit: float) -> FleetOrder:
         """The rule of this round."""
-        paid_for = self.budget * state.round_number
-        solved = state.solved
+        solved, saved = state.solved, self.budget * state.round_number - state.spent
         if self.num_rounds is not None:
             limit = min(limit, quote.affordable(self.budget * self.num_rounds - state.spent))
         filling = quote.own is None and state.admitted < self.total_capacity
         if filling and quote.price > solved.empty:
             # Pay as you go, up to the average price; samples that are stored stay.
             price = quote.price if quote.price <= state.prices.mean else 0.0
-            limit = min(limit, quote.affordable(paid_for - state.spent))
+            limit = min(limit, quote.affordable(saved))
             return FleetOrder(limit, (price, 0.0))
-        behind = state.spent < self.budget * (state.round_number - 1)
         empty = solved.empty if filling else max(solved.empty, state.prices.mean)
         most = limit if limit < self.total_capacity else math.inf
-        rules = solved.more if behind else solved.less
+        # Of two rules that are equally good, the one that spends more if savings pay for it.
+        rules = solved.more if quote.affordable(saved) >= self.total_capacity else solved.less
         return FleetOrder(most, (empty, *rules[bisect.bisect_right(solved.edges, quote.price)]))
 
     def settle(self, state: TideState, totals: RoundTotals) -> TideState:
