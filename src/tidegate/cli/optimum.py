@@ -38,7 +38,8 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
     out = screen()
     out.print(f"{headline(setting)}.\n", highlight=False, soft_wrap=True)
     told = (
-        f"At most {best.effective_per_round:,.4g} effective samples a round, from "
+        "If prices are independent from round to round: at most "
+        f"{best.effective_per_round:,.4g} effective samples a round, from "
         f"{best.distinct_per_round:,.4g} distinct ones, for {best.spent_per_round:,.4g} a round."
     )
     out.print(told, highlight=False, soft_wrap=True)

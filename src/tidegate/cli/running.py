@@ -136,7 +136,8 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
     """The table of policies, with intervals where the screen is wide enough for them."""
     out = screen()
     wide = out.width >= WIDE
-    out.print(summary_table(summaries, possible.get("limit"), intervals=wide), highlight=False)
+    limit = possible.get("in_hindsight", possible.get("limit"))
+    out.print(summary_table(summaries, limit, intervals=wide), highlight=False)
     out.print()
     out.print(LEGEND, style="dim", highlight=False)
     if possible:
@@ -148,16 +149,16 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
 
 def _told(possible: Mapping[str, float]) -> str:
     """What the last column is held against."""
-    told = (
-        f"limit: effective samples as a part of {possible['limit']:,.4g}, the most that full "
-        "buffers can gain in the long run for this budget (tidegate optimum)."
-    )
     if "in_hindsight" in possible:
-        told += (
-            f" Who knew this path of prices beforehand could gain {possible['in_hindsight']:,.4g} "
-            "at most."
+        return (
+            f"limit: effective samples as a part of {possible['in_hindsight']:,.4g}, the most that "
+            "full buffers could have gained if this path of prices had been known beforehand."
         )
-    return told
+    return (
+        f"limit: effective samples as a part of {possible['limit']:,.4g}, the most that full "
+        "buffers can gain in the long run for this budget if prices are independent from round to "
+        "round (tidegate optimum)."
+    )
 
 
 def screen() -> Console:

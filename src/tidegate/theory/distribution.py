@@ -108,6 +108,11 @@ def price_distribution(law: PriceLaw, num_rounds: int) -> PriceDistribution:
     if isinstance(law, MarkovPrice):
         high = (law.mean(num_rounds) - law.low) / (law.high - law.low) if law.high > law.low else 0
         return PriceSample([law.low, law.high], [1 - high, high])
-    if isinstance(law, RecordedPrices) and law.num_columns == 1:
+    if isinstance(law, RecordedPrices):
+        if law.num_columns > 1:
+            raise ValueError(
+                f"the trace has {law.num_columns} columns; a limit is known for one price for all: "
+                "name one column"
+            )
         return PriceSample(np.asarray(law.values)[:num_rounds].ravel().tolist())
     raise ValueError(f"no distribution of one price is known for {law!r}")
