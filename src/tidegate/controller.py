@@ -274,8 +274,8 @@ class Controller:
 
     def _cash(self) -> float:
         """What may be spent under strict spending; what was not heard of may have been spent."""
-        budget, unheard = self._terms.budget, self._ledger.exposure
-        return cash(budget, self._round_number, self._overspend + unheard)
+        unheard = self._ledger.exposure + self._ledger.booked.spent
+        return cash(self._terms.budget, self._round_number, self._overspend + unheard)
 
     def _order(
         self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]

@@ -93,6 +93,11 @@ class Ledger:
         return list(self._accounts)
 
     @property
+    def booked(self) -> RoundTotals:
+        """What was booked since the last round was closed."""
+        return self._booked
+
+    @property
     def exposure(self) -> float:
         """What unanswered orders may turn out to have cost, all clients together."""
         return math.fsum(account.exposure for account in self._accounts.values())

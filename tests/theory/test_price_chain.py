@@ -74,7 +74,9 @@ def test_the_plan_keeps_the_allowance_and_does_what_it_says(allowed: float) -> N
     chain = PriceChain.from_prices(path, 4)
     assert chain is not None
     near = plan_slots(PriceSample(path), allowed).best
-    more, less = plan_chain(chain, allowed, near, 120)
+    rules = plan_chain(chain, allowed, near, 120)
+    assert rules is not None
+    more, less = rules
     assert less.spent <= allowed < more.spent
     assert less.multiplier <= 1.041 * more.multiplier or more.spent <= 1.041 * allowed
     rows = np.array(less.by_group())
@@ -88,6 +90,15 @@ def test_the_plan_keeps_the_allowance_and_does_what_it_says(allowed: float) -> N
             growth, age = growth + 2 * age + 1, age + 1
     assert spent / len(path) == pytest.approx(less.spent, rel=0.04)
     assert growth / len(path) == pytest.approx(less.growth, rel=0.04)
+
+
+def test_an_allowance_out_of_reach_is_no_plan() -> None:
+    path = markov_path(MarkovPrice(0.0, 10.0, 0.95, 0.95), 600)
+    chain = PriceChain.from_prices(path, 4)
+    assert chain is not None
+    near = plan_slots(PriceSample(path), 0.05).best
+    assert plan_chain(chain, 1e-9, near, len(near.thresholds) + 1) is None
+    assert plan_chain(chain, 1e9, near, len(near.thresholds) + 1) is None
 
 
 def test_spells_are_seen_and_chance_is_not() -> None:

@@ -91,7 +91,10 @@ class Allocation:
         owed, carried = self.owed + total_admission, float(self.credits.sum())
         if most is not None and math.floor(owed + carried) > int(self.ordered.sum()) + most:
             owed = self.owed + most
-        whole = math.floor(owed + carried)
+        before = int(self.ordered.sum())
+        whole = max(math.floor(owed + carried), before)
+        if most is not None:
+            whole = min(whole, before + most)
         target = self._target(owed)
         given = np.maximum(target.astype(np.int64), self.ordered)
         above = np.ceil(target).astype(np.int64)
@@ -102,8 +105,9 @@ class Allocation:
         missing = whole - int(given.sum())
         if missing > 0:
             given[self._soonest(given, above, missing)] += 1
-        if room is not None:
+        if room is not None or most is not None:
             self._take_back(given, int(given.sum()) - whole)
+        if room is not None:
             self._pass_on(given, full, whole - int(given.sum()))
             owed = min(owed, int(given.sum()) + (owed + carried) % 1 - carried)
         samples = given - self.ordered

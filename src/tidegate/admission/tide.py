@@ -185,7 +185,10 @@ def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
     chain = PriceChain.from_prices(_in_order(state), groups)
     if chain is None:
         return independent
-    more, less = plan_chain(chain, allowed, plan.best, ages)
+    rules = plan_chain(chain, allowed, plan.best, ages)
+    if rules is None:
+        return independent
+    more, less = rules
     return replace(independent, edges=chain.edges, more=more.by_group(), less=less.by_group())
 
 

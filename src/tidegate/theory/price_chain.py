@@ -21,6 +21,8 @@ from tidegate.arrays import FloatArray
 from tidegate.theory.optimum import SlotRule
 
 MOST_STEPS = 60
+MOST_DOUBLINGS = 12
+"""Of the multiplier that independent prices would have; farther away, the chain is no guide."""
 PRECISION = 1e-3
 """Relative, of what a round costs; the prices seen say less."""
 FINE = 0.04
@@ -175,8 +177,10 @@ def _improved(chain: PriceChain, multiplier: float, cost: float, lives: FloatArr
 
 def plan_chain(
     chain: PriceChain, allowed: float, near: SlotRule, ages: int
-) -> tuple[ChainRule, ChainRule]:
+) -> tuple[ChainRule, ChainRule] | None:
     """Best rules that spend the allowance or more, and the allowance or less, close together.
+
+    None where the chain's own prices allow no such pair: all its rules cost less, or more.
 
     Args:
         chain: how prices follow each other.
@@ -187,13 +191,15 @@ def plan_chain(
     column = np.append(near.thresholds, np.full(ages - len(near.thresholds), np.inf))
     start = np.tile(column[:, None], len(chain.transitions))
     more = less = chain_rule(chain, near.multiplier, start)
-    for _ in range(MOST_STEPS):
+    for _ in range(MOST_DOUBLINGS):
         if less.spent > allowed:
             more, less = less, chain_rule(chain, 2 * less.multiplier, less.thresholds)
         elif more.spent <= allowed:
             more, less = chain_rule(chain, more.multiplier / 2, more.thresholds), more
         else:
             break
+    if not less.spent <= allowed < more.spent:
+        return None
     for _ in range(MOST_STEPS):
         if less.multiplier <= (1 + FINE) * more.multiplier or more.spent <= (1 + FINE) * allowed:
             break
