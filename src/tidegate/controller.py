@@ -7,7 +7,6 @@ a controller that is brought back after ``decide`` gives the same orders again.
 
 import io
 import logging
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
+from tidegate.admission.rule import within_money
 from tidegate.fleet import Fleet, Terms
 from tidegate.ledger import Booking, Ledger
 from tidegate.saving import read, write
@@ -167,8 +167,7 @@ class Controller:
         room, limit = self._fleet.room(self._round_number, takes_part)
         most = None
         if self._fleet.policy.strict_spending:
-            money = quote.affordable(self._cash())
-            limit, most = min(limit, money), None if math.isinf(money) else int(money)
+            limit, most = within_money(quote, self._cash(), limit)
         wanted = admission.decide(self._server, quote, limit)
         counts = self._fleet.split(wanted.total_admission, room, most)
         orders = {}

@@ -15,7 +15,7 @@ import numpy as np
 
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
-from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State, within_money
 from tidegate.arrays import CountArray, FloatArray, IntArray
 from tidegate.policies import JointPolicy
 from tidegate.prices import Price, PriceLaw
@@ -128,8 +128,8 @@ def play_round(
         room = state.buffers.room(problem.capacities)
         limit = float(room.sum())
     if policy.strict_spending:
-        money = quote.affordable(cash(problem.budget, state.round_number + 1, state.overspend))
-        limit, most = min(limit, money), None if math.isinf(money) else int(money)
+        money = cash(problem.budget, state.round_number + 1, state.overspend)
+        limit, most = within_money(quote, money, limit)
     order = policy.admission.decide(server, quote, limit)
     admissions, allocation = _admissions(state, order, price, room, most)
 

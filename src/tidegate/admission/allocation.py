@@ -89,9 +89,9 @@ class Allocation:
         if not 0 <= total_admission < math.inf:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
         owed, carried = self.owed + total_admission, float(self.credits.sum())
-        if most is not None and math.floor(owed + carried) > int(self.ordered.sum()) + most:
-            owed = self.owed + most
         before = int(self.ordered.sum())
+        if most is not None and math.floor(owed + carried) > before + most:
+            owed = self.owed + most
         whole = max(math.floor(owed + carried), before)
         if most is not None:
             whole = min(whole, before + most)

@@ -46,6 +46,16 @@ class Quote:
         return float(max(math.floor(money / self.highest), 0))
 
 
+def within_money(quote: Quote, money: float, limit: float) -> tuple[float, int | None]:
+    """A limit that money sets, too, and the whole samples that it pays for; none where free.
+
+    >>> within_money(Quote(2.5), money=11.0, limit=9.0)
+    (4.0, 4)
+    """
+    paid_for = quote.affordable(money)
+    return min(limit, paid_for), None if math.isinf(paid_for) else int(paid_for)
+
+
 @dataclass(frozen=True)
 class FleetOrder:
     """What the whole fleet is asked to do in one round: admit a total, or follow a rule."""

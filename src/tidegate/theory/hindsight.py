@@ -30,7 +30,7 @@ class HindsightBound:
     """What a path of prices allows, a round."""
 
     effective_per_round: float
-    """No rule within memory and budget gains more."""
+    """No rule within memory and budget gains more, that keeps slots as full as was asked."""
     certified_to: float
     """By how much, relatively, the bound may lie above the best relaxed schedule."""
 
@@ -52,7 +52,7 @@ def hindsight_bound(
     may_be_empty: bool = False,
     precision: float = 0.005,
 ) -> HindsightBound:
-    """A bound on the effective samples a round of every rule on these prices.
+    """A bound on the effective samples a round that rules can gain on these prices.
 
     Args:
         prices: c(1), ..., c(T), one for all clients.
