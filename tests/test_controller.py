@@ -424,6 +424,51 @@ def test_strict_spending_counts_what_was_not_heard_of(name: str) -> None:
     assert admitted > 0
 
 
+@pytest.mark.parametrize("name", POLICIES)
+def test_strict_spending_holds_when_clients_lose_their_disks_and_others_join(name: str) -> None:
+    strict = ControlOptions(hard_capacity=True, strict_spending=True)
+    controller = Controller(terms(name, strict), "r")
+    gates = fleet(controller, MNIST)
+    draw = np.random.default_rng(2)
+    lost, paid = 0.0, dict.fromkeys(gates, 0.0)
+    broken: list[str] = []
+    for now in range(1, 41):
+        for client in broken:
+            controller.join(client, controller.ledger.account(client).buffer_capacity)
+        broken = []
+        if now % 7 == 0:
+            newcomer = f"late-{now}"
+            gates[newcomer], paid[newcomer] = gate(newcomer, 10), 0.0
+            controller.join(newcomer, 10)
+        for client, order in controller.decide(gates, gates).items():
+            receipt = gates[client].apply(order)
+            paid[client] = receipt.total_spent
+            if draw.random() < 0.5:
+                controller.book(client, receipt)
+            elif draw.random() < 0.2:  # the disk is gone, and with it what nobody has heard of
+                lost += paid[client]
+                capacity = controller.ledger.account(client).buffer_capacity
+                paid[client], gates[client] = 0.0, gate(client, capacity)
+                broken.append(client)
+        controller.close()
+        assert lost + sum(paid.values()) <= 55.0 * now * (1 + 1e-9)
+
+
+def test_a_rule_for_a_part_of_the_fleet_spends_the_whole_budget() -> None:
+    controller = Controller(terms("tide", num_rounds=300), "r")
+    gates = fleet(controller, MNIST)
+    draw = np.random.default_rng(0)
+    spent = []
+    for _ in range(300):
+        some = draw.permutation(list(gates))[:3].tolist()
+        for client, order in controller.decide(some, gates).items():
+            assert order.count == NO_LIMIT or order.count <= 100
+            controller.book(client, gates[client].apply(order))
+        spent.append(controller.close().spent)
+    assert np.mean(spent) == pytest.approx(55.0, rel=0.03)
+    assert np.mean(spent[-100:]) == pytest.approx(55.0, rel=0.15)
+
+
 def test_a_rule_is_the_same_for_every_client_and_newcomers_need_nothing_special() -> None:
     controller = Controller(terms("tide"), "r")
     gates = fleet(controller, MNIST)

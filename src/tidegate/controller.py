@@ -15,7 +15,6 @@ import numpy as np
 
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
-from tidegate.admission.rule import within_money
 from tidegate.fleet import Fleet, Terms
 from tidegate.ledger import Booking, Ledger
 from tidegate.saving import read, write
@@ -128,13 +127,16 @@ class Controller:
                 f"{client} has a capacity of {buffer_capacity} now, and had {known} before; "
                 "it must stay the same in a run"
             )
-        booked_round = self._ledger.account(client).last_round
-        if booked_round and (newest is None or newest.round_number < booked_round):
+        account, known_round = self._ledger.account(client), newest.round_number if newest else 0
+        # An open round's order may not have been delivered yet; it will be sent again.
+        unheard = [one for one in account.outstanding if one.round_number < self._round_number]
+        if known_round < account.last_round or (newest is None and unheard):
             lost = self._ledger.begin_again(client)
             logger.warning(
-                "%s has lost its buffer: round %d was booked, and it knows of none after %d. It "
-                "begins again; %.4g that it may have paid unheard is booked as spent",
-                *(client, booked_round, 0 if newest is None else newest.round_number, lost),
+                "%s has lost its buffer: round %d was booked, %d orders of later rounds were sent, "
+                "and it knows of no round after %d. It begins again; %.4g that it may have paid "
+                "unheard is booked as spent",
+                *(client, account.last_round, len(unheard), known_round, lost),
             )
         elif newest is not None:
             self._settle_unheard(client, newest)
@@ -165,10 +167,9 @@ class Controller:
         chosen, clients = set(present), self._fleet.clients
         takes_part = np.array([client in chosen for client in clients])
         room, limit = self._fleet.room(self._round_number, takes_part)
-        most = None
+        wanted, most = admission.decide(self._server, quote, limit), None
         if self._fleet.policy.strict_spending:
-            limit, most = within_money(quote, self._cash(), limit)
-        wanted = admission.decide(self._server, quote, limit)
+            wanted, most = wanted.within(self._cash(), quote, limit)
         counts = self._fleet.split(wanted.total_admission, room, most)
         orders = {}
         for number, (client, count) in enumerate(zip(clients, counts, strict=True)):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
-from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State, within_money
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
 from tidegate.arrays import CountArray, FloatArray, IntArray
 from tidegate.policies import JointPolicy
 from tidegate.prices import Price, PriceLaw
@@ -123,14 +123,14 @@ def play_round(
     """Play one round at this price."""
     quote = Quote.of(price, policy.shares)
     server = policy.admission.learn(state.server, quote)
-    room, limit, most = None, math.inf, None
+    room, limit = None, math.inf
     if policy.hard_capacity:
         room = state.buffers.room(problem.capacities)
         limit = float(room.sum())
+    order, most = policy.admission.decide(server, quote, limit), None
     if policy.strict_spending:
         money = cash(problem.budget, state.round_number + 1, state.overspend)
-        limit, most = within_money(quote, money, limit)
-    order = policy.admission.decide(server, quote, limit)
+        order, most = order.within(money, quote, limit)
     admissions, allocation = _admissions(state, order, price, room, most)
 
     buffers = state.buffers.step(admissions)

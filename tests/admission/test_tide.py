@@ -42,7 +42,7 @@ def after(prices: list[float], totals: RoundTotals = NOTHING) -> TideState:
 
 
 def order(prices: list[float]) -> FleetOrder:
-    return rule().decide(after(prices), Quote(prices[-1]), math.inf)
+    return rule().decide(after(prices), Quote(prices[-1]), limit=100.0)
 
 
 def test_the_first_round_spends_what_the_budget_has_paid_for() -> None:
@@ -66,7 +66,7 @@ def test_a_dear_price_fills_none_and_replaces_none() -> None:
 
 def test_a_full_fleet_is_told_a_rule_and_no_number() -> None:
     full = dataclasses.replace(after([8.0, 1.5, 2.0, 9.0]), admitted=100)
-    told = rule().decide(full, Quote(9.0), math.inf)
+    told = rule().decide(full, Quote(9.0), limit=100.0)
     assert math.isinf(told.total_admission)
     ages = told.thresholds[1:]
     assert all(first <= second for first, second in itertools.pairwise(ages))
@@ -122,7 +122,7 @@ def test_what_is_kept_does_not_grow_with_the_rounds() -> None:
     state = run.final.server
     assert len(state.prices.values) == SIZE
     assert len(state.recent) == RECENT
-    assert sum(map(len, state.solved.more + state.solved.less)) < 2 * LONGEST_LIFE
+    assert sum(map(len, state.solved.by_group)) < LONGEST_LIFE
 
 
 def test_the_last_prices_are_kept_in_order() -> None:
@@ -223,11 +223,103 @@ def test_a_million_own_prices_are_looked_at_in_part() -> None:
     assert state.prices.weights.sum() == pytest.approx(1.0)
 
 
-def test_spells_of_prices_are_learned() -> None:
+def test_seasons_are_learned() -> None:
+    day = 5.5 * (1 + 0.9 * np.sin(2 * np.pi * np.arange(800) / 24))
+    law = RecordedPrices(day * np.exp(0.1 * np.random.default_rng(0).normal(size=800)))
     problem = mnist(800)
-    law = MarkovPrice(2.0, 9.0, 0.95, 0.95)
-    gains = []
-    for groups in (1, 4):
-        runs = [simulate(tide(problem, price_groups=groups), problem, law, s) for s in range(5)]
-        gains.append(np.mean([run.columns["effective_samples"][-1] for run in runs]))
-    assert gains[1] > 1.05 * gains[0]
+    gains = [
+        simulate(tide(problem, price_groups=groups), problem, law, 0).columns["effective_samples"]
+        for groups in (1, 4)
+    ]
+    assert gains[1][-1] > 1.05 * gains[0][-1]
+
+
+def spending(budget: float, prices: FloatArray, options: ControlOptions) -> FloatArray:
+    """Money spent in all, by rounds, in budgets."""
+    law, rounds = RecordedPrices(prices), len(prices)
+    problem = Problem(
+        buffer_capacities=[10] * 10, budget=budget, mean_price=law.mean(rounds), num_rounds=rounds
+    )
+    run = simulate(tide(problem, options), problem, law, 0)
+    total: FloatArray = np.cumsum(run.columns["spent"]) / budget
+    return total
+
+
+@pytest.mark.parametrize("budget", [0.01, 0.2, 1.0])
+def test_a_budget_that_pays_for_next_to_nothing_is_kept_for_ever(budget: float) -> None:
+    prices = np.random.default_rng(0).uniform(1, 10, 2000)
+    spent = spending(budget, prices, ControlOptions(endless=True))
+    # One fill of all slots at a low price is the most that spending runs ahead.
+    fill = 100 * 1.5 / budget
+    assert np.all(spent <= np.arange(1, 2001) + fill)
+    assert spent[-1] > 0.9 * 2000
+
+
+def test_what_was_bought_ahead_is_made_good_in_bounded_time() -> None:
+    prices = np.random.default_rng(0).uniform(1, 10, 2000)
+    spent = spending(5.0, prices, ControlOptions())
+    ahead = spent - np.arange(1, 2001)
+    peak = int(np.argmax(ahead))
+    assert 20 < ahead[peak] < 60  # the first fill
+    assert np.min(ahead[peak : peak + 300]) < 0.3 * ahead[peak]
+
+
+@pytest.mark.parametrize("endless", [False, True])
+@pytest.mark.parametrize("at", [0, 1, 20, 300])
+def test_one_price_out_of_all_bounds_is_not_paid_and_soon_forgiven(at: int, endless: bool) -> None:
+    prices = np.random.default_rng(0).uniform(1, 10, 600)
+    prices[at] = 1e7
+    spent = spending(55.0, prices, ControlOptions(endless=endless))
+    assert np.diff(spent, prepend=0.0)[at] == 0
+    assert spent[-1] == pytest.approx(600, rel=0.05)
+    assert np.all(np.abs(spent - np.arange(1, 601)) < 60)
+
+
+@pytest.mark.parametrize("options", [ControlOptions(), ControlOptions(strict_spending=True)])
+def test_one_client_with_a_price_out_of_all_bounds_starves_nobody(options: ControlOptions) -> None:
+    prices = np.random.default_rng(0).uniform(1, 10, (200, 10))
+    prices[:, 9] = 1e6
+    law = RecordedPrices(prices)
+    problem = mnist(200)
+    run = simulate(tide(problem, options), problem, law, 0, price_per_client=True)
+    assert run.final.buffers.occupancy.tolist() == [10] * 9 + [0]
+    assert run.columns["spent"].sum() == pytest.approx(55 * 200, rel=0.02)
+
+
+def test_the_shares_weigh_each_clients_own_price() -> None:
+    one = dataclasses.replace(rule(), shares=np.array([0.9, 0.1]))
+    state = one.learn(one.start(), Quote.of(np.array([2.0, 12.0]), one.shares))
+    assert state.prices.mean == pytest.approx(3.0)
+
+
+def test_who_has_its_own_price_fills_at_once_below_the_average() -> None:
+    one = rule()
+    quote = Quote.of(np.arange(1.0, 11.0), one.shares)
+    first = one.decide(one.learn(one.start(), quote), quote, limit=100.0)
+    assert math.isinf(first.total_admission)
+    assert first.thresholds[0] >= 5.5
+
+
+def test_own_prices_are_not_taken_for_a_chain() -> None:
+    one, state = rule(num_rounds=400), rule().start()
+    for number in range(300):  # long spells, which a chain of one price would find
+        level = 2.0 if number // 20 % 2 else 8.0
+        state = one.learn(state, Quote.of(level + np.arange(10) / 10, one.shares))
+        state = one.settle(state, dataclasses.replace(NOTHING, spent=55.0))
+    assert state.solved.edges == ()
+
+
+@pytest.mark.parametrize("part", [0.2, 0.5])
+def test_money_is_spent_on_the_slots_that_take_part(part: float) -> None:
+    """A rule for all slots would spend their part of the budget only."""
+    one = rule(num_rounds=None)
+    full = dataclasses.replace(NOTHING, admitted=100, training_size=100, spent=55.0)
+    some = one.settle(after([2.0, 9.0] * 20, full), full)
+    assert some.taking_part == 1.0
+    for _ in range(200):
+        few = dataclasses.replace(NOTHING, training_size=int(100 * part), spent=55.0)
+        some = one.settle(one.learn(some, Quote(5.0)), few)
+    assert some.taking_part == pytest.approx(part, rel=1e-3)
+    assert some.solved.allowance == pytest.approx(55.0 / (100 * part), rel=0.1)
+    silent = one.settle(some, NOTHING)  # nobody was heard: nothing is learned of who takes part
+    assert silent.taking_part == some.taking_part

@@ -200,8 +200,16 @@ def test_the_longest_life_is_a_limit_of_its_own() -> None:
         assert len(cut.less.thresholds) <= 8
         assert free.spent == pytest.approx(allowed)
         assert free.growth <= cut.growth * (1 + 1e-9) <= 1.01 * free.growth
-    with pytest.raises(ValueError, match="kept 8 rounds cost"):
-        plan_slots(prices, 8.0, longest_life=8)
+    # Where none is cheap enough: the cheapest, which waits for 1.0 from some age on until its last.
+    costs = []
+    for since in range(1, 10):
+        length, spent = 1.0, prices.mean  # of the rest of a life, at age 9
+        for age in range(8, 0, -1):
+            replaced = 0.3 if age >= since else 0.0
+            length, spent = 1 + (1 - replaced) * length, replaced + (1 - replaced) * spent
+        costs.append(spent / length)
+    short = plan_slots(prices, 0.9 * min(costs), longest_life=8)
+    assert short.spent == pytest.approx(min(costs), rel=1e-9)
 
 
 def test_a_thousand_prices_take_less_than_50_milliseconds() -> None:

@@ -5,7 +5,7 @@ single client: an order speaks to the fleet, and what comes back are sums over t
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from tidegate.arrays import FloatArray
@@ -35,25 +35,22 @@ class Quote:
         """What no client pays more than."""
         return self.price if self.own is None else float(self.own.max())
 
-    def affordable(self, money: float) -> float:
+    def affordable(self, money: float, up_to: float = math.inf) -> float:
         """Whole samples that the money pays for, whoever takes them; infinity where they are free.
+
+        Args:
+            money: what may be spent.
+            up_to: nobody takes a sample at a higher price.
 
         >>> Quote(2.5).affordable(11.0)
         4.0
         """
-        if not self.highest:
+        price = self.highest
+        if self.own is not None and price > up_to:
+            price = float(self.own.max(where=self.own <= up_to, initial=0.0))
+        if not price or math.isinf(money):
             return math.inf
-        return float(max(math.floor(money / self.highest), 0))
-
-
-def within_money(quote: Quote, money: float, limit: float) -> tuple[float, int | None]:
-    """A limit that money sets, too, and the whole samples that it pays for; none where free.
-
-    >>> within_money(Quote(2.5), money=11.0, limit=9.0)
-    (4.0, 4)
-    """
-    paid_for = quote.affordable(money)
-    return min(limit, paid_for), None if math.isinf(paid_for) else int(paid_for)
+        return float(max(math.floor(money / price), 0))
 
 
 @dataclass(frozen=True)
@@ -65,6 +62,27 @@ class FleetOrder:
     most that it may lead to, infinity for no limit."""
     thresholds: tuple[float, ...] = ()
     """A rule: the price up to which a slot takes a fresh sample, as in ``wire.Order``."""
+
+    @property
+    def highest_price(self) -> float:
+        """At which any sample is taken."""
+        return max(self.thresholds, default=math.inf)
+
+    def within(self, money: float, quote: Quote, limit: float) -> tuple["FleetOrder", int | None]:
+        """An order that money pays for, and the whole samples that it may lead to; none for all.
+
+        Args:
+            money: what may be spent.
+            quote: the round's price.
+            limit: samples that there is room for.
+
+        >>> FleetOrder(9.0).within(11.0, Quote(2.5), limit=100.0)
+        (FleetOrder(total_admission=4.0, thresholds=()), 4)
+        """
+        paid_for = quote.affordable(money, self.highest_price)
+        if math.isinf(paid_for) or (self.thresholds and paid_for >= limit):
+            return self, None
+        return replace(self, total_admission=min(self.total_admission, paid_for)), int(paid_for)
 
 
 @dataclass(frozen=True)
@@ -116,8 +134,8 @@ class AdmissionRule(Protocol[State]):
         Args:
             state: what ``learn`` gave.
             quote: the round's price.
-            limit: the most that may be admitted at all (room left in memory under a hard
-                capacity, money left under strict spending), infinity where nothing limits.
+            limit: samples that there is room for under a hard capacity, infinity without one.
+                (A rule by age leads to no more than there is room for, whatever it says.)
         """
         ...
 

@@ -26,23 +26,27 @@ from tidegate.theory.optimum import filling_threshold, plan_slots
 from tidegate.theory.price_chain import PriceChain, plan_chain
 
 LONGEST_LIFE = 1000
-"""Rounds, and thresholds in an order; a smaller budget still is spent as far as it goes."""
+"""Rounds, and thresholds in an order. A budget that does not pay for replacing a sample in so many
+rounds is spent as it comes in, at the cheapest rule's prices."""
 MORE_PRICES = 1.1
-"""Solve again when so many times the rounds have been seen,"""
+"""A rule is solved again after so many times the rounds that it was solved for."""
 OTHER_ALLOWANCE = 0.05
-"""or when the money for a slot and round has moved by this part."""
+"""It is solved again when the money for a slot and round has moved by this part."""
 LEAST_ALLOWANCE = 0.2
 """Of the budget: a rule to go on with when more was spent than is left."""
 PRECISION = 1e-5
 """Relative, of what a rule costs; the prices seen say less."""
-ENDLESS_ROUNDS = 100
-"""Where no last round is known, what was overspent is saved in so many rounds, and vice versa."""
+PACE = 100
+"""Rounds in which what was overspent is saved, and vice versa; or those that are left, if fewer."""
+SMOOTHING = 20
+"""Rounds from which it is learned how many slots take part."""
 PRICE_GROUPS = 4
 """Low to high; what follows what is learned where it is no chance."""
 RECENT = 1024
 """Rounds that this is learned from."""
 LONGEST_CHAIN = 256
-"""Ages at most where prices depend on each other; longer lives are planned as if they did not."""
+"""Ages planned for at most where prices depend on each other: twice those that the rule for
+independent prices needs, and 32. Longer lives are planned as if prices were independent."""
 MOST_CLIENTS = 1000
 """Clients whose own prices are looked at in a round, evenly spaced."""
 
@@ -56,14 +60,14 @@ class Thresholds:
     """Money for a slot and round."""
     highest: float = -1.0
     """Of the prices that were seen; a higher one may need another rule."""
+    affordable: bool = True
+    """Whether the allowance pays for the rule."""
     empty: float = 0.0
     """θ(0)."""
     edges: tuple[float, ...] = ()
     """Prices at which another group of prices begins; none where prices are independent."""
-    more: tuple[tuple[float, ...], ...] = ()
-    """For each group of prices, θ(1), θ(2), ... of a rule that spends the allowance or more."""
-    less: tuple[tuple[float, ...], ...] = ()
-    """Of one that spends the allowance or less."""
+    by_group: tuple[tuple[float, ...], ...] = ()
+    """For each group of prices, θ(1), θ(2), ... of a rule that spends the allowance or less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +82,8 @@ class TideState:
     """In all rounds before."""
     admitted: int = 0
     """In all rounds before."""
+    taking_part: float = 1.0
+    """The part of the slots that trained in a round, lately."""
     prices: PriceMemory = field(default_factory=PriceMemory)
     recent: FloatArray = field(default_factory=lambda: np.zeros(RECENT))
     """The last prices; that of round t in place (t - 1) mod ``RECENT``."""
@@ -108,7 +114,7 @@ class Tide:
         recent = state.recent.copy()
         recent[(state.round_number - 1) % RECENT] = quote.price
         seen = replace(state, prices=state.prices.with_prices(*self._seen(quote)), recent=recent)
-        allowance = self._allowance(state) / self.total_capacity
+        allowance = self._allowance(state) / (self.total_capacity * state.taking_part)
         old = state.solved
         if (
             state.round_number < MORE_PRICES * old.round_number + 1
@@ -123,25 +129,34 @@ class Tide:
     def decide(self, state: TideState, quote: Quote, limit: float) -> FleetOrder:
         """The rule of this round."""
         solved, saved = state.solved, self.budget * state.round_number - state.spent
+        money = math.inf
         if self.num_rounds is not None:
-            limit = min(limit, quote.affordable(self.budget * self.num_rounds - state.spent))
-        filling = quote.own is None and state.admitted < self.total_capacity
+            money = self.budget * self.num_rounds - state.spent
+        filling = quote.own is None and self._filling(state)
         if filling and quote.price > solved.empty:
             # Pay as you go, up to the average price; samples that are stored stay.
             price = quote.price if quote.price <= state.prices.mean else 0.0
-            limit = min(limit, quote.affordable(saved))
-            return FleetOrder(limit, (price, 0.0))
-        empty = solved.empty if filling else max(solved.empty, state.prices.mean)
-        most = limit if limit < self.total_capacity else math.inf
-        # Of two rules that are equally good, the one that spends more if savings pay for it.
-        rules = solved.more if quote.affordable(saved) >= self.total_capacity else solved.less
-        return FleetOrder(most, (empty, *rules[bisect.bisect_right(solved.edges, quote.price)]))
+            thresholds: tuple[float, ...] = (price, 0.0)
+            money = min(money, saved)
+        else:
+            empty = solved.empty if filling else max(solved.empty, state.prices.mean)
+            group = bisect.bisect_right(solved.edges, quote.price)
+            thresholds = (empty, *solved.by_group[group])
+        if not solved.affordable:
+            money = min(money, saved)
+        order, _ = FleetOrder(math.inf, thresholds).within(money, quote, limit)
+        return order
 
     def settle(self, state: TideState, totals: RoundTotals) -> TideState:
         """Money and samples as they really were."""
+        taking_part = state.taking_part
+        if totals.training_size and not self._filling(state):
+            part = min(totals.training_size / self.total_capacity, 1.0)
+            taking_part += (part - taking_part) / SMOOTHING
         return replace(
             state,
             round_number=state.round_number + 1,
+            taking_part=taking_part,
             cost_debt=next_cost_debt(state.cost_debt, totals.spent, self.budget),
             spent=state.spent + totals.spent,
             admitted=state.admitted + totals.admitted,
@@ -156,40 +171,44 @@ class Tide:
         return quote.own[::step], weights / weights.sum()
 
     def _allowance(self, state: TideState) -> float:
-        """Money for a round: what is left for the rounds that are left."""
+        """Money for a round: the budget, and a part of what was saved or overspent."""
         done = state.round_number - 1
-        if self.num_rounds is None:
-            wanted = self.budget + (self.budget * done - state.spent) / ENDLESS_ROUNDS
-        else:
-            left = max(self.num_rounds - done, 1)
-            wanted = (self.budget * self.num_rounds - state.spent) / left
+        left = PACE if self.num_rounds is None else max(self.num_rounds - done, 1)
+        wanted = self.budget + (self.budget * done - state.spent) / min(left, PACE)
         return max(wanted, LEAST_ALLOWANCE * self.budget)
+
+    def _filling(self, state: TideState) -> bool:
+        """Whether some slots have been empty all the time."""
+        return state.admitted < self.total_capacity
 
 
 def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
     """The best rule for an allowance, if the prices seen are all there are."""
     law = state.prices.distribution()
-    # The longest life that is looked at has its price, too.
-    allowed = max(allowance, 1.1 * law.mean / LONGEST_LIFE)
-    plan = plan_slots(law, allowed, longest_life=LONGEST_LIFE, precision=PRECISION)
+    plan = plan_slots(law, allowance, longest_life=LONGEST_LIFE, precision=PRECISION)
     independent = Thresholds(
         round_number=state.round_number,
         allowance=allowance,
+        affordable=plan.spent <= (1 + OTHER_ALLOWANCE) * allowance,
         empty=filling_threshold(law, plan),
-        more=(plan.more.thresholds,),
-        less=(plan.less.thresholds,),
+        by_group=(plan.less.thresholds,),
     )
     ages = 2 * len(plan.less.thresholds) + 32
-    if groups == 1 or not plan.best.multiplier or ages > LONGEST_CHAIN:
+    if (
+        groups == 1
+        or not plan.best.multiplier
+        or ages > LONGEST_CHAIN
+        or not independent.affordable
+    ):
         return independent
     chain = PriceChain.from_prices(_in_order(state), groups)
     if chain is None:
         return independent
-    rules = plan_chain(chain, allowed, plan.best, ages)
+    rules = plan_chain(chain, allowance, plan.best, ages)
     if rules is None:
         return independent
-    more, less = rules
-    return replace(independent, edges=chain.edges, more=more.by_group(), less=less.by_group())
+    _, less = rules
+    return replace(independent, edges=chain.edges, by_group=less.by_group())
 
 
 def _in_order(state: TideState) -> FloatArray:

@@ -33,6 +33,9 @@ NEGLIGIBLE = 1e-18
 """A chance of living on that no sum of floats notices."""
 FINE = 1e-9
 """Relative, of the threshold for an empty slot."""
+UNAFFORDABLE = 1e4
+"""A rule that grows ΣA² by no more than the longest life and spends ``allowed``, less 1 part in
+this, would be better at a multiplier of this times the longest life over ``allowed``."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,7 @@ def best_rule(
         prices: how prices are distributed.
         multiplier: μ.
         near: the rule for a multiplier near by, to start from.
-        longest_life: a sample that was used so often is replaced at any price.
+        longest_life: a sample that was used more often is replaced at any price.
         precision: of g, relative.
     """
     cost, ages = multiplier * prices.mean + 1.0, FIRST_AGES
@@ -193,7 +196,13 @@ def optimum(prices: PriceDistribution, budget: float, total_capacity: int) -> Op
     """
     if not (math.isfinite(budget) and budget > 0 and total_capacity >= 1):
         raise ValueError(f"need a positive budget and capacity, got {budget} and {total_capacity}")
-    plan = plan_slots(prices, budget / total_capacity)
+    allowed = budget / total_capacity
+    plan = plan_slots(prices, allowed)
+    if plan.spent > allowed * (1 + FINE):
+        raise ValueError(
+            f"the budget allows {allowed:g} for a slot and round; samples that are kept "
+            f"{LONGEST_LIFE} rounds cost {plan.spent:g}: raise the budget, or plan for fewer slots"
+        )
     bound = plan.best.average_cost - plan.best.multiplier * plan.spent
     return Optimum(
         effective_per_round=total_capacity / plan.growth,
@@ -213,27 +222,23 @@ def plan_slots(
     longest_life: int = LONGEST_LIFE,
     precision: float = PRECISION,
 ) -> SlotPlan:
-    """The best for a slot that may spend ``allowed`` a round.
+    """The best for a slot that may spend ``allowed`` a round; the cheapest, if all cost more.
 
     Args:
         prices: how prices are distributed.
         allowed: b.
-        longest_life: a sample that was used so often is replaced at any price.
+        longest_life: a sample that was used more often is replaced at any price.
         precision: relative, of what a round costs.
     """
     if prices.mean <= allowed:
         fresh = SlotRule(0.0, 1.0, 1.0, prices.mean, 1.0, (prices.highest,))
         return SlotPlan(more=fresh, less=fresh, share=0.0, best=fresh)
-    least = prices.mean / longest_life
-    if allowed <= least:
-        raise ValueError(
-            f"the budget allows {allowed:g} for a slot and round; samples that are kept "
-            f"{longest_life} rounds cost {least:g}: raise the budget, or plan for fewer slots"
-        )
     solve = partial(best_rule, prices, longest_life=longest_life, precision=precision)
     # Of a life of L rounds at a constant price c, the multiplier would be L²/c = c/allowed².
     more = less = solve(prices.mean / allowed**2)
     while less.spent > allowed:
+        if less.multiplier * allowed > UNAFFORDABLE * longest_life:
+            return SlotPlan(more=less, less=less, share=1.0, best=less)
         more, less = less, solve(4 * less.multiplier)
     while more.spent <= allowed:
         more, less = solve(more.multiplier / 4, more), more
