@@ -137,7 +137,8 @@ def electricity() -> FloatArray | None:
 
 
 def laws(seeds: int, rounds: int) -> None:
-    print(f"{seeds} seeds, {rounds} rounds; Tide's effective samples as a part of the limit")
+    print(f"{seeds} seeds, {rounds} rounds; Tide's effective samples as a part of the limit,")
+    print("and in brackets its spending as a part of the budget")
     cases = list(itertools.product((5, 10, 20), CAPACITIES))
     names = [f"{times} x, {capacity}" for times, capacity in cases]
     print(f"| prices \\ budget, capacity | {' | '.join(names)} |")
@@ -151,7 +152,10 @@ def laws(seeds: int, rounds: int) -> None:
             found = reached(tide(problem), problem, law, seeds)
             limit = optimum(prices, budget, capacity).effective_per_round
             gained = estimate(found.effective)
-            cells.append(f"{gained.mean / limit:.1%} ± {gained.half_width / limit:.1%}")
+            share = statistics.fmean(found.spent) / budget
+            cells.append(
+                f"{gained.mean / limit:.1%} ± {gained.half_width / limit:.1%} ({share:.1%})"
+            )
             spent.append(max(found.spent) / budget)
             peak.append(found.peak / capacity)
         print(f"| {name} | {' | '.join(cells)} |", flush=True)
@@ -165,7 +169,8 @@ def laws(seeds: int, rounds: int) -> None:
             problem = the_problem(law, times * float(path.mean()), capacity, rounds)
             found = reached(tide(problem), problem, law, 1)
             bound = hindsight_bound(path, problem.budget, capacity).effective_per_round
-            cells.append(f"{found.effective[0] / bound:.1%}")
+            share = found.spent[0] / problem.budget
+            cells.append(f"{found.effective[0] / bound:.1%} ({share:.1%})")
             spent.append(found.spent[0] / problem.budget)
             peak.append(found.peak / capacity)
         print(f"| electricity, of hindsight | {' | '.join(cells)} |", flush=True)

@@ -107,6 +107,18 @@ def test_a_checkpoint_of_other_terms_is_refused() -> None:
         restored(controller, terms(budget=70.0))
 
 
+def test_a_run_without_an_end_may_be_given_more_rounds() -> None:
+    endless = ControlOptions(hard_capacity=True, endless=True)
+    first = Controller(terms("tide", endless, endless=True), "r")
+    gates = fleet(first, MNIST)
+    for _ in range(5):
+        play(first, gates)
+    longer = restored(first, terms("tide", endless, endless=True, num_rounds=400))
+    assert play(longer, gates).round_number == 6
+    with pytest.raises(ValueError, match="made with num_rounds = 40, this run has 400"):
+        restored(Controller(terms("tide"), "r"), terms("tide", num_rounds=400))
+
+
 CONSTANT = ConstantPrice(1.0)
 CHEAP: dict[str, Any] = {"prices": PricePath(CONSTANT, 0), "num_rounds": 100}
 

