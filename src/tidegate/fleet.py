@@ -34,6 +34,8 @@ class Terms:
     prices: PriceFeed
     num_rounds: int
     """T."""
+    headroom: float = 1.0
+    """Slots that each client has for every slot that is planned for."""
     endless: bool = False
     """Whether the policy takes no account of T, so that a saved run may get another."""
     learning: LearningConstants = field(default_factory=LearningConstants)
@@ -79,9 +81,7 @@ class Fleet:
         if self._policy is None:
             terms = self._terms
             problem = Problem(
-                buffer_capacities=[
-                    self._ledger.account(client).buffer_capacity for client in self.absences
-                ],
+                buffer_capacities=[self._planned_capacity(client) for client in self.absences],
                 budget=terms.budget,
                 mean_price=terms.prices.mean(terms.num_rounds),
                 num_rounds=terms.num_rounds,
@@ -133,9 +133,10 @@ class Fleet:
         """Samples that a client can store beside those that it must keep."""
         account = self._ledger.account(client)
         retention, horizon = self.retention(number)
+        capacity = self._planned_capacity(client)
         if retention == "oldest_first":
-            return account.buffer_capacity
-        return max(account.buffer_capacity - account.carried_samples(round_number, horizon), 0)
+            return capacity
+        return max(capacity - account.carried_samples(round_number, horizon), 0)
 
     def quote(self, round_number: int) -> Quote:
         """What a sample costs in a round."""
@@ -145,6 +146,10 @@ class Fleet:
             own = [_checked(price.get(one), round_number, one) for one in clients]
             return Quote.of(np.array(own, dtype=np.float64), self.policy.shares)
         return Quote(_checked(price, round_number, "all clients"))
+
+    def _planned_capacity(self, client: str) -> int:
+        """B_m: all the slots that a client has, unless some are left for peaks."""
+        return max(int(self._ledger.account(client).buffer_capacity / self._terms.headroom), 1)
 
     def _replan(self, clients: list[str]) -> None:
         """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""

@@ -6,6 +6,8 @@ import numpy as np
 
 PRICES: Final = 1
 """Address of the price path of a run."""
+STREAM: Final = 2
+"""Address of the order in which a client meets its samples, followed by the client's number."""
 
 
 def generator(seed: int, *place: int) -> np.random.Generator:

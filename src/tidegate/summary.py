@@ -131,8 +131,12 @@ def paired_differences(runs: Sequence[Run], others: Sequence[Run]) -> dict[str, 
     }
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def estimate(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
     """Mean and Student's interval of independent values.
+
+    Args:
+        values: one a seed.
+        confidence: that the interval holds the true mean.
 
     >>> estimate([54.0, 55.0, 56.0])  # doctest: +ELLIPSIS
     Estimate(mean=55.0, half_width=2.484...)
@@ -141,12 +145,12 @@ def estimate(values: Sequence[float]) -> Estimate:
     if len(values) == 1:
         return Estimate(mean, math.nan)
     error = statistics.stdev(values) / math.sqrt(len(values))
-    return Estimate(mean, student_quantile(len(values) - 1) * error)
+    return Estimate(mean, student_quantile(len(values) - 1, confidence) * error)
 
 
 @lru_cache
-def student_quantile(degrees: int) -> float:
-    """The t that a Student variable exceeds, in absolute value, with probability 1 - CONFIDENCE.
+def student_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
+    """The t that a Student variable exceeds, in absolute value, with probability 1 - confidence.
 
     With t = √ν tan θ the distribution becomes an integral of cos^(ν-1) θ, smooth on a bounded
     interval; its inverse is read off a fine table (checked against SciPy in the tests).
@@ -158,5 +162,5 @@ def student_quantile(degrees: int) -> float:
     density = np.cos(angles) ** (degrees - 1)
     steps = (density[1:] + density[:-1]) / 2
     mass = np.concatenate([[0.0], np.cumsum(steps)])
-    angle = float(np.interp(CONFIDENCE * mass[-1], mass, angles))
+    angle = float(np.interp(confidence * mass[-1], mass, angles))
     return math.sqrt(degrees) * math.tan(angle)

@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 import tidegate
+from tidegate.cli.compare import compare
+from tidegate.cli.data import data
 from tidegate.cli.optimum import optimum
 from tidegate.cli.plan import plan
 from tidegate.cli.run import run
@@ -21,6 +23,8 @@ app.command()(with_setting(plan))
 app.command()(with_setting(simulate))
 app.command()(with_setting(optimum))
 app.command()(run)
+app.command()(compare)
+app.command()(data)
 
 
 def _show_version(wanted: bool) -> None:
@@ -40,6 +44,7 @@ def root(
     """Decide how many fresh samples a federated fleet takes in, under a budget and little memory.
 
     Start with `tidegate plan` (what does this budget give me?), then `tidegate simulate` (how do
-    policies compare?) and `tidegate optimum` (what is possible at all?). `tidegate run` trains: it
-    runs a Flower app in this process.
+    policies compare?) and `tidegate optimum` (what is possible at all?). `tidegate run` trains: a
+    Flower app in this process, or a whole experiment, which `tidegate compare` then shows;
+    `tidegate data` makes the data sets that experiments read.
     """

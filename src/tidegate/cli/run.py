@@ -1,29 +1,46 @@
-"""``tidegate run``: a Flower app in this process."""
+"""``tidegate run``: a Flower app in this process, or all runs of an experiment."""
 
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 
 def run(
     app: Annotated[
-        Path, typer.Argument(help="Folder of a Flower app.", show_default="this folder")
+        Path,
+        typer.Argument(
+            help="Folder of a Flower app, or TOML file of an experiment.",
+            show_default="this folder",
+        ),
     ] = Path(),
     *,
-    clients: Annotated[int, typer.Option(min=1, help="Clients in the fleet.")] = 10,
+    clients: Annotated[int, typer.Option(min=1, help="Clients in the fleet (app).")] = 10,
     change: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A value of the run-config, as `key=value`; repeatable."),
+        typer.Option(
+            "--set", help="A value of the run-config or experiment, as `key=value`; repeatable."
+        ),
     ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results (experiment); runs/NAME by default.")
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs at once (experiment); one for each core by default."),
+    ] = None,
+    engine: Annotated[
+        Literal["here", "ray"],
+        typer.Option(help="In this process, or on Flower's simulation (experiment)."),
+    ] = "here",
 ) -> None:
-    """Run a Flower app in this process: no Ray, no servers, the same app.
+    """Run a Flower app in this process, or every policy and seed of an experiment.
 
-    APP is the folder that holds the app's `pyproject.toml`. Clients are function calls, one after
-    another, and their buffers live in memory unless the run-config gives a `tidegate-folder`. The
-    same seed gives the same orders, receipts and model as `flwr run` does on Flower's Simulation
-    and Deployment engines.
+    APP is the folder that holds an app's `pyproject.toml`: no Ray, no servers, the same app.
+    Clients are function calls, one after another, and their buffers live in memory unless the
+    run-config gives a `tidegate-folder`. The same seed gives the same orders, receipts and model
+    as `flwr run` does on Flower's Simulation and Deployment engines.
 
     The quickstart, LeNet on MNIST:
 
@@ -32,12 +49,24 @@ def run(
     Five clients, and a run that the same command resumes:
 
         tidegate run examples/quickstart --clients 5 --set folder=run --set tidegate-folder=run/b
+
+    An experiment: policies x seeds in parallel, each run in its own folder. The same command goes
+    on where it was interrupted; finished runs are not repeated.
+
+        tidegate run experiments/mnist-logistic/config.toml
     """
     try:
+        if app.suffix == ".toml":
+            from tidegate.cli.experiment import run_experiment_file  # noqa: PLC0415
+
+            changes = dict(map(_pair, change or []))
+            run_experiment_file(app, changes, out=out, workers=workers, engine=engine)
+            return
         from tidegate.flower.app import run_app  # noqa: PLC0415 - not everyone has Flower
     except ModuleNotFoundError as missing:
         raise ValueError(
-            f"{missing.name} is not installed; pip install 'tidegate[flower]'"
+            f"{missing.name} is not installed; pip install "
+            f"'tidegate[{'experiments' if app.suffix == '.toml' else 'flower'}]'"
         ) from missing
     except ImportError as unsupported:
         raise ValueError(str(unsupported)) from unsupported

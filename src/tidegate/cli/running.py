@@ -162,8 +162,8 @@ def _told(possible: Mapping[str, float]) -> str:
     )
 
 
-def screen() -> Console:
+def screen(width: int = WIDE) -> Console:
     """Standard output; wide enough for a table where nothing says how wide it is."""
     console = Console()
     known = console.is_terminal or "COLUMNS" in os.environ
-    return console if known else Console(width=WIDE)
+    return console if known else Console(width=width)

@@ -51,8 +51,10 @@ class AdmissionControl(Strategy):
         budget: C, what may be spent in a round, in the long run.
         prices: what a sample costs in each round; ``PricePath(price_law("uniform:1,10"), seed)``,
             or anything with ``mean`` and ``at``.
-        options: the controller's choices. Memory on a device does not average, so capacity is a
-            hard limit in any case.
+        options: the controller's choices; whether capacity is a hard limit follows from headroom.
+        headroom: 1 plans with all the memory that clients have, as a hard limit. More leaves slots
+            for peaks, as the paper's policies need whose limit is an average: with 4, a client
+            with 40 slots holds 10 samples on average.
         learning: constants of the learning-error bound.
         importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
         folder: where the run is saved after every round. A new start with the same folder resumes.
@@ -68,6 +70,7 @@ class AdmissionControl(Strategy):
         budget: float,
         prices: PriceFeed,
         options: ControlOptions = DEFAULT_OPTIONS,
+        headroom: float = 1.0,
         learning: LearningConstants | None = None,
         importance: Mapping[str, float] | None = None,
         folder: Path | str | None = None,
@@ -79,19 +82,22 @@ class AdmissionControl(Strategy):
                 f"prices must have `at` and `mean`, got {prices!r}; a law of prices becomes one "
                 "with a seed: PricePath(price_law('uniform:1,10'), seed=1)"
             )
+        if not headroom >= 1:
+            raise ValueError(f"headroom must be 1 or more, got {headroom}")
         if time_to_live is not None and not time_to_live > 0:
             raise ValueError(f"time_to_live must be positive, got {time_to_live}")
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
         maker = find_policy(policy) if isinstance(policy, str) else policy
-        options = replace(options, hard_capacity=True)
+        options = replace(options, hard_capacity=headroom == 1)
         self._terms = partial(
             Terms,
             policy=lambda problem: maker(problem, options),
             policy_name=f"{getattr(maker, '__name__', maker)} with {options}",
             budget=budget,
             prices=prices,
+            headroom=headroom,
             endless=options.endless,
             learning=LearningConstants() if learning is None else learning,
         )

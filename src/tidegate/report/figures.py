@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegate.arrays import FloatArray
+from tidegate.policies import POLICIES
 from tidegate.simulation import Run
 
 if TYPE_CHECKING:
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 """Okabe and Ito's colours, told apart by most colour-blind people."""
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+Look = tuple[str, object]
+"""Colour and line style."""
+LOOKS: Mapping[str, Look] = {
+    name: (COLOURS[number], STYLES[number]) for number, name in enumerate(POLICIES)
+} | {"acdpp-released_settings": (COLOURS[6], STYLES[6])}
+"""Every policy looks the same in all pictures."""
+
+
+def look_of(name: str) -> Look:
+    """Colour and style of a policy, or of one whose label begins with its name."""
+    known = [one for one in LOOKS if name.startswith(one)]
+    return LOOKS[max(known, key=len)] if known else ("0.5", "-")
 
 
 def check_drawable(path: Path) -> None:
@@ -38,8 +51,8 @@ def draw_runs(runs: Mapping[str, Sequence[Run]], path: Path) -> None:
     problem = next(iter(runs.values()))[0].problem
     figure = Figure(figsize=(9, 9), layout="constrained")
     spent, stored, effective = figure.subplots(3, 1, sharex=True)
-    for number, (name, group) in enumerate(runs.items()):
-        look = COLOURS[number % len(COLOURS)], STYLES[number % len(STYLES)]
+    for name, group in runs.items():
+        look = look_of(name)
         rounds = group[0].columns["round_number"]
         paid = [np.cumsum(run.columns["spent"]) / rounds for run in group]
         _band(spent, rounds, paid, look, name)
@@ -71,7 +84,7 @@ def _band(
     axes: "Axes",
     rounds: FloatArray,
     lines: Sequence[FloatArray],
-    look: tuple[str, object],
+    look: Look,
     name: str,
 ) -> None:
     colour, style = look

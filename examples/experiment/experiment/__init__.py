@@ -1,0 +1,1 @@
+"""One run of an experiment, as a Flower app."""

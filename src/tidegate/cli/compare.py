@@ -1,0 +1,61 @@
+"""``tidegate compare``: finished runs side by side."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.running import AsJson, screen
+from tidegate.experiments.results import read_results
+from tidegate.report.comparison import Comparison, draw, write_tables
+from tidegate.report.figures import check_drawable
+
+TABLE_WIDTH = 150
+
+
+def compare(
+    results: Annotated[Path, typer.Argument(help="Folder that `tidegate run` wrote.")],
+    *,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for summary.csv, rounds.csv, accuracy.png and resources.png."),
+    ] = None,
+    target: Annotated[
+        list[float] | None,
+        typer.Option(help="Accuracy, 0 to 1, whose first round is shown; repeatable."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the policies of an experiment: what was learned, for what money and memory.
+
+    Differences are taken on equal seeds, where all policies met the same prices and samples.
+
+    A table of the runs of an experiment:
+
+        tidegate compare runs/mnist-logistic
+
+    The same with files and pictures:
+
+        tidegate compare runs/mnist-logistic --target 0.85 --out figures
+    """
+    about, found = read_results(results)
+    comparison = Comparison(found, tuple(target or about.targets), about.limit)
+    if out is not None:
+        check_drawable(out / "accuracy.png")
+        for path in [*write_tables(comparison, out), *draw(comparison, out, about.title)]:
+            typer.echo(f"wrote {path}", err=True)
+    if as_json:
+        told = {
+            "title": about.title,
+            "budget": about.budget,
+            "limit": about.limit,
+            "baseline": comparison.baseline,
+            "policies": comparison.rows(),
+        }
+        typer.echo(json.dumps(told, indent=2))
+        return
+    console = screen(TABLE_WIDTH)
+    console.print(comparison.table(), highlight=False)
+    console.print()
+    console.print(comparison.legend(), style="dim", highlight=False)

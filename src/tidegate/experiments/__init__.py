@@ -1,0 +1,1 @@
+"""The paper's experiments: data, the app, the runner and its results."""

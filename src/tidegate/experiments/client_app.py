@@ -1,0 +1,58 @@
+"""The client of an experiment: a gate in front of E full-batch steps on all that is stored."""
+
+from flwr.app import ArrayRecord, Context, Message
+from flwr.clientapp import ClientApp
+
+from tidegate.experiments.job import Job
+from tidegate.flower import ClientGate
+from tidegate.learning.local import batch, train
+from tidegate.learning.models import new_model
+from tidegate.randomness import STREAM, generator
+from tidegate.streams import IndexedStream, Stream
+
+app = ClientApp()
+
+
+def _job(context: Context) -> Job:
+    return Job.from_config(context.run_config)
+
+
+def open_stream(context: Context) -> Stream:
+    """This node's part of the training data, each sample once."""
+    job = _job(context)
+    number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
+    mine = job.federated_data.partition(job.partition, number, count, job.seed)
+    if job.stream == "in order":
+        return IndexedStream(mine)
+    order = generator(job.seed, STREAM, number).permutation(len(mine))
+    return IndexedStream(mine, order.tolist())
+
+
+def buffer_capacity(context: Context) -> int:
+    """Slots that this node has."""
+    return _job(context).memory(int(context.node_config["partition-id"]))
+
+
+gate = ClientGate(app, open_stream, buffer_capacity)
+
+
+@app.train()
+def train_client(message: Message, context: Context) -> Message:
+    """Admit what the server ordered, train on all that is stored, and answer."""
+    job = _job(context)
+    with gate.round(message, context) as now:
+        if not now.samples:
+            return now.reply()
+        inputs, labels = batch(now.samples)
+        classes = job.federated_data.num_classes
+        model = new_model(job.model, tuple(inputs.shape[1:]), classes, job.width)
+        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+        loss = train(
+            model,
+            inputs,
+            labels,
+            local_steps=job.local_steps,
+            learning_rate=job.learning_rate,
+            momentum=job.momentum,
+        )
+        return now.reply(ArrayRecord(model.state_dict()), {"train_loss": loss})

@@ -1,0 +1,171 @@
+"""An experiment as its TOML file says it, and one run of it as a flat run-config."""
+
+import functools
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from tidegate.policies import ControlOptions, JointPolicy
+from tidegate.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
+from tidegate.prices import PriceLaw, RecordedPrices, price_law
+from tidegate.problem import LearningConstants, Problem
+from tidegate.suggestion import suggestion
+
+CONSTANTS = LearningConstants()
+
+
+class PolicyChoice(BaseModel):
+    """One policy of an experiment, and how it is set up."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    """As in ``tidegate.policies.POLICIES``."""
+    label: str = ""
+    """What tables and figures call it, and its folder; name and preset by default."""
+    preset: str = "as_printed"
+    headroom: Annotated[float, Field(ge=1)] = 1.0
+    """Memory that clients have for each slot that is planned for; 1 makes capacity hard."""
+    match_spending: bool = False
+    """Give it the budget with which it spends C a round, on average over the seeds."""
+    strict_spending: bool = False
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        find_policy(name)
+        return name
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.preset not in PRESETS:
+            raise ValueError(f"unknown preset {self.preset!r}; choose from {', '.join(PRESETS)}")
+        if not self.label:
+            suffix = "" if self.preset == "as_printed" else f"-{self.preset}"
+            object.__setattr__(self, "label", self.name + suffix)
+        return self
+
+    @property
+    def options(self) -> ControlOptions:
+        """What the policy is told."""
+        return ControlOptions(
+            hard_capacity=self.headroom == 1, strict_spending=self.strict_spending
+        )
+
+    def make(self, problem: Problem) -> JointPolicy[Any]:
+        """The policy for a problem."""
+        return make_policy(self.name, problem, self.options, preset=self.preset)
+
+
+class Experiment(BaseModel):
+    """Policies x seeds on one learning task."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    title: str
+    data: str
+    """A folder that ``tidegate data`` wrote, or a data set of the hub."""
+    input_column: str = "image"
+    label_column: str = "label"
+    test_split: str = "test"
+    test_inputs: int = Field(0, ge=0)
+    """How many of the test part are judged after a round; 0 for all."""
+    judge_every: int = Field(1, ge=1)
+    """Rounds; the last is judged in any case."""
+    partition: str = "classes:2"
+    stream: str = Field("shuffled", pattern="^(shuffled|in order)$")
+    """Whether clients meet their samples in an order drawn from the seed, or as they are stored."""
+    model: str
+    width: int = Field(0, ge=0)
+    """Channels of the model's first layer; 0 for its own default."""
+    learning_rate: float = Field(gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    local_steps: int = Field(10, ge=1)
+    capacities: tuple[int, ...] = EXPERIMENTS["mnist"].buffer_capacities
+    budget: float = Field(EXPERIMENTS["mnist"].budget, gt=0)
+    price: str = EXPERIMENTS["mnist"].price_text
+    """As on the command line. Of a recorded trace, seed s takes the s-th stretch of T prices."""
+    rounds: int = Field(100, ge=1)
+    seeds: int = Field(10, ge=1)
+    first_seed: int = Field(0, ge=0)
+    targets: tuple[float, ...] = ()
+    """Accuracies whose first round is reported."""
+    domain_diameter: float = Field(CONSTANTS.domain_diameter, gt=0)
+    gradient_noise: float = Field(CONSTANTS.gradient_noise, gt=0)
+    loss_bound: float = Field(CONSTANTS.loss_bound, gt=0)
+    pseudo_dimension: float = Field(CONSTANTS.pseudo_dimension, gt=0)
+    policies: tuple[PolicyChoice, ...] = Field(min_length=1)
+
+    @classmethod
+    def read(cls, file: Path, changes: Mapping[str, Any] | None = None) -> Self:
+        """The experiment of a TOML file, with some values changed.
+
+        Args:
+            file: its paths count from the present folder.
+            changes: by key, in place of the file's values.
+        """
+        try:
+            values = tomllib.loads(file.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+            raise ValueError(f"{file} is not TOML: {wrong}") from None
+        for name in {**values, **(changes or {})}:
+            if name not in cls.model_fields:
+                known = ", ".join(cls.model_fields)
+                hint = suggestion(name, cls.model_fields, otherwise=f"there are {known}")
+                raise ValueError(f"{file}: an experiment has no {name!r}; {hint}")
+        return cls.model_validate({**values, **(changes or {})})
+
+    @model_validator(mode="after")
+    def _distinct_labels(self) -> Self:
+        labels = [policy.label for policy in self.policies]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"two policies are labelled {label!r}; give each a label")
+        return self
+
+    @property
+    def all_seeds(self) -> range:
+        """The seeds that are run."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    @property
+    def learning(self) -> LearningConstants:
+        """Constants of the bound."""
+        return LearningConstants(
+            domain_diameter=self.domain_diameter,
+            gradient_noise=self.gradient_noise,
+            loss_bound=self.loss_bound,
+            pseudo_dimension=self.pseudo_dimension,
+            learning_rate=self.learning_rate,
+            local_steps=self.local_steps,
+        )
+
+    def problem(self, seed: int, budget: float | None = None) -> Problem:
+        """The control problem of one seed."""
+        return Problem(
+            buffer_capacities=self.capacities,
+            budget=self.budget if budget is None else budget,
+            mean_price=self.prices(seed).mean(self.rounds),
+            num_rounds=self.rounds,
+            learning=self.learning,
+        )
+
+    def prices(self, seed: int) -> PriceLaw:
+        """The law of prices that a seed meets."""
+        return stretch(self.price, seed, self.rounds)
+
+
+@functools.lru_cache(maxsize=64)
+def stretch(text: str, seed: int, rounds: int) -> PriceLaw:
+    """A price law; of a recorded trace, the ``seed``-th stretch of so many rounds."""
+    law = price_law(text)
+    if not isinstance(law, RecordedPrices):
+        return law
+    stretches = len(law) // rounds
+    if not stretches:
+        raise ValueError(f"the trace {text!r} has {len(law)} prices, a run needs {rounds}")
+    first = seed % stretches * rounds
+    return RecordedPrices(law.values[first : first + rounds])

@@ -1,0 +1,141 @@
+"""Federated data sets: a hub name or a local folder, split among clients by flwr-datasets."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from datasets import ClassLabel, Dataset, Image, load_from_disk
+from flwr_datasets import FederatedDataset
+from flwr_datasets.partitioner import (
+    IidPartitioner,
+    NaturalIdPartitioner,
+    Partitioner,
+    PathologicalPartitioner,
+)
+
+PARTITIONS = "iid, classes:N (N neighbouring classes a client), shuffled-classes:N, by:COLUMN"
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class FederatedData:
+    """A data set with a train and a test part."""
+
+    source: str
+    """A folder that ``tidegate data`` or ``save_to_disk`` wrote, or a name on the hub."""
+    input_column: str = "image"
+    label_column: str = "label"
+    test_split: str = "test"
+
+    @functools.cached_property
+    def num_classes(self) -> int:
+        """Labels that there are."""
+        feature = self.test.features[self.label_column]
+        if isinstance(feature, ClassLabel):
+            return int(feature.num_classes)
+        return 1 + int(max(self.test[self.label_column]))
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of one input, channels first."""
+        return tuple(self.sample(self.test[0])[0].shape)
+
+    @property
+    def test(self) -> Dataset:
+        """The part that is never trained on."""
+        if _is_local(self.source):
+            return _local(self.source)[self.test_split]
+        return _hub(self.source, "iid", 1, 0).load_split(self.test_split)
+
+    def partition(self, how: str, number: int, count: int, seed: int) -> "Partition":
+        """One client's part of the training data.
+
+        Args:
+            how: as ``PARTITIONS`` says.
+            number: the client, from 0.
+            count: clients.
+            seed: of a random split; the order within a part is the stream's own affair.
+        """
+        if _is_local(self.source):
+            rows = _partitioner(self.source, how, count, seed, self.label_column)
+            return Partition(self, rows.load_partition(number))
+        hub = _hub(self.source, how, count, seed, self.label_column)
+        return Partition(self, hub.load_partition(number))
+
+    def sample(self, row: dict[str, Any]) -> tuple[Array, int]:
+        """An input, channels first, and its label."""
+        value = np.asarray(row[self.input_column])
+        if isinstance(self.test.features[self.input_column], Image):
+            value = value[None] if value.ndim == 2 else np.moveaxis(value, -1, 0)  # noqa: PLR2004
+            return np.ascontiguousarray(value), int(row[self.label_column])
+        return value.astype(np.float32), int(row[self.label_column])
+
+    def test_arrays(self, most: int = 0) -> tuple[Array, Array]:
+        """Inputs and labels of the test part; at most so many, evenly spaced, if a number is given.
+
+        Test parts may be sorted by label; evenly spaced rows hold them in their proportions.
+        """
+        rows = self.test
+        if most and most < len(rows):
+            rows = rows.select(np.linspace(0, len(rows) - 1, most).astype(int).tolist())
+        samples = [self.sample(row) for row in rows]
+        inputs = np.stack([value for value, _ in samples])
+        return inputs, np.array([label for _, label in samples])
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Rows of one client, as samples that a stream can take by number."""
+
+    data: FederatedData
+    rows: Dataset
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[Array, int]:
+        return self.data.sample(cast("dict[str, Any]", self.rows[index]))
+
+
+def _is_local(source: str) -> bool:
+    return Path(source).expanduser().is_dir()
+
+
+@functools.cache
+def _local(source: str) -> Any:
+    return load_from_disk(str(Path(source).expanduser()))
+
+
+@functools.lru_cache(maxsize=8)
+def _partitioner(source: str, how: str, count: int, seed: int, label: str) -> Partitioner:
+    chosen = _named(how, count, seed, label)
+    chosen.dataset = _local(source)["train"]
+    return chosen
+
+
+@functools.lru_cache(maxsize=8)
+def _hub(source: str, how: str, count: int, seed: int, label: str = "label") -> FederatedDataset:
+    return FederatedDataset(
+        dataset=source, partitioners={"train": _named(how, count, seed, label)}, seed=seed
+    )
+
+
+def _named(how: str, count: int, seed: int, label: str) -> Partitioner:
+    """The partitioner that a text names."""
+    kind, _, detail = how.partition(":")
+    if kind == "iid" and not detail:
+        return IidPartitioner(num_partitions=count)
+    if kind in ("classes", "shuffled-classes") and detail.isdecimal() and int(detail) > 0:
+        return PathologicalPartitioner(
+            num_partitions=count,
+            partition_by=label,
+            num_classes_per_partition=int(detail),
+            class_assignment_mode="deterministic" if kind == "classes" else "random",
+            seed=seed,
+        )
+    if kind == "by" and detail:
+        return NaturalIdPartitioner(partition_by=detail)
+    raise ValueError(f"unknown partition {how!r}; write {PARTITIONS}")

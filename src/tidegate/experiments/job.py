@@ -1,0 +1,123 @@
+"""One run of an experiment: a policy on a seed, as a run-config carries it to every node."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tidegate.experiments.config import Experiment, PolicyChoice, stretch
+from tidegate.experiments.data import FederatedData
+from tidegate.policies import ControlOptions
+from tidegate.prices import PricePath
+from tidegate.problem import LearningConstants
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """All that server and clients need to know; every field is a key of the run-config."""
+
+    data: str = ""
+    input_column: str = "image"
+    label_column: str = "label"
+    test_split: str = "test"
+    test_inputs: int = 0
+    judge_every: int = 1
+    partition: str = "classes:2"
+    stream: str = "shuffled"
+    model: str = "lenet"
+    width: int = 0
+    learning_rate: float = 0.1
+    momentum: float = 0.0
+    local_steps: int = 10
+    capacities: str = "10"
+    """Planned for, one a client; the last one for all that follow."""
+    clients: int = 10
+    headroom: float = 1.0
+    budget: float = 55.0
+    price: str = "uniform:1,10"
+    rounds: int = 30
+    seed: int = 0
+    policy: str = "tide"
+    preset: str = "as_printed"
+    strict_spending: bool = False
+    domain_diameter: float = 1.0
+    gradient_noise: float = 1.0
+    loss_bound: float = 1.0
+    pseudo_dimension: float = 100.0
+    results: str = ""
+    """Folder for one row a round; none if empty."""
+
+    @classmethod
+    def of(cls, experiment: Experiment, choice: PolicyChoice, seed: int, budget: float) -> "Job":
+        """The run of one policy on one seed.
+
+        Args:
+            experiment: what is run.
+            choice: the policy.
+            seed: of prices, streams and first weights.
+            budget: C, or what makes the policy spend C.
+        """
+        common = {field.name for field in dataclasses.fields(cls)} & set(Experiment.model_fields)
+        values = {name: getattr(experiment, name) for name in common}
+        return cls(
+            **values
+            | {
+                "capacities": ",".join(map(str, experiment.capacities)),
+                "clients": len(experiment.capacities),
+                "headroom": choice.headroom,
+                "budget": budget,
+                "seed": seed,
+                "policy": choice.name,
+                "preset": choice.preset,
+                "strict_spending": choice.strict_spending,
+            }
+        )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Job":
+        """The job that a run-config describes; keys of others are left alone."""
+        fields = {field.name: field for field in dataclasses.fields(cls)}
+        given = {key.replace("-", "_"): value for key, value in config.items()}
+        values = {name: _as(fields[name].type, given[name]) for name in fields if name in given}
+        return cls(**values)
+
+    def to_config(self) -> dict[str, Any]:
+        """What ``from_config`` reads, spelled as Flower's keys are."""
+        return {name.replace("_", "-"): value for name, value in vars(self).items()}
+
+    @property
+    def federated_data(self) -> FederatedData:
+        """Where samples come from."""
+        return FederatedData(self.data, self.input_column, self.label_column, self.test_split)
+
+    @property
+    def prices(self) -> PricePath:
+        """The prices of this seed."""
+        return PricePath(stretch(self.price, self.seed, self.rounds), self.seed)
+
+    @property
+    def options(self) -> ControlOptions:
+        """What the policy is told."""
+        return ControlOptions(strict_spending=self.strict_spending)
+
+    @property
+    def learning(self) -> LearningConstants:
+        """Constants of the bound."""
+        return LearningConstants(
+            domain_diameter=self.domain_diameter,
+            gradient_noise=self.gradient_noise,
+            loss_bound=self.loss_bound,
+            pseudo_dimension=self.pseudo_dimension,
+            learning_rate=self.learning_rate,
+            local_steps=self.local_steps,
+        )
+
+    def memory(self, client: int) -> int:
+        """Slots that a client has: those that are planned for, and its headroom."""
+        planned = [int(part) for part in self.capacities.split(",")]
+        return int(planned[min(client, len(planned) - 1)] * self.headroom)
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """A value of the run-config in the type of its field; whole numbers pass for others."""
+    return float(value) if kind is float else value

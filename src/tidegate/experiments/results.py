@@ -1,0 +1,159 @@
+"""What a run leaves behind: one folder with its configuration and one row a round."""
+
+import dataclasses
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tidegate.arrays import FloatArray
+from tidegate.controller import FleetRound
+from tidegate.problem import LearningConstants
+from tidegate.theory.bounds import SampleSizes, bound_terms
+
+ABOUT = "experiment.json"
+CONFIG = "run.json"
+ROWS = "rounds.jsonl"
+UNFINISHED = "rounds.jsonl.part"
+VERSIONS = ("tidegate", "flwr", "torch", "numpy", "datasets", "flwr-datasets")
+
+
+class RowWriter:
+    """One row a round; the file gets its name when the run is over."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / UNFINISHED).write_text("", "utf-8")
+
+    def write(
+        self, done: FleetRound, accuracy: float, loss: float, learning: LearningConstants
+    ) -> None:
+        """What a round did, and what came of it."""
+        sizes = SampleSizes(
+            *(
+                np.array([float(value)])
+                for value in (done.training_size, done.distinct_samples, done.effective_samples)
+            )
+        )
+        terms = bound_terms(sizes, learning)
+        distinct = done.distinct_samples
+        row = {
+            **dataclasses.asdict(done),
+            "reuse_uniformity": done.effective_samples / distinct if distinct else 1.0,
+            "accuracy": accuracy,
+            "loss": loss,
+            **{name: float(values[0]) for name, values in vars(terms).items()},
+        }
+        with (self._folder / UNFINISHED).open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row) + "\n")
+
+    def finish(self) -> None:
+        """Say that all rounds are there."""
+        (self._folder / UNFINISHED).rename(self._folder / ROWS)
+
+
+def rows_so_far(folder: Path) -> int:
+    """Rounds that a run has done, for a progress bar."""
+    for name in (ROWS, UNFINISHED):
+        if (folder / name).exists():
+            with (folder / name).open("rb") as lines:
+                return sum(1 for _ in lines)
+    return 0
+
+
+def discard(folder: Path) -> None:
+    """Take away the rows of an earlier run."""
+    for name in (ROWS, UNFINISHED):
+        (folder / name).unlink(missing_ok=True)
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """What was run, and with which versions."""
+    folder.mkdir(parents=True, exist_ok=True)
+    versions = {name: importlib.metadata.version(name) for name in VERSIONS}
+    machine = {"python": platform.python_version(), "machine": platform.machine()}
+    told = {**config, "versions": {**versions, **machine}}
+    (folder / CONFIG).write_text(json.dumps(told, indent=2) + "\n", "utf-8")
+
+
+def finished(folder: Path, config: Mapping[str, Any]) -> bool:
+    """Whether a folder holds a whole run of just this configuration."""
+    if not ((folder / ROWS).exists() and (folder / CONFIG).exists()):
+        return False
+    told = json.loads((folder / CONFIG).read_text("utf-8"))
+    return {name: told.get(name) for name in config} == dict(config)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A run that is over."""
+
+    label: str
+    seed: int
+    config: Mapping[str, Any]
+    folder: Path
+
+    @cached_property
+    def columns(self) -> dict[str, FloatArray]:
+        """Rows by column; not a number in rounds that were not judged."""
+        lines = (self.folder / ROWS).read_text("utf-8").splitlines()
+        rows = [json.loads(line) for line in lines]
+        return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+
+    @property
+    def best_so_far(self) -> FloatArray:
+        """The highest accuracy up to each round."""
+        judged = np.nan_to_num(self.columns["accuracy"], nan=-np.inf)
+        best: FloatArray = np.maximum.accumulate(judged)
+        return np.where(np.isneginf(best), np.nan, best)
+
+    def first_round(self, target: float) -> float:
+        """The first round whose accuracy reaches a target; infinity if none does."""
+        reached = np.flatnonzero(self.best_so_far >= target)
+        return float(reached[0] + 1) if len(reached) else float("inf")
+
+
+@dataclass(frozen=True)
+class About:
+    """What an experiment is held against, written beside its runs."""
+
+    title: str
+    labels: tuple[str, ...]
+    """Of its policies, in their order."""
+    budget: float
+    limit: float | None
+    """The most effective samples a round that full buffers can gain for it, if known."""
+    targets: tuple[float, ...]
+
+    def write(self, folder: Path) -> None:
+        """Into the folder of results."""
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ABOUT).write_text(json.dumps(vars(self), indent=2) + "\n", "utf-8")
+
+
+def read_results(folder: Path) -> tuple[About, dict[str, list[RunResult]]]:
+    """All finished runs of an experiment, by label, in the order of their seeds."""
+    found: dict[str, list[RunResult]] = {}
+    for file in folder.glob(f"*/*/{ROWS}"):
+        told = json.loads((file.parent / CONFIG).read_text("utf-8"))
+        run = RunResult(told["label"], told["job"]["seed"], told, file.parent)
+        found.setdefault(run.label, []).append(run)
+    if not (found and (folder / ABOUT).exists()):
+        raise ValueError(
+            f"{folder} holds no finished run; `tidegate run EXPERIMENT.toml` makes some"
+        )
+    told = json.loads((folder / ABOUT).read_text("utf-8"))
+    about = About(**told | {name: tuple(told[name]) for name in ("labels", "targets")})
+    runs = {
+        label: sorted(found[label], key=lambda run: run.seed)
+        for label in about.labels
+        if label in found
+    }
+    return about, runs

@@ -1,0 +1,174 @@
+"""Policies x seeds of an experiment, in parallel processes; what is finished is not repeated."""
+
+import logging
+import multiprocessing
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tidegate.experiments.config import Experiment, PolicyChoice
+from tidegate.experiments.job import Job
+from tidegate.experiments.results import About, discard, finished, rows_so_far, write_config
+from tidegate.prices import RecordedPrices
+from tidegate.simulation import simulate
+from tidegate.theory.distribution import price_distribution
+from tidegate.theory.optimum import optimum
+
+PATIENCE = 0.5
+"""Seconds between two looks at how far runs have come."""
+CLOSE = 2e-3
+"""Relative, of the spending that a policy is given a budget for."""
+MOST_TRIES = 40
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run and where it leaves its results."""
+
+    job: Job
+    label: str
+    folder: Path
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What is written beside its rows, and compared before it is repeated."""
+        return {"label": self.label, "job": vars(self.job)}
+
+
+def plan_runs(experiment: Experiment, out: Path) -> list[Planned]:
+    """Every policy on every seed, seeds first, so that early results compare policies."""
+    budgets = {choice.label: matched_budget(experiment, choice) for choice in experiment.policies}
+    return [
+        Planned(
+            job=replace(
+                Job.of(experiment, choice, seed, budgets[choice.label]),
+                results=str(out / choice.label / f"seed-{seed}"),
+            ),
+            label=choice.label,
+            folder=out / choice.label / f"seed-{seed}",
+        )
+        for seed in experiment.all_seeds
+        for choice in experiment.policies
+    ]
+
+
+def about(experiment: Experiment) -> About:
+    """What is written beside the results of an experiment."""
+    law = experiment.prices(experiment.first_seed)
+    limit = None
+    if not isinstance(law, RecordedPrices):
+        prices = price_distribution(law, experiment.rounds)
+        best = optimum(prices, experiment.budget, sum(experiment.capacities))
+        limit = best.effective_per_round
+    return About(
+        title=experiment.title,
+        labels=tuple(choice.label for choice in experiment.policies),
+        budget=experiment.budget,
+        limit=limit,
+        targets=experiment.targets,
+    )
+
+
+def matched_budget(experiment: Experiment, choice: PolicyChoice) -> float:
+    """The budget with which a policy spends C a round on these seeds; C if that is not asked for.
+
+    Admissions do not depend on what is learned, so counts alone tell what will be spent.
+    """
+    if not choice.match_spending:
+        return experiment.budget
+
+    def spent(budget: float) -> float:
+        runs = []
+        for seed in experiment.all_seeds:
+            problem = experiment.problem(seed, budget)
+            run = simulate(choice.make(problem), problem, experiment.prices(seed), seed)
+            runs.append(float(run.columns["spent"].mean()))
+        return float(np.mean(runs))
+
+    low, high = 0.0, 2 * experiment.budget
+    for _ in range(MOST_TRIES):
+        middle = (low + high) / 2
+        found = spent(middle)
+        if abs(found - experiment.budget) <= CLOSE * experiment.budget:
+            return middle
+        low, high = (middle, high) if found < experiment.budget else (low, middle)
+    raise ValueError(
+        f"{choice.label}: no budget makes it spend {experiment.budget:g} a round; with "
+        f"{middle:g} it spends {found:g}. Leave out match_spending"
+    )
+
+
+def run_experiment(
+    runs: list[Planned],
+    *,
+    workers: int,
+    engine: str = "here",
+    progress: Callable[[int], None] = lambda rounds: None,
+) -> int:
+    """Run what is not finished yet.
+
+    Args:
+        runs: what ``plan_runs`` gave.
+        workers: processes; each uses one thread.
+        engine: ``here``, or ``ray`` for Flower's simulation, one run after another on all cores.
+        progress: called with the rounds that are done, those of finished runs included.
+
+    Returns:
+        how many runs were made now.
+    """
+    waiting = [run for run in runs if not finished(run.folder, run.config)]
+    done_before = sum(run.job.rounds for run in runs if run not in waiting)
+    progress(done_before)
+    context = multiprocessing.get_context("spawn")
+    play = _play if engine == "here" else _play_on_ray
+    with ProcessPoolExecutor(workers if engine == "here" else 1, mp_context=context) as pool:
+        open_runs: set[Future[None]] = {pool.submit(play, run) for run in waiting}
+        try:
+            while open_runs:
+                ended, open_runs = wait(open_runs, PATIENCE, return_when=FIRST_COMPLETED)
+                for future in ended:
+                    future.result()
+                progress(done_before + sum(rows_so_far(run.folder) for run in waiting))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return len(waiting)
+
+
+def _play(run: Planned) -> None:
+    """One run, in a process of its own with one thread."""
+    import torch  # noqa: PLC0415 - in the worker only
+
+    from tidegate.experiments.client_app import app as client_app  # noqa: PLC0415
+    from tidegate.experiments.server_app import app as server_app  # noqa: PLC0415
+    from tidegate.flower import run_in_process  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    _begin(run)
+    run_in_process(
+        server_app, client_app, num_clients=run.job.clients, run_config=run.job.to_config()
+    )
+
+
+def _play_on_ray(run: Planned) -> None:
+    """One run on Flower's Simulation; buffers are files, since every client may change process."""
+    from flwr.simulation import run_simulation  # noqa: PLC0415 - in the worker only
+
+    from tidegate.experiments.configured import client_app, server_app  # noqa: PLC0415
+
+    _begin(run)
+    with tempfile.TemporaryDirectory() as buffers:
+        config = {**run.job.to_config(), "tidegate-folder": buffers}
+        run_simulation(server_app(config), client_app(config), num_supernodes=run.job.clients)
+
+
+def _begin(run: Planned) -> None:
+    """Forget a run that was interrupted, and say what this one is."""
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    discard(run.folder)
+    write_config(run.folder, run.config)

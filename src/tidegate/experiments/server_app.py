@@ -1,0 +1,70 @@
+"""The server of an experiment: FedAvg under a budget, judged after every round."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from tidegate.experiments.job import Job
+from tidegate.experiments.results import RowWriter
+from tidegate.flower import AdmissionControl
+from tidegate.learning.local import as_inputs, judge
+from tidegate.learning.models import new_model
+from tidegate.policies import ControlOptions, JointPolicy, PolicyMaker
+from tidegate.presets import make_policy
+from tidegate.problem import Problem
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Train for a number of rounds, and write one row after each."""
+    job = Job.from_config(context.run_config)
+    data = job.federated_data
+    inputs, wanted = data.test_arrays(job.test_inputs)
+    test = as_inputs(inputs), torch.as_tensor(wanted)
+    model = new_model(job.model, data.input_shape, data.num_classes, job.width, job.seed)
+    strategy = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0, min_available_nodes=job.clients, min_train_nodes=job.clients),
+        _maker(job),
+        budget=job.budget,
+        prices=job.prices,
+        options=job.options,
+        headroom=job.headroom,
+        learning=job.learning,
+        run=str(context.run_config.get("run", "")) or None,
+        folder=str(context.run_config.get("folder", "")) or None,
+    )
+    rows = RowWriter(Path(job.results)) if job.results else None
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        judged = server_round == job.rounds or server_round % job.judge_every == 0
+        if judged:
+            model.load_state_dict(arrays.to_torch_state_dict())
+        accuracy, loss = judge(model, *test) if judged else (float("nan"), float("nan"))
+        if rows is not None and server_round:
+            rows.write(strategy.rounds[-1], accuracy, loss, job.learning)
+        return MetricRecord({"accuracy": accuracy, "loss": loss})
+
+    strategy.start(
+        grid,
+        initial_arrays=ArrayRecord(model.state_dict()),
+        num_rounds=job.rounds,
+        evaluate_fn=evaluate,
+    )
+    if rows is not None:
+        rows.finish()
+
+
+def _maker(job: Job) -> PolicyMaker:
+    """The job's policy, under a name that a checkpoint can be compared by."""
+
+    def maker(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
+        return make_policy(job.policy, problem, options, preset=job.preset)
+
+    maker.__name__ = f"{job.policy} {job.preset}"
+    return maker

@@ -1,0 +1,1 @@
+"""Models and local training: the only folder that needs torch."""

@@ -1,0 +1,66 @@
+"""What a client does with its samples, and how a model is judged."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+BATCH = 1000
+"""Test inputs that are judged at once."""
+
+
+def batch(samples: Sequence[tuple[Any, int]]) -> tuple[Tensor, Tensor]:
+    """Inputs, channels first, and labels of samples; bytes become numbers from 0 to 1."""
+    inputs = np.stack([sample for sample, _ in samples])
+    return as_inputs(inputs), torch.tensor([label for _, label in samples])
+
+
+def as_inputs(values: np.ndarray[Any, Any]) -> Tensor:
+    """Arrays of one kind of input as a model takes them."""
+    inputs = torch.as_tensor(values)
+    return inputs.float().div_(255) if inputs.dtype == torch.uint8 else inputs.float()
+
+
+def train(
+    model: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    *,
+    local_steps: int,
+    learning_rate: float,
+    momentum: float = 0.0,
+) -> float:
+    """E steps of gradient descent on all samples at once.
+
+    Args:
+        model: changed in place.
+        inputs: of all samples.
+        labels: of all samples.
+        local_steps: E.
+        learning_rate: η.
+        momentum: of the steps of one round; it begins anew in the next.
+
+    Returns:
+        the loss before the last step.
+    """
+    optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
+    loss = torch.zeros(())
+    for _ in range(local_steps):
+        optimiser.zero_grad()
+        loss = nn.functional.cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimiser.step()
+    return loss.item()
+
+
+@torch.no_grad()
+def judge(model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, float]:
+    """Accuracy and mean loss on inputs that were not trained on."""
+    correct, loss = 0, 0.0
+    for now, wanted in zip(inputs.split(BATCH), labels.split(BATCH), strict=True):
+        scores = model(now)
+        correct += int((scores.argmax(1) == wanted).sum())
+        loss += float(nn.functional.cross_entropy(scores, wanted, reduction="sum"))
+    return correct / len(labels), loss / len(labels)

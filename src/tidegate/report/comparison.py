@@ -1,0 +1,295 @@
+"""Finished runs of an experiment side by side: a table, two CSV files and two pictures."""
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from tidegate.arrays import FloatArray
+from tidegate.experiments.results import RunResult
+from tidegate.report.figures import look_of
+from tidegate.report.tables import show
+from tidegate.summary import Estimate, estimate
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BAND = 0.8
+"""Confidence of the bands in pictures, as in the paper."""
+BASELINE, ORACLE = "constant_admission", "costless_oracle"
+Results = Mapping[str, Sequence[RunResult]]
+
+MEASURES: Mapping[str, Callable[[RunResult], float]] = {
+    "best_accuracy": lambda run: 100 * float(run.best_so_far[-1]),
+    "mean_accuracy": lambda run: 100 * float(np.nanmean(run.columns["accuracy"])),
+    "last_accuracy": lambda run: 100 * float(run.columns["accuracy"][-1]),
+    "last_loss": lambda run: float(run.columns["loss"][-1]),
+    "spent_per_round": lambda run: float(run.columns["spent"].mean()),
+    "mean_stored": lambda run: float(run.columns["training_size"].mean()),
+    "peak_stored": lambda run: float(run.columns["training_size"].max()),
+    "distinct_per_round": lambda run: _last(run, "distinct_samples") / _rounds(run),
+    "effective_per_round": lambda run: _last(run, "effective_samples") / _rounds(run),
+    "overspend": lambda run: _last(run, "overspend"),
+    "cost_debt": lambda run: _last(run, "cost_debt"),
+    "ran_dry": lambda run: float(run.columns["exhausted"].max()),
+}
+"""What is compared, by its column in ``summary.csv``; accuracies in percent."""
+
+
+def _last(run: RunResult, column: str) -> float:
+    return float(run.columns[column][-1])
+
+
+def _rounds(run: RunResult) -> int:
+    return len(run.columns["round_number"])
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Measures of every policy, and differences from the baseline on equal seeds."""
+
+    results: Results
+    targets: Sequence[float]
+    limit: float | None
+    """Effective samples a round that are possible, if known."""
+
+    @property
+    def baseline(self) -> str:
+        """What others are compared with."""
+        return BASELINE if BASELINE in self.results else next(iter(self.results))
+
+    def measures(self, label: str) -> dict[str, Estimate]:
+        """Means over seeds."""
+        return {
+            name: estimate([one(run) for run in self.results[label]])
+            for name, one in MEASURES.items()
+        }
+
+    def difference(self, label: str, measure: str) -> Estimate | None:
+        """How much more a policy has than the baseline, on seeds that both have run."""
+        one = MEASURES[measure]
+        others = {run.seed: one(run) for run in self.results[self.baseline]}
+        pairs = [one(run) - others[run.seed] for run in self.results[label] if run.seed in others]
+        return estimate(pairs) if pairs else None
+
+    def gap_closed(self, label: str, measure: str = "best_accuracy") -> float | None:
+        """The part of the way from the baseline to the costless oracle that a policy goes."""
+        if ORACLE not in self.results or self.baseline == ORACLE:
+            return None
+        whole = self.difference(ORACLE, measure)
+        part = self.difference(label, measure)
+        if whole is None or part is None or not whole.mean:
+            return None
+        return part.mean / whole.mean
+
+    def rounds_to(self, label: str, target: float) -> tuple[float, int]:
+        """Median of the first rounds that reach a target, and how many runs do."""
+        firsts = [run.first_round(target) for run in self.results[label]]
+        return float(np.median(firsts)), sum(map(math.isfinite, firsts))
+
+    def rows(self) -> list[dict[str, object]]:
+        """One plain row a policy, for CSV and JSON."""
+        told = []
+        for label, runs in self.results.items():
+            row: dict[str, object] = {
+                "policy": label,
+                "seeds": len(runs),
+                "budget": runs[0].config["job"]["budget"],
+            }
+            for name, value in self.measures(label).items():
+                row[name] = _plain(value.mean)
+                row[f"{name}_half_width"] = _plain(value.half_width)
+            for name in ("best_accuracy", "mean_accuracy", "last_accuracy"):
+                gain = self.difference(label, name)
+                row[f"{name}_gain"] = _plain(gain.mean) if gain else None
+                row[f"{name}_gain_half_width"] = _plain(gain.half_width) if gain else None
+            row["gap_closed"] = _plain(self.gap_closed(label))
+            for target in self.targets:
+                first, reached = self.rounds_to(label, target)
+                row[f"rounds_to_{100 * target:g}"] = _plain(first)
+                row[f"reached_{100 * target:g}"] = reached
+            if self.limit:
+                row["limit_reached"] = _plain(
+                    self.measures(label)["effective_per_round"].mean / self.limit
+                )
+            told.append(row)
+        return told
+
+    def table(self) -> Table:
+        """For people: what was learned, for what."""
+        seeds = max(len(runs) for runs in self.results.values())
+        title = f"Mean over {seeds} seeds ± 95% interval; accuracies in %"
+        table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+        table.padding = 0, 1, 0, 0
+        table.add_column("policy", no_wrap=True)
+        headings = ["best", "more than baseline", "last", "gap", "spent", "stored", "peak"]
+        headings += ["effective", *(["limit"] if self.limit else [])]
+        headings += [f"to {100 * target:g}%" for target in self.targets]
+        for heading in headings:
+            table.add_column(heading, justify="right", no_wrap=True)
+        for label in self.results:
+            found = self.measures(label)
+            gain, closed = self.difference(label, "best_accuracy"), self.gap_closed(label)
+            cells = [
+                show(found["best_accuracy"]),
+                "" if gain is None or label == self.baseline else show(gain),
+                show(found["last_accuracy"]),
+                "" if closed is None else f"{closed:.0%}",
+                show(found["spent_per_round"]),
+                show(found["mean_stored"]),
+                show(found["peak_stored"]),
+                show(found["effective_per_round"]),
+            ]
+            if self.limit:
+                cells.append(f"{found['effective_per_round'].mean / self.limit:.0%}")
+            for target in self.targets:
+                first, reached = self.rounds_to(label, target)
+                count = len(self.results[label])
+                whole = "" if reached == count else f" ({reached} of {count})"
+                cells.append(f"{first:g}{whole}" if math.isfinite(first) else f"-{whole}")
+            table.add_row(label, *cells)
+        return table
+
+    def legend(self) -> str:
+        """What the columns mean."""
+        told = (
+            "best: highest test accuracy of the run, and how much more than "
+            f"{self.baseline} has on the same seeds. last: in the last round. gap: the part of "
+            "the way to costless_oracle. A round: spent, samples stored on average and at their "
+            "peak, effective samples gained."
+        )
+        if self.limit:
+            told += f" limit: effective samples as a part of {self.limit:,.4g}, the most that full "
+            told += "buffers can gain in the long run."
+        if self.targets:
+            told += " to N%: median of the first rounds that reach it (how many runs do)."
+        return told
+
+
+def _plain(value: float | None) -> float | None:
+    """A number with the digits that matter; none for what is not one."""
+    if value is None or not math.isfinite(value):
+        return None
+    return float(f"{value:.6g}")
+
+
+def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
+    """``summary.csv``, one row a policy, and ``rounds.csv``, one row a policy and round."""
+    folder.mkdir(parents=True, exist_ok=True)
+    summary, rounds = folder / "summary.csv", folder / "rounds.csv"
+    _write(summary, comparison.rows())
+    curves = ("accuracy", "best", "spent", "training_size", "cost_debt", "effective_samples")
+    lines: list[dict[str, object]] = []
+    for label, runs in comparison.results.items():
+        columns = {name: _curves(runs, name) for name in curves}
+        for number in range(_rounds(runs[0])):
+            row: dict[str, object] = {"policy": label, "round": number + 1}
+            for name, values in columns.items():
+                found = estimate(values[:, number].tolist(), BAND)
+                row[name] = _plain(found.mean)
+                row[f"{name}_half_width"] = _plain(found.half_width)
+            lines.append(row)
+    _write(rounds, lines)
+    return [summary, rounds]
+
+
+def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as lines:
+        writer = csv.DictWriter(lines, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _curves(runs: Sequence[RunResult], name: str) -> FloatArray:
+    """One line a run, one column a round."""
+    values = [run.best_so_far if name == "best" else run.columns[name] for run in runs]
+    lines: FloatArray = np.array(values)
+    return lines
+
+
+def draw(comparison: Comparison, folder: Path, title: str) -> list[Path]:
+    """``accuracy.png`` and ``resources.png``."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = {
+        "accuracy": (_accuracy_panels, "test accuracy, %"),
+        "resources": (_resource_panels, ""),
+    }
+    written = []
+    for name, (panels, left) in pictures.items():
+        figure = Figure(figsize=(12, 4.6), layout="constrained")
+        axes = figure.subplots(1, 3)
+        panels(axes, comparison)
+        axes[0].set_ylabel(left)
+        lines, labels = axes[0].get_legend_handles_labels()
+        figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False)
+        seeds = max(len(runs) for runs in comparison.results.values())
+        figure.suptitle(f"{title}: mean of {seeds} seeds, bands {BAND:.0%} intervals", fontsize=11)
+        path = folder / f"{name}.png"
+        figure.savefig(path, dpi=110)
+        written.append(path)
+    return written
+
+
+def _accuracy_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
+    best, now, money = axes
+    for label, runs in comparison.results.items():
+        rounds = runs[0].columns["round_number"]
+        highest, current = _curves(runs, "best"), _curves(runs, "accuracy")
+        judged = ~np.isnan(current[0])
+        _band(best, rounds[judged], 100 * highest[:, judged], label)
+        _band(now, rounds[judged], 100 * current[:, judged], label)
+        if label != ORACLE:
+            paid = np.cumsum(_curves(runs, "spent"), axis=1).mean(axis=0)
+            _band(money, paid[judged], 100 * highest[:, judged], label)
+    best.set_title("Best so far", loc="left", fontsize="medium")
+    now.set_title("In the round", loc="left", fontsize="medium")
+    money.set_title("Best so far, by money (without the oracle)", loc="left", fontsize="medium")
+    for one, name in ((best, "round"), (now, "round"), (money, "money spent")):
+        one.set_xlabel(name)
+        one.set_ylim(bottom=_floor(comparison))
+    for target in comparison.targets:
+        best.axhline(100 * target, color="0.7", linewidth=0.8)
+
+
+def _floor(comparison: Comparison) -> float:
+    """The lowest accuracy worth showing: of a tenth of the run on, a little lower."""
+    lowest = []
+    for runs in comparison.results.values():
+        lines = _curves(runs, "best")
+        lowest.append(float(np.nanmin(lines[:, lines.shape[1] // 10 :].mean(axis=0))))
+    return max(100 * sorted(lowest)[len(lowest) // 2] - 10, 0)
+
+
+def _resource_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
+    stored, debt, spent = axes
+    for label, runs in comparison.results.items():
+        rounds = runs[0].columns["round_number"]
+        _band(stored, rounds, _curves(runs, "training_size"), label)
+        if label != ORACLE:
+            _band(debt, rounds, _curves(runs, "cost_debt"), label)
+            _band(spent, rounds, np.cumsum(_curves(runs, "spent"), axis=1) / rounds, label)
+    stored.set_title("Memory: samples stored", loc="left", fontsize="medium")
+    debt.set_title("Cost debt (without the oracle)", loc="left", fontsize="medium")
+    spent.set_title("Spent a round, so far (without the oracle)", loc="left", fontsize="medium")
+    for one in axes:
+        one.set_xlabel("round")
+        one.set_ylim(bottom=0)
+
+
+def _band(axes: "Axes", across: FloatArray, lines: FloatArray, label: str) -> None:
+    colour, style = look_of(label)
+    middle = lines.mean(axis=0)
+    axes.plot(across, middle, color=colour, linestyle=style, label=label)
+    if len(lines) > 1:
+        half = np.array([estimate(column.tolist(), BAND).half_width for column in lines.T])
+        axes.fill_between(
+            across, middle - half, middle + half, color=colour, alpha=0.15, linewidth=0
+        )

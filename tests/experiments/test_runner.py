@@ -1,0 +1,190 @@
+"""Experiments end to end on a data set made here: rows, seeds, resuming, comparing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
+
+from tidegate.experiments.config import Experiment, PolicyChoice, stretch
+from tidegate.experiments.job import Job
+from tidegate.experiments.results import ROWS, UNFINISHED, read_results
+from tidegate.experiments.runner import about, matched_budget, plan_runs, run_experiment
+from tidegate.simulation import simulate
+
+ROUNDS = 6
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Four classes of 8x8 pictures that are easy to tell apart."""
+    draw = np.random.default_rng(0)
+
+    def rows(count: int) -> Dataset:
+        labels = np.arange(count) % 4
+        images = draw.integers(0, 80, (count, 8, 8))
+        for label in range(4):
+            corner = (slice(0, 4), slice(4, 8))
+            images[labels == label, corner[label // 2], corner[label % 2]] += 120
+        features = Features({"image": Image(), "label": ClassLabel(names=list("abcd"))})
+        return Dataset.from_dict(
+            {"image": list(images.astype(np.uint8)), "label": labels}, features=features
+        )
+
+    folder = tmp_path_factory.mktemp("data") / "small"
+    DatasetDict({"train": rows(900), "test": rows(80)}).save_to_disk(folder)
+    return str(folder)
+
+
+def experiment(small: str, **changes: Any) -> Experiment:
+    values: dict[str, Any] = {
+        "title": "small",
+        "data": small,
+        "model": "logistic",
+        "learning_rate": 0.1,
+        "local_steps": 3,
+        "capacities": (8, 9, 10, 11),
+        "budget": 22.0,
+        "rounds": ROUNDS,
+        "seeds": 2,
+        "targets": (0.5, 0.99),
+        "policies": (
+            {"name": "costless_oracle"},
+            {"name": "constant_admission"},
+            {"name": "acdpp", "headroom": 4},
+            {"name": "tide"},
+        ),
+        **changes,
+    }
+    return Experiment.model_validate(values)
+
+
+@pytest.fixture(scope="module")
+def results(small: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("runs")
+    seen: list[int] = []
+    runs = plan_runs(experiment(small), out)
+    about(experiment(small)).write(out)
+    assert run_experiment(runs, workers=2, progress=seen.append) == len(runs) == 8
+    assert seen[0] == 0
+    assert seen[-1] == 8 * ROUNDS
+    return out
+
+
+def test_a_run_admits_and_pays_what_counts_alone_say(small: str, results: Path) -> None:
+    _, found = read_results(results)
+    planned = experiment(small)
+    for choice in planned.policies:
+        for run in found[choice.label]:
+            problem = planned.problem(run.seed)
+            counts = simulate(choice.make(problem), problem, planned.prices(run.seed), run.seed)
+            for column in ("admitted", "training_size", "distinct_samples"):
+                np.testing.assert_array_equal(run.columns[column], counts.columns[column])
+            for column in ("price", "spent", "cost_debt", "effective_samples"):
+                np.testing.assert_allclose(run.columns[column], counts.columns[column])
+            np.testing.assert_allclose(
+                run.columns["gradient_mismatch"]
+                + run.columns["gradient_variance"]
+                + run.columns["generalisation"],
+                counts.columns["bound"],
+            )
+
+
+def test_everybody_meets_the_same_prices_on_a_seed_and_learns(results: Path) -> None:
+    _, found = read_results(results)
+    assert list(found) == ["costless_oracle", "constant_admission", "acdpp", "tide"]
+    for seed in range(2):
+        prices = [runs[seed].columns["price"].tolist() for runs in found.values()]
+        assert all(path == prices[0] for path in prices)
+    assert found["tide"][0].columns["price"][0] != found["tide"][1].columns["price"][0]
+    for runs in found.values():
+        for run in runs:
+            assert run.columns["accuracy"][-1] > 0.6  # a guess is right 1 time in 4
+            assert np.all(np.diff(run.best_so_far) >= 0)
+            assert run.first_round(0.5) <= ROUNDS
+            assert run.first_round(1.1) == float("inf")
+            assert run.config["versions"]["torch"]
+
+
+def test_what_is_finished_is_not_repeated_and_what_was_interrupted_is(
+    small: str, results: Path
+) -> None:
+    runs = plan_runs(experiment(small), results)
+    kept, broken = runs[0].folder / ROWS, runs[1].folder
+    before = (kept.stat().st_mtime_ns, (broken / ROWS).read_bytes())
+    (broken / ROWS).rename(broken / UNFINISHED)
+    lines = (broken / UNFINISHED).read_text().splitlines(keepends=True)
+    (broken / UNFINISHED).write_text("".join(lines[:2]))
+    assert run_experiment(runs, workers=1) == 1
+    assert (kept.stat().st_mtime_ns, (broken / ROWS).read_bytes()) == before
+    # Another learning rate is another run, in the same place.
+    other = plan_runs(experiment(small, learning_rate=0.2, seeds=1), results)
+    assert run_experiment(other[:1], workers=1) == 1
+    changed = json.loads((runs[0].folder / "run.json").read_text())
+    assert changed["job"]["learning_rate"] == 0.2
+    assert run_experiment(runs[:1], workers=1) == 1
+
+
+def test_a_budget_is_found_with_which_a_policy_spends_what_was_asked(small: str) -> None:
+    planned = experiment(small, rounds=60, seeds=3)
+    for name in ("constant_admission", "acdpp"):
+        choice = PolicyChoice(name=name, match_spending=True)
+        budget = matched_budget(planned, choice)
+        spent = []
+        for seed in planned.all_seeds:
+            problem = planned.problem(seed, budget)
+            run = simulate(choice.make(problem), problem, planned.prices(seed), seed)
+            spent.append(run.columns["spent"].mean())
+        assert np.mean(spent) == pytest.approx(22.0, rel=0.005)
+    assert matched_budget(planned, PolicyChoice(name="acdpp")) == 22.0
+    with pytest.raises(ValueError, match="costless_oracle: no budget makes it spend 22 a round"):
+        matched_budget(planned, PolicyChoice(name="costless_oracle", match_spending=True))
+
+
+def test_a_job_survives_its_way_through_a_run_config(small: str) -> None:
+    planned = experiment(small, momentum=0.9, stream="in order")
+    job = Job.of(planned, planned.policies[2], seed=7, budget=21.0)
+    assert Job.from_config(job.to_config()) == job
+    assert Job.from_config({**job.to_config(), "another-key": 3, "budget": 21}) == job
+    assert [job.memory(client) for client in (0, 3, 9)] == [32, 44, 44]
+    assert job.clients == 4
+
+
+def test_each_seed_takes_its_own_stretch_of_recorded_prices(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("eur\n" + "\n".join(str(number + 1) for number in range(10)) + "\n")
+    text = f"trace:{file}:eur"
+    found = [list(stretch(text, seed, 4).values) for seed in range(3)]  # type: ignore[attr-defined]
+    assert found == [[1, 2, 3, 4], [5, 6, 7, 8], [1, 2, 3, 4]]
+    with pytest.raises(ValueError, match="has 10 prices, a run needs 11"):
+        stretch(text, 0, 11)
+
+
+def test_mistakes_in_a_file_are_named(small: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('title = "x"\nlerning_rate = 3\n')
+    with pytest.raises(ValueError, match=r"has no 'lerning_rate'; .*learning_rate"):
+        Experiment.read(file)
+    file.write_text("title = \n")
+    with pytest.raises(ValueError, match="is not TOML"):
+        Experiment.read(file)
+    with pytest.raises(ValueError, match="two policies are labelled 'tide'"):
+        experiment(small, policies=({"name": "tide"}, {"name": "tide", "headroom": 1}))
+    with pytest.raises(ValueError, match="unknown preset 'x'"):
+        PolicyChoice(name="tide", preset="x")
+    with pytest.raises(ValueError, match="unknown policy 'tid'"):
+        PolicyChoice(name="tid")
+
+
+def test_a_stream_that_runs_dry_is_reported(small: str, tmp_path: Path) -> None:
+    planned = experiment(
+        small, seeds=1, rounds=12, capacities=(60,) * 4, policies=({"name": "costless_oracle"},)
+    )
+    run_experiment(plan_runs(planned, tmp_path), workers=1)
+    about(planned).write(tmp_path)
+    (run,) = read_results(tmp_path)[1]["costless_oracle"]
+    # 900 samples, 240 a round: three rounds, and a part of the fourth.
+    assert run.columns["admitted"].sum() == 900
+    assert run.columns["exhausted"].max() == 4
