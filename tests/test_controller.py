@@ -466,6 +466,75 @@ def test_strict_spending_holds_when_clients_lose_their_disks_and_others_join(nam
         assert lost + sum(paid.values()) <= 55.0 * now * (1 + 1e-9)
 
 
+def test_a_client_that_never_gets_as_far_as_its_gate_costs_the_others_nothing() -> None:
+    """It introduces itself in every round and fails before it applies an order."""
+    controller = Controller(terms("tide", num_rounds=60), "r")
+    gates = fleet(controller, MNIST)
+    for _ in range(60):
+        controller.join("client-0", 8)
+        for client, order in controller.decide(gates, gates).items():
+            if client != "client-0":
+                controller.book(client, gates[client].apply(order))
+        last = controller.close()
+    paid = sum(controller.ledger.account(client).total_spent for client in gates)
+    assert paid == pytest.approx(55.0 * 60, rel=0.03)
+    assert last.exposure > 0  # nobody knows that it bought nothing
+    assert controller.ledger.account("client-0").outstanding[0].round_number == 60
+
+
+def test_an_open_rounds_order_is_given_again_to_a_client_that_knows_of_none() -> None:
+    controller = Controller(terms("tide"), "r")
+    gates = fleet(controller, MNIST)
+    orders = controller.decide(gates, gates)
+    controller.join("client-0", 8)
+    assert controller.decide(gates, gates) == orders
+
+
+@pytest.mark.parametrize("on_time", [0.1, 0.5])
+def test_late_receipts_do_not_make_spending_run_away(on_time: float) -> None:
+    endless = ControlOptions(hard_capacity=True, endless=True)
+    controller = Controller(terms("tide", endless, endless=True, num_rounds=300), "r")
+    gates = fleet(controller, MNIST)
+    draw = np.random.default_rng(0)
+    waiting: list[tuple[str, Any]] = []
+    spent = []
+    for _ in range(300):
+        orders = controller.decide(gates, gates)
+        for client, receipt in waiting:
+            controller.book(client, receipt)
+        waiting = []
+        for client, order in orders.items():
+            receipt = gates[client].apply(order)
+            if draw.random() < on_time:
+                controller.book(client, receipt)
+            else:
+                waiting.append((client, receipt))
+        spent.append(controller.close().spent)
+    assert np.mean(spent) == pytest.approx(55.0, rel=0.1)
+
+
+def test_an_order_that_buys_nothing_is_no_exposure() -> None:
+    controller = Controller(terms("tide"), "r")
+    fleet(controller, MNIST)
+    ledger = controller.ledger
+    order = Order(
+        run="r", round_number=1, price=9.0, retention="oldest_first", retention_horizon=0,
+        count=NO_LIMIT, thresholds=(3.0, 8.0),
+    )  # fmt: skip
+    ledger.send("client-0", order)
+    assert ledger.exposure == 0
+    ledger.send("client-1", replace(order, price=8.0))
+    assert ledger.exposure == 8.0 * 9
+
+
+def test_an_end_cannot_be_given_up_or_taken_on_in_a_resumed_run() -> None:
+    endless = terms("tide", endless=True)
+    with pytest.raises(ValueError, match="made with num_rounds = 40, this run has None"):
+        restored(Controller(terms("tide"), "r"), endless)
+    with pytest.raises(ValueError, match="made with num_rounds = None, this run has 40"):
+        restored(Controller(endless, "r"), terms("tide"))
+
+
 def test_a_rule_for_a_part_of_the_fleet_spends_the_whole_budget() -> None:
     controller = Controller(terms("tide", num_rounds=300), "r")
     gates = fleet(controller, MNIST)

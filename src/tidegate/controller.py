@@ -67,6 +67,8 @@ class _Decision:
     ordered: float | None
     """None where the order is a rule."""
     orders: int
+    slots: int
+    """Of the clients that were sent one."""
     answered: int = 0
     exhausted: int = 0
 
@@ -130,14 +132,15 @@ class Controller:
         account, known_round = self._ledger.account(client), newest.round_number if newest else 0
         # An open round's order may not have been delivered yet; it will be sent again.
         unheard = [one for one in account.outstanding if one.round_number < self._round_number]
-        if known_round < account.last_round or (newest is None and unheard):
+        if known_round < account.last_round:
             lost = self._ledger.begin_again(client)
             logger.warning(
-                "%s has lost its buffer: round %d was booked, %d orders of later rounds were sent, "
-                "and it knows of no round after %d. It begins again; %.4g that it may have paid "
-                "unheard is booked as spent",
-                *(client, account.last_round, len(unheard), known_round, lost),
+                "%s has lost its buffer: round %d was booked, and it knows of none after %d. It "
+                "begins again; %.4g that it may have paid unheard is booked as spent",
+                *(client, account.last_round, known_round, lost),
             )
+        elif newest is None and unheard:
+            self._ledger.give_up(client, self._round_number)
         elif newest is not None:
             self._settle_unheard(client, newest)
 
@@ -179,7 +182,8 @@ class Controller:
                 self._ledger.send(client, order)
                 orders[client] = order
         ordered = None if wanted.thresholds else wanted.total_admission
-        self._decision = _Decision(quote.price, ordered, len(orders))
+        slots = self._fleet.slots(takes_part)
+        self._decision = _Decision(quote.price, ordered, len(orders), slots)
         return orders
 
     def book(self, client: str, receipt: Receipt) -> Booking:
@@ -198,7 +202,7 @@ class Controller:
         decision = self._decision
         if decision is None:
             raise ValueError(f"round {self._round_number} has not been decided")
-        totals = self._ledger.close_round(self._round_number)
+        totals = replace(self._ledger.close_round(self._round_number), slots=decision.slots)
         self._server = self._fleet.policy.admission.settle(self._server, totals)
         self._tally = self._tally.after_round(
             admitted=totals.admitted,
@@ -251,11 +255,11 @@ class Controller:
         """The controller that ``to_record`` gave, on the same terms."""
         controller = cls(terms, record["ledger"]["run"])
         fixed = terms.fixed()
-        for name, value in record["terms"].items():
-            if value != fixed[name]:
+        for name, value in {**dict.fromkeys(fixed), **record["terms"]}.items():
+            if value != fixed.get(name):
                 raise ValueError(
-                    f"the checkpoint was made with {name} = {value}, this run has {fixed[name]}; "
-                    "resume with the same, or start a new run in another folder"
+                    f"the checkpoint was made with {name} = {value}, this run has "
+                    f"{fixed.get(name)}; resume with the same, or start a new run in another folder"
                 )
         controller._round_number = record["round_number"]
         controller._ledger = Ledger.from_record(record["ledger"])

@@ -48,7 +48,7 @@ class Terms:
             "learning": asdict(self.learning),
         }
         if self.endless:
-            return fixed
+            return {**fixed, "num_rounds": None, "mean_price": None}
         return {
             **fixed,
             "num_rounds": self.num_rounds,
@@ -128,6 +128,11 @@ class Fleet:
         free = [self.room_of(*one, round_number) for one in enumerate(self.absences)]
         room = np.where(takes_part, np.array(free, dtype=np.int64), 0)
         return room, float(room[self.policy.shares > 0].sum())
+
+    def slots(self, takes_part: BoolArray) -> int:
+        """Planned for, of the clients that take part."""
+        clients = zip(self.absences, takes_part, strict=True)
+        return sum(self._planned_capacity(client) for client, present in clients if present)
 
     def room_of(self, number: int, client: str, round_number: int) -> int:
         """Samples that a client can store beside those that it must keep."""

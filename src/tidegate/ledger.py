@@ -30,9 +30,13 @@ class Account:
     """(round, samples admitted in it) of what was stored when it was given, oldest first."""
     outstanding: tuple[Order, ...] = ()
     """Sent and not answered, oldest first; the client may have applied any of them."""
+    never_heard: float = 0.0
+    """What orders may have cost of which no receipt can come any more."""
 
     def most_admitted(self, order: Order) -> int:
-        """Samples that an order can lead to."""
+        """Samples that an order can lead to; none if its price is above all its thresholds."""
+        if order.thresholds and order.price > max(order.thresholds):
+            return 0
         return min(order.count, self.buffer_capacity)
 
     def carried_samples(self, round_number: int, retention_horizon: int) -> int:
@@ -50,7 +54,8 @@ class Account:
     @property
     def exposure(self) -> float:
         """What the orders that are not answered may turn out to have cost."""
-        return math.fsum(self.most_admitted(order) * order.price for order in self.outstanding)
+        costs = (self.most_admitted(order) * order.price for order in self.outstanding)
+        return math.fsum([self.never_heard, *costs])
 
 
 @dataclass(frozen=True)
@@ -123,9 +128,24 @@ class Ledger:
             total_spent=account.total_spent + lost,
             earlier_admitted=account.total_admitted,
             earlier_spent=account.total_spent + lost,
+            never_heard=0.0,
         )
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
         return lost
+
+    def give_up(self, client: str, round_number: int) -> None:
+        """Expect no answer to orders of earlier rounds from a client that knows of no order.
+
+        It may never have had them, or have lost what it bought with its disk: what they may have
+        cost stays part of the exposure.
+        """
+        account = self.account(client)
+        old = tuple(one for one in account.outstanding if one.round_number < round_number)
+        self._accounts[client] = replace(
+            account,
+            never_heard=replace(account, outstanding=old).exposure,
+            outstanding=account.outstanding[len(old) :],
+        )
 
     def send(self, client: str, order: Order) -> None:
         """Write down an order before it is sent."""

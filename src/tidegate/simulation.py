@@ -142,6 +142,7 @@ def play_round(
         training_size=int(occupancy.sum()),
         expiring=int(buffers.expiring.sum()),
         prior_uses=buffers.prior_uses,
+        slots=problem.total_capacity,
     )
     server = policy.admission.settle(server, totals)
     tally = state.tally.after_round(

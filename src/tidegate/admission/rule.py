@@ -48,9 +48,8 @@ class Quote:
         price = self.highest
         if self.own is not None and price > up_to:
             price = float(self.own.max(where=self.own <= up_to, initial=0.0))
-        if not price or math.isinf(money):
-            return math.inf
-        return float(max(math.floor(money / price), 0))
+        count = money / price if price else math.inf
+        return float(max(math.floor(count), 0)) if math.isfinite(count) else math.inf
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,8 @@ class RoundTotals:
     """Those of them that leave before the next round."""
     prior_uses: int
     """Sum, over the stored samples, of the earlier rounds each was trained on."""
+    slots: int = 0
+    """Of all clients that took part, answered or not; 0 where that is not known."""
 
 
 class HasDebt(Protocol):

@@ -83,7 +83,7 @@ class TideState:
     admitted: int = 0
     """In all rounds before."""
     taking_part: float = 1.0
-    """The part of the slots that trained in a round, lately."""
+    """The part of the slots whose clients took part in a round, lately."""
     prices: PriceMemory = field(default_factory=PriceMemory)
     recent: FloatArray = field(default_factory=lambda: np.zeros(RECENT))
     """The last prices; that of round t in place (t - 1) mod ``RECENT``."""
@@ -150,8 +150,8 @@ class Tide:
     def settle(self, state: TideState, totals: RoundTotals) -> TideState:
         """Money and samples as they really were."""
         taking_part = state.taking_part
-        if totals.training_size and not self._filling(state):
-            part = min(totals.training_size / self.total_capacity, 1.0)
+        if totals.slots:
+            part = min(totals.slots / self.total_capacity, 1.0)
             taking_part += (part - taking_part) / SMOOTHING
         return replace(
             state,

@@ -2,7 +2,6 @@
 
 import logging
 import multiprocessing
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -156,15 +155,11 @@ def _play(run: Planned) -> None:
 
 
 def _play_on_ray(run: Planned) -> None:
-    """One run on Flower's Simulation; buffers are files, since every client may change process."""
-    from flwr.simulation import run_simulation  # noqa: PLC0415 - in the worker only
-
-    from tidegate.experiments.configured import client_app, server_app  # noqa: PLC0415
+    """One run on Flower's Simulation."""
+    from tidegate.experiments.on_ray import run_on_ray  # noqa: PLC0415 - in the worker only
 
     _begin(run)
-    with tempfile.TemporaryDirectory() as buffers:
-        config = {**run.job.to_config(), "tidegate-folder": buffers}
-        run_simulation(server_app(config), client_app(config), num_supernodes=run.job.clients)
+    run_on_ray(run.job.to_config(), num_clients=run.job.clients)
 
 
 def _begin(run: Planned) -> None:

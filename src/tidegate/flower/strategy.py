@@ -90,6 +90,11 @@ class AdmissionControl(Strategy):
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
         maker = find_policy(policy) if isinstance(policy, str) else policy
+        if options.endless and isinstance(policy, str) and policy != "tide":
+            raise ValueError(
+                f"{policy} needs the number of rounds; of the policies, tide alone "
+                "plans for no last one"
+            )
         options = replace(options, hard_capacity=headroom == 1)
         self._terms = partial(
             Terms,

@@ -191,9 +191,11 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
         for number in range(_rounds(runs[0])):
             row: dict[str, object] = {"policy": label, "round": number + 1}
             for name, values in columns.items():
-                found = estimate(values[:, number].tolist(), BAND)
-                row[name] = _plain(found.mean)
-                row[f"{name}_half_width"] = _plain(found.half_width)
+                column = values[:, number]
+                judged = not np.isnan(column).any()
+                found = estimate(column.tolist(), BAND) if judged else None
+                row[name] = None if found is None else _plain(found.mean)
+                row[f"{name}_half_width"] = None if found is None else _plain(found.half_width)
             lines.append(row)
     _write(rounds, lines)
     return [summary, rounds]

@@ -1,0 +1,135 @@
+"""``tidegate data``, ``tidegate run EXPERIMENT.toml`` and ``tidegate compare``."""
+
+import json
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
+from made_results import make_results
+from real_data import DATA, needs_mnist
+
+from tidegate.cli import main
+from tidegate.experiments.config import Experiment
+
+ROOT = Path(__file__).parents[2]
+
+
+def tidegate(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main([str(one) for one in arguments])
+    printed, error = capsys.readouterr()
+    return int(stopped.value.code or 0), printed, error
+
+
+EXPERIMENT = """
+title = "small"
+data = "small"
+model = "logistic"
+learning_rate = 0.1
+local_steps = 2
+capacities = [5, 5]
+budget = 11.0
+partition = "iid"
+rounds = 3
+seeds = 1
+[[policies]]
+name = "constant_admission"
+[[policies]]
+name = "tide"
+"""
+
+
+def test_an_experiment_is_run_resumed_and_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    images = np.random.default_rng(0).integers(0, 255, (80, 4, 4)).astype(np.uint8)
+    features = Features({"image": Image(), "label": ClassLabel(names=["a", "b"])})
+    rows = Dataset.from_dict({"image": list(images), "label": np.arange(80) % 2}, features=features)
+    DatasetDict({"train": rows, "test": rows}).save_to_disk("small")
+    Path("mine.toml").write_text(EXPERIMENT)
+    code, printed, error = tidegate(capsys, "run", "mine.toml", "--workers", 1)
+    assert code == 0, error
+    assert "2 runs made, 0 were finished before; now: tidegate compare runs/mine" in printed
+    code, printed, _ = tidegate(capsys, "run", "mine.toml")
+    assert "0 runs made, 2 were finished before" in printed
+    code, printed, _ = tidegate(
+        capsys, "run", "mine.toml", "--set", "learning_rate=0.2", "--out", "other"
+    )
+    assert "2 runs made" in printed
+    code, printed, error = tidegate(capsys, "compare", "runs/mine", "--out", "figures")
+    assert code == 0, error
+    assert "constant_admission" in printed
+    assert {path.name for path in Path("figures").iterdir()} == {
+        "summary.csv", "rounds.csv", "accuracy.png", "resources.png",
+    }  # fmt: skip
+
+
+def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    make_results(tmp_path, {"tide": [[0.2, 0.8]], "acdpp": [[0.3, 0.6]]})
+    code, printed, _ = tidegate(capsys, "compare", tmp_path, "--target", 0.7, "--json")
+    assert code == 0
+    told = json.loads(printed)
+    assert (told["baseline"], told["limit"]) == ("tide", 20.0)
+    assert [row["reached_70"] for row in told["policies"]] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("data", "mnst"), "unknown data set 'mnst'; choose from mnist, cifar10"),
+        (("data", "mnist", "--from", "nowhere"), "nowhere is no folder"),
+        (("data", "electricity", "--from", "."), "elec.csv.xz is neither in"),
+        (("compare", "."), "holds no finished run; `tidegate run EXPERIMENT.toml` makes some"),
+        (("run", "nowhere.toml"), "nowhere.toml"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    told: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = tidegate(capsys, *arguments)
+    assert code != 0
+    assert told in " ".join(error.split())
+    assert "Traceback" not in error
+
+
+def test_where_data_are_must_be_said(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIDEGATE_DATA", raising=False)
+    _, _, error = tidegate(capsys, "data", "mnist")
+    assert "give --from FOLDER, or set TIDEGATE_DATA" in error
+
+
+def test_electricity_prices_become_a_trace(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "elec.csv.xz").write_bytes(lzma.compress(b"period,nswprice\n0,0.05\n"))
+    _, printed, _ = tidegate(
+        capsys, "data", "electricity", "--from", tmp_path, "--to", tmp_path / "made"
+    )
+    made = tmp_path / "made" / "electricity.csv"
+    assert made.read_text() == "period,nswprice\n0,0.05\n"
+    assert f"trace:{made}:nswprice" in printed
+
+
+@needs_mnist
+def test_the_real_mnist_is_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, printed, error = tidegate(capsys, "data", "mnist", "--from", DATA, "--to", tmp_path)
+    assert code == 0, error
+    assert "60,000 train, 10,000 test" in printed
+
+
+@pytest.mark.parametrize(
+    "file", sorted((ROOT / "experiments").glob("*/config.toml")), ids=lambda file: file.parent.name
+)
+def test_every_published_experiment_can_be_read(file: Path) -> None:
+    experiment = Experiment.read(file)
+    assert {"constant_admission", "tide"} <= {choice.name for choice in experiment.policies}

@@ -1,0 +1,48 @@
+"""Results of an experiment that was never run: numbers that a test can foretell."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidegate.controller import FleetRound
+from tidegate.experiments.results import CONFIG, About, RowWriter, write_config
+from tidegate.problem import LearningConstants
+
+
+def make_results(
+    folder: Path,
+    accuracies: Mapping[str, list[list[float]]],
+    spent: float = 55.0,
+    limit: float | None = 20.0,
+) -> Path:
+    """One run for each list of accuracies, seeds 0, 1, ...; ten effective samples a round."""
+    About("made", tuple(accuracies), 55.0, limit, (0.5,)).write(folder)
+    for label, runs in accuracies.items():
+        for seed, path in enumerate(runs):
+            place = folder / label / f"seed-{seed}"
+            write_config(place, {"label": label, "job": {"seed": seed, "budget": 55.0}})
+            rows = RowWriter(place)
+            for number, accuracy in enumerate(path, start=1):
+                rows.write(made_round(number, spent), accuracy, 1 - accuracy, LearningConstants())
+            rows.finish()
+    assert (folder / label / "seed-0" / CONFIG).exists()
+    return folder
+
+
+def made_round(number: int, spent: float) -> FleetRound:
+    return FleetRound(
+        round_number=number,
+        price=5.5,
+        ordered=10.0,
+        fleet=10,
+        orders=10,
+        answered=10,
+        exhausted=0,
+        admitted=10,
+        spent=spent,
+        overspend=number * (spent - 55.0),
+        cost_debt=0.0,
+        exposure=0.0,
+        training_size=50,
+        distinct_samples=100 * number,
+        effective_samples=10.0 * number,
+    )

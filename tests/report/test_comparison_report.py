@@ -1,0 +1,93 @@
+"""Runs side by side, on results whose comparison is known beforehand."""
+
+import csv
+import math
+from pathlib import Path
+
+import pytest
+from made_results import make_results
+from rich.console import Console
+
+from tidegate.experiments.results import read_results
+from tidegate.report.comparison import Comparison, draw, write_tables
+
+ACCURACIES = {
+    "costless_oracle": [[0.5, 0.9], [0.7, 0.9]],
+    "constant_admission": [[0.3, 0.5], [0.45, 0.4]],
+    "tide": [[0.4, 0.7], [0.2, 0.65]],
+}
+
+
+@pytest.fixture
+def comparison(tmp_path: Path) -> Comparison:
+    about, results = read_results(make_results(tmp_path / "made", ACCURACIES))
+    return Comparison(results, about.targets, about.limit)
+
+
+def test_differences_are_taken_on_equal_seeds(comparison: Comparison) -> None:
+    # Best of each run: tide 70 and 65, constant admission 50 and 45.
+    gain = comparison.difference("tide", "best_accuracy")
+    assert gain is not None
+    assert gain.mean == pytest.approx(20.0)
+    assert gain.half_width == pytest.approx(0.0, abs=1e-9)  # the same on both seeds
+    assert comparison.gap_closed("tide") == pytest.approx(20 / 42.5)
+    assert comparison.gap_closed("costless_oracle") == pytest.approx(1.0)
+    assert comparison.measures("tide")["mean_accuracy"].mean == pytest.approx(48.75)
+
+
+def test_the_first_round_that_reaches_a_target_is_told(comparison: Comparison) -> None:
+    assert comparison.rounds_to("costless_oracle", 0.5) == (1.0, 2)
+    assert comparison.rounds_to("tide", 0.5) == (2.0, 2)
+    median, reached = comparison.rounds_to("constant_admission", 0.5)
+    assert math.isinf(median)  # one run in two
+    assert reached == 1
+
+
+def test_rows_are_plain_and_tables_show_them(comparison: Comparison, tmp_path: Path) -> None:
+    _, constant, tide = comparison.rows()
+    assert tide["best_accuracy"] == 67.5
+    assert tide["limit_reached"] == 0.5
+    assert tide["best_accuracy_gain"] == 20.0
+    assert constant["rounds_to_50"] is None
+    summary, rounds = write_tables(comparison, tmp_path / "out")
+    with summary.open() as lines:
+        read = list(csv.DictReader(lines))
+    assert [row["policy"] for row in read] == list(ACCURACIES)
+    assert float(read[2]["peak_stored"]) == 50
+    with rounds.open() as lines:
+        curve = [row for row in csv.DictReader(lines) if row["policy"] == "tide"]
+    assert [float(row["best"]) for row in curve] == pytest.approx([0.3, 0.675])
+    console = Console(width=150, record=True, file=(tmp_path / "shown").open("w"))
+    console.print(comparison.table())
+    shown = console.export_text()
+    assert "47%" in shown  # of the gap
+    assert "- (1 of 2)" in shown
+    assert "50%" in shown  # of the limit
+    assert "18.64" not in comparison.legend()
+    console.file.close()
+
+
+def test_pictures_are_drawn(comparison: Comparison, tmp_path: Path) -> None:
+    for path in draw(comparison, tmp_path / "out", "made"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 20_000
+
+
+def test_one_run_has_no_interval_and_no_oracle_no_gap(tmp_path: Path) -> None:
+    folder = make_results(tmp_path, {"tide": [[0.4, float("nan"), 0.6]]}, limit=None)
+    about, results = read_results(folder)
+    alone = Comparison(results, about.targets, about.limit)
+    assert alone.baseline == "tide"
+    assert alone.gap_closed("tide") is None
+    (row,) = alone.rows()
+    assert row["best_accuracy_half_width"] is None
+    assert row["last_accuracy"] == 60.0
+    assert "limit_reached" not in row
+    write_tables(alone, tmp_path / "out")
+    draw(alone, tmp_path / "out", "alone")
+    assert "limit" not in alone.legend()
+
+
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="holds no finished run"):
+        read_results(tmp_path)
