@@ -9,6 +9,7 @@ from real_data import DATA, needs_mnist
 
 import tidegate
 from tidegate.cli import main
+from tidegate.experiments.config import Experiment
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -62,9 +63,11 @@ def test_the_documents_have_console_blocks() -> None:
     assert len(cases()) >= 4
 
 
+EXPERIMENTS = ROOT / "docs" / "experiments.md"
 COMMANDS = [
     line
     for page in PAGES
+    if page != EXPERIMENTS
     for block in blocks(page, "bash")
     for line in block.splitlines()
     if line.startswith("tidegate ")
@@ -92,6 +95,29 @@ def test_a_command_in_the_documents_works(
     (toml,) = blocks(ROOT / "docs" / "policies.md", "toml")
     Path("fleet.toml").write_text(toml, encoding="utf-8")
     assert printed(f"{command} --seeds 1 --rounds 100", capsys)
+
+
+@needs_mnist
+def test_the_experiments_page_works_as_printed_on_a_small_scale(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("experiments").symlink_to(ROOT / "experiments")
+    small = (
+        "--set rounds=2 --set seeds=1 --set test_inputs=200 "
+        """--set 'policies=[{name="constant_admission"},{name="tide"}]'"""
+    )
+    (block,) = blocks(EXPERIMENTS, "bash")
+    commands = [line.partition("  #")[0] for line in block.splitlines() if "pip" not in line]
+    assert [command.split()[1] for command in commands] == ["data", "run", "compare"]
+    for command in commands:
+        whole = command.replace("downloads", str(DATA))
+        shown = printed(f"{whole} {small}" if " run " in command else whole, capfd)
+    assert "tide" in shown
+    assert Path("figures/accuracy.png").exists()
+    (text,) = blocks(EXPERIMENTS, "toml")
+    Path("mine.toml").write_text(text, encoding="utf-8")
+    assert len(Experiment.read(Path("mine.toml")).policies) == 3
 
 
 @pytest.mark.parametrize("example", [block for page in PAGES for block in blocks(page, "python")])

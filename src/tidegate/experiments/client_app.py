@@ -1,12 +1,15 @@
 """The client of an experiment: a gate in front of E full-batch steps on all that is stored."""
 
+import functools
+
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
+from torch import nn
 
 from tidegate.experiments.job import Job
 from tidegate.flower import ClientGate
 from tidegate.learning.local import batch, train
-from tidegate.learning.models import new_model
+from tidegate.learning.models import Shape, new_model
 from tidegate.randomness import STREAM, generator
 from tidegate.streams import IndexedStream, Stream
 
@@ -33,6 +36,12 @@ def buffer_capacity(context: Context) -> int:
     return _job(context).memory(int(context.node_config["partition-id"]))
 
 
+@functools.lru_cache(maxsize=4)
+def _model(name: str, shape: Shape, classes: int, width: int) -> nn.Module:
+    """To train in; its weights come with every message."""
+    return new_model(name, shape, classes, width)
+
+
 gate = ClientGate(app, open_stream, buffer_capacity)
 
 
@@ -45,7 +54,7 @@ def train_client(message: Message, context: Context) -> Message:
             return now.reply()
         inputs, labels = batch(now.samples)
         classes = job.federated_data.num_classes
-        model = new_model(job.model, tuple(inputs.shape[1:]), classes, job.width)
+        model = _model(job.model, tuple(inputs.shape[1:]), classes, job.width)
         model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
         loss = train(
             model,

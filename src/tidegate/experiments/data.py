@@ -59,11 +59,7 @@ class FederatedData:
             count: clients.
             seed: of a random split; the order within a part is the stream's own affair.
         """
-        if _is_local(self.source):
-            rows = _partitioner(self.source, how, count, seed, self.label_column)
-            return Partition(self, rows.load_partition(number))
-        hub = _hub(self.source, how, count, seed, self.label_column)
-        return Partition(self, hub.load_partition(number))
+        return _partition(self, how, number, count, seed)
 
     def sample(self, row: dict[str, Any]) -> tuple[Array, int]:
         """An input, channels first, and its label."""
@@ -78,12 +74,7 @@ class FederatedData:
 
         Test parts may be sorted by label; evenly spaced rows hold them in their proportions.
         """
-        rows = self.test
-        if most and most < len(rows):
-            rows = rows.select(np.linspace(0, len(rows) - 1, most).astype(int).tolist())
-        samples = [self.sample(row) for row in rows]
-        inputs = np.stack([value for value, _ in samples])
-        return inputs, np.array([label for _, label in samples])
+        return _test_arrays(self, most)
 
 
 @dataclass(frozen=True)
@@ -98,6 +89,25 @@ class Partition:
 
     def __getitem__(self, index: int) -> tuple[Array, int]:
         return self.data.sample(cast("dict[str, Any]", self.rows[index]))
+
+
+@functools.lru_cache(maxsize=64)
+def _partition(data: FederatedData, how: str, number: int, count: int, seed: int) -> Partition:
+    """Kept for the other policies of a seed: choosing rows takes longer than reading them."""
+    find = _partitioner if _is_local(data.source) else _hub
+    chosen = find(data.source, how, count, seed, data.label_column)
+    return Partition(data, chosen.load_partition(number))
+
+
+@functools.lru_cache(maxsize=2)
+def _test_arrays(data: FederatedData, most: int) -> tuple[Array, Array]:
+    """Kept for the next run of the same process."""
+    rows = data.test
+    if most and most < len(rows):
+        rows = rows.select(np.linspace(0, len(rows) - 1, most).astype(int).tolist())
+    samples = [data.sample(row) for row in rows]
+    inputs = np.stack([value for value, _ in samples])
+    return inputs, np.array([label for _, label in samples])
 
 
 def _is_local(source: str) -> bool:
