@@ -10,7 +10,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
 
 from tidegate.experiments.config import Experiment, PolicyChoice, stretch
 from tidegate.experiments.job import Job
-from tidegate.experiments.results import ROWS, UNFINISHED, read_results
+from tidegate.experiments.results import ROWS, UNFINISHED, read_results, rows_so_far
 from tidegate.experiments.runner import about, matched_budget, plan_runs, run_experiment
 from tidegate.simulation import simulate
 
@@ -114,10 +114,13 @@ def test_what_is_finished_is_not_repeated_and_what_was_interrupted_is(
     runs = plan_runs(experiment(small), results)
     kept, broken = runs[0].folder / ROWS, runs[1].folder
     before = (kept.stat().st_mtime_ns, (broken / ROWS).read_bytes())
-    (broken / ROWS).rename(broken / UNFINISHED)
-    lines = (broken / UNFINISHED).read_text().splitlines(keepends=True)
-    (broken / UNFINISHED).write_text("".join(lines[:2]))
+    lines = (broken / ROWS).read_text().splitlines(keepends=True)
+    (broken / ROWS).unlink()
+    (broken / f"{UNFINISHED}-1").write_text("".join(lines[:2]))
+    assert rows_so_far(broken) == 2
     assert run_experiment(runs, workers=1) == 1
+    assert rows_so_far(broken) == ROUNDS
+    assert not list(broken.glob(f"{UNFINISHED}*"))
     assert (kept.stat().st_mtime_ns, (broken / ROWS).read_bytes()) == before
     # Another learning rate is another run, in the same place.
     other = plan_runs(experiment(small, learning_rate=0.2, seeds=1), results)

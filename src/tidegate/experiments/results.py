@@ -1,8 +1,10 @@
 """What a run leaves behind: one folder with its configuration and one row a round."""
 
+import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ ABOUT = "experiment.json"
 CONFIG = "run.json"
 ROWS = "rounds.jsonl"
 UNFINISHED = "rounds.jsonl.part"
+"""Followed by the writer's process: one that outlived its command spoils nobody's rows."""
 VERSIONS = ("tidegate", "flwr", "torch", "numpy", "datasets", "flwr-datasets")
 
 
@@ -28,9 +31,9 @@ class RowWriter:
     """One row a round; the file gets its name when the run is over."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / UNFINISHED).write_text("", "utf-8")
+        self._path = folder / f"{UNFINISHED}-{os.getpid()}"
+        self._lines = self._path.open("w", encoding="utf-8")
 
     def write(
         self, done: FleetRound, accuracy: float, loss: float, learning: LearningConstants
@@ -51,27 +54,28 @@ class RowWriter:
             "loss": loss,
             **{name: float(values[0]) for name, values in vars(terms).items()},
         }
-        with (self._folder / UNFINISHED).open("a", encoding="utf-8") as lines:
-            lines.write(json.dumps(row) + "\n")
+        self._lines.write(json.dumps(row) + "\n")
+        self._lines.flush()
 
     def finish(self) -> None:
         """Say that all rounds are there."""
-        (self._folder / UNFINISHED).rename(self._folder / ROWS)
+        self._lines.close()
+        self._path.rename(self._path.with_name(ROWS))
 
 
 def rows_so_far(folder: Path) -> int:
     """Rounds that a run has done, for a progress bar."""
-    for name in (ROWS, UNFINISHED):
-        if (folder / name).exists():
-            with (folder / name).open("rb") as lines:
-                return sum(1 for _ in lines)
-    return 0
+    counts = [0]
+    for path in folder.glob("rounds.jsonl*"):
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # it was finished
+            counts.append(sum(1 for _ in lines))
+    return max(counts)
 
 
 def discard(folder: Path) -> None:
     """Take away the rows of an earlier run."""
-    for name in (ROWS, UNFINISHED):
-        (folder / name).unlink(missing_ok=True)
+    for path in folder.glob("rounds.jsonl*"):
+        path.unlink(missing_ok=True)
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
