@@ -61,6 +61,23 @@ def test_a_cheap_price_fills_every_slot_at_once() -> None:
 
 def test_a_dear_price_fills_none_and_replaces_none() -> None:
     dear = order([8.0, 1.5, 2.0, 9.0])
+    assert max(dear.thresholds[:4]) < 9.0
+
+
+def test_a_first_fill_is_bought_up_to_the_average_price_unless_it_is_too_dear() -> None:
+    prices = [8.0, 1.5, 2.0, 9.0, 5.0]
+    assert order(prices).thresholds[0] == pytest.approx(np.mean(prices))
+    assert math.isinf(order(prices).total_admission)
+    # 2,000 slots at 5.1 are two runs' money: a price below θ(0) alone fills them at once.
+    large = dataclasses.replace(rule(), total_capacity=2000)
+    state = large.start()
+    for price in prices[:-1]:
+        state = large.settle(large.learn(state, Quote(price)), NOTHING)
+    state = large.learn(state, Quote(5.0))
+    waits = large.decide(state, Quote(5.0), limit=2000.0)
+    assert waits.thresholds == (5.0, 0.0)
+    assert waits.total_admission == 5 * 55.0 / 5.0  # what the budget has paid for
+    dear = large.decide(state, Quote(9.0), limit=2000.0)
     assert dear.thresholds == (0.0, 0.0)
 
 

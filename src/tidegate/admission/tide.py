@@ -6,10 +6,11 @@ again only when it would change: after a tenth more prices, at a price higher th
 when the money for a round has moved by a twentieth. The server needs sums alone: what was spent and
 how many were admitted.
 
-The first fill costs many rounds' budget, and training should begin with it. A price up to θ(0) is
-taken for all empty slots at once, ahead of the budget; up to the average price, slots are filled as
-far as the budget has paid for them; above it they wait. Where every client has its own price, some
-are always below the average, and an empty slot waits for that.
+The first fill costs many rounds' budget, and training should begin with it. From the second round
+on, a price up to the average is taken for all empty slots at once, ahead of the budget. Where that
+would cost too much of the run's money, and in the first round, when nothing is known of prices,
+only a price up to θ(0) is; up to the average price slots are then filled as far as the budget has
+paid for them. Above the average they wait.
 """
 
 import bisect
@@ -38,6 +39,9 @@ PRECISION = 1e-5
 """Relative, of what a rule costs; the prices seen say less."""
 PACE = 100
 """Rounds in which what was overspent is saved, and vice versa; or those that are left, if fewer."""
+DEAR_FILL = 0.2
+"""Of the money of the run, or of ``PACE`` rounds where it has no end. A first fill that costs less
+at the average price is bought up to that price: early training is worth it."""
 SMOOTHING = 20
 """Rounds from which it is learned how many slots take part."""
 PRICE_GROUPS = 4
@@ -132,14 +136,14 @@ class Tide:
         money = math.inf
         if self.num_rounds is not None:
             money = self.budget * self.num_rounds - state.spent
-        filling = quote.own is None and self._filling(state)
-        if filling and quote.price > solved.empty:
+        waiting = quote.own is None and self._waits(state)
+        if waiting and quote.price > solved.empty:
             # Pay as you go, up to the average price; samples that are stored stay.
             price = quote.price if quote.price <= state.prices.mean else 0.0
             thresholds: tuple[float, ...] = (price, 0.0)
             money = min(money, saved)
         else:
-            empty = solved.empty if filling else max(solved.empty, state.prices.mean)
+            empty = solved.empty if waiting else max(solved.empty, state.prices.mean)
             group = bisect.bisect_right(solved.edges, quote.price)
             thresholds = (empty, *solved.by_group[group])
         if not solved.affordable:
@@ -177,9 +181,16 @@ class Tide:
         wanted = self.budget + (self.budget * done - state.spent) / min(left, PACE)
         return max(wanted, LEAST_ALLOWANCE * self.budget)
 
-    def _filling(self, state: TideState) -> bool:
-        """Whether some slots have been empty all the time."""
-        return state.admitted < self.total_capacity
+    def _waits(self, state: TideState) -> bool:
+        """Whether slots that were never filled wait for θ(0).
+
+        They do while nothing is known of prices, and where the average one is too dear.
+        """
+        if state.admitted >= self.total_capacity:
+            return False
+        rounds = PACE if self.num_rounds is None else self.num_rounds
+        fill = self.total_capacity * state.prices.mean
+        return state.round_number == 1 or fill > DEAR_FILL * self.budget * rounds
 
 
 def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
