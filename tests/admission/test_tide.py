@@ -68,7 +68,7 @@ def test_a_first_fill_is_bought_up_to_the_average_price_unless_it_is_too_dear() 
     prices = [8.0, 1.5, 2.0, 9.0, 5.0]
     assert order(prices).thresholds[0] == pytest.approx(np.mean(prices))
     assert math.isinf(order(prices).total_admission)
-    # 2,000 slots at 5.1 are two runs' money: a price below θ(0) alone fills them at once.
+    # 2,000 slots at 5.1 are 185 rounds' money: a price below θ(0) alone fills them at once.
     large = dataclasses.replace(rule(), total_capacity=2000)
     state = large.start()
     for price in prices[:-1]:

@@ -8,7 +8,7 @@ how many were admitted.
 
 The first fill costs many rounds' budget, and training should begin with it. From the second round
 on, a price up to the average is taken for all empty slots at once, ahead of the budget. Where that
-would cost too much of the run's money, and in the first round, when nothing is known of prices,
+would cost too many rounds' budget, and in the first round, when nothing is known of prices,
 only a price up to θ(0) is; up to the average price slots are then filled as far as the budget has
 paid for them. Above the average they wait.
 """
@@ -39,9 +39,9 @@ PRECISION = 1e-5
 """Relative, of what a rule costs; the prices seen say less."""
 PACE = 100
 """Rounds in which what was overspent is saved, and vice versa; or those that are left, if fewer."""
-DEAR_FILL = 0.2
-"""Of the money of the run, or of ``PACE`` rounds where it has no end. A first fill that costs less
-at the average price is bought up to that price: early training is worth it."""
+DEAR_FILL = 15
+"""Rounds' budget. A first fill that costs less at the average price is bought up to that price:
+early training is worth it."""
 SMOOTHING = 20
 """Rounds from which it is learned how many slots take part."""
 PRICE_GROUPS = 4
@@ -188,9 +188,8 @@ class Tide:
         """
         if state.admitted >= self.total_capacity:
             return False
-        rounds = PACE if self.num_rounds is None else self.num_rounds
         fill = self.total_capacity * state.prices.mean
-        return state.round_number == 1 or fill > DEAR_FILL * self.budget * rounds
+        return state.round_number == 1 or fill > DEAR_FILL * self.budget
 
 
 def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
