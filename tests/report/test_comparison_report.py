@@ -57,11 +57,11 @@ def test_rows_are_plain_and_tables_show_them(comparison: Comparison, tmp_path: P
     with rounds.open() as lines:
         curve = [row for row in csv.DictReader(lines) if row["policy"] == "tide"]
     assert [float(row["best"]) for row in curve] == pytest.approx([0.3, 0.675])
-    console = Console(width=150, record=True, file=(tmp_path / "shown").open("w"))
+    console = Console(width=170, record=True, file=(tmp_path / "shown").open("w"))
     console.print(comparison.table())
     shown = console.export_text()
     assert "47%" in shown  # of the gap
-    assert "- (1 of 2)" in shown
+    assert "- (1/2)" in shown
     assert "50%" in shown  # of the limit
     assert "18.64" not in comparison.legend()
     console.file.close()

@@ -11,7 +11,8 @@ from tidegate.experiments.results import read_results
 from tidegate.report.comparison import Comparison, draw, write_tables
 from tidegate.report.figures import check_drawable
 
-TABLE_WIDTH = 150
+WIDE = 160
+"""Columns that a table with all intervals needs."""
 
 
 def compare(
@@ -55,7 +56,7 @@ def compare(
         }
         typer.echo(json.dumps(told, indent=2))
         return
-    console = screen(TABLE_WIDTH)
-    console.print(comparison.table(), highlight=False)
+    console = screen(WIDE)
+    console.print(comparison.table(intervals=console.width >= WIDE), highlight=False)
     console.print()
     console.print(comparison.legend(), style="dim", highlight=False)

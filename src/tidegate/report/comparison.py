@@ -4,6 +4,7 @@ import csv
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 BAND = 0.8
 """Confidence of the bands in pictures, as in the paper."""
 BASELINE, ORACLE = "constant_admission", "costless_oracle"
+LESS_ASKED = ("last", "stored", "effective")
+"""Columns that a narrow screen does without."""
 Results = Mapping[str, Sequence[RunResult]]
 
 MEASURES: Mapping[str, Callable[[RunResult], float]] = {
@@ -121,45 +124,46 @@ class Comparison:
             told.append(row)
         return told
 
-    def table(self) -> Table:
-        """For people: what was learned, for what."""
+    def table(self, *, intervals: bool = True) -> Table:
+        """For people: what was learned, for what; without intervals, what matters most of it."""
         seeds = max(len(runs) for runs in self.results.values())
-        title = f"Mean over {seeds} seeds ± 95% interval; accuracies in %"
+        title = f"Mean over {seeds} seeds{' ± 95% interval' * intervals}; accuracies in %"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
         table.padding = 0, 1, 0, 0
-        table.add_column("policy", no_wrap=True)
-        headings = ["best", "more than baseline", "last", "gap", "spent", "stored", "peak"]
-        headings += ["effective", *(["limit"] if self.limit else [])]
-        headings += [f"to {100 * target:g}%" for target in self.targets]
-        for heading in headings:
-            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("policy", no_wrap=intervals, overflow="fold", min_width=14)
         for label in self.results:
             found = self.measures(label)
             gain, closed = self.difference(label, "best_accuracy"), self.gap_closed(label)
-            cells = [
-                show(found["best_accuracy"]),
-                "" if gain is None or label == self.baseline else show(gain),
-                show(found["last_accuracy"]),
-                "" if closed is None else f"{closed:.0%}",
-                show(found["spent_per_round"]),
-                show(found["mean_stored"]),
-                show(found["peak_stored"]),
-                show(found["effective_per_round"]),
-            ]
+            shown = partial(show, interval=intervals)
+            cells = {
+                "best": shown(found["best_accuracy"]),
+                "gain": "" if gain is None or label == self.baseline else show(gain),
+                "last": shown(found["last_accuracy"]),
+                "gap": "" if closed is None else f"{closed:.0%}",
+                "spent": shown(found["spent_per_round"]),
+                "stored": shown(found["mean_stored"]),
+                "peak": shown(found["peak_stored"]),
+                "effective": shown(found["effective_per_round"]),
+            }
             if self.limit:
-                cells.append(f"{found['effective_per_round'].mean / self.limit:.0%}")
+                cells["limit"] = f"{found['effective_per_round'].mean / self.limit:.0%}"
             for target in self.targets:
                 first, reached = self.rounds_to(label, target)
                 count = len(self.results[label])
-                whole = "" if reached == count else f" ({reached} of {count})"
-                cells.append(f"{first:g}{whole}" if math.isfinite(first) else f"-{whole}")
-            table.add_row(label, *cells)
+                whole = "" if reached == count else f" ({reached}/{count})"
+                told = f"{first:g}{whole}" if math.isfinite(first) else f"-{whole}"
+                cells[f"to {100 * target:g}%"] = told
+            names = [name for name in cells if intervals or name not in LESS_ASKED]
+            if not table.rows:
+                for name in names:
+                    table.add_column(name, justify="right", no_wrap=True)
+            table.add_row(label, *(cells[name] for name in names))
         return table
 
     def legend(self) -> str:
         """What the columns mean."""
         told = (
-            "best: highest test accuracy of the run, and how much more than "
+            "best: highest test accuracy of the run. gain: how much more than "
             f"{self.baseline} has on the same seeds. last: in the last round. gap: the part of "
             "the way to costless_oracle. A round: spent, samples stored on average and at their "
             "peak, effective samples gained."
@@ -168,7 +172,7 @@ class Comparison:
             told += f" limit: effective samples as a part of {self.limit:,.4g}, the most that full "
             told += "buffers can gain in the long run."
         if self.targets:
-            told += " to N%: median of the first rounds that reach it (how many runs do)."
+            told += " to N%: median of the first rounds that reach it (runs that do)."
         return told
 
 
