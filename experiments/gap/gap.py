@@ -62,6 +62,9 @@ VARIANTS: Mapping[str, Variant] = {
     "Tide, server momentum": Variant(momentum=0.5),
     "Tide, younger samples weigh more": Variant(youth=1.0),
     "Tide, filled in round 1": Variant(fill_blindly=True),
+    "Tide, filled in round 1, models averaged": Variant(fill_blindly=True, averaging=0.9),
+    "constant admission, models averaged": Variant("constant_admission", averaging=0.9),
+    "costless oracle, models averaged": Variant("costless_oracle", averaging=0.9),
     "Tide's samples, all kept": Variant(keep_all=True),
     "constant admission's samples, all kept": Variant("constant_admission", keep_all=True),
 }

@@ -1,5 +1,7 @@
 """How violation and regret grow with T, against the exponents that the paper claims.
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 What is claimed and holds is asserted as claimed; what does not hold is asserted as measured, and
 explained in ``docs/theory.md``.
 """

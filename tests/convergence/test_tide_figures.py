@@ -12,6 +12,8 @@ from tidegate.presets import EXPERIMENTS, make_policy
 from tidegate.simulation import Run, simulate
 from tidegate.theory.optimum import optimum
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 MNIST = EXPERIMENTS["mnist"]
 LIMIT = 18.64
 

@@ -1,10 +1,10 @@
 """The published tables of experiments: what was spent and stored, again; and a small run, again."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
 import pytest
+from csv_rows import read
 from real_data import DATA, needs_mnist
 
 from tidegate.experiments.config import Experiment
@@ -26,11 +26,6 @@ SMALL = {
         {"name": "tide"},
     ],
 }
-
-
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8") as lines:
-        return list(csv.DictReader(lines))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

@@ -1,0 +1,78 @@
+"""The scripts under experiments/: a part of each table, computed again."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from csv_rows import read
+from real_data import DATA, needs_mnist
+
+from tidegate.experiments.prepare import SOURCES
+
+FOLDER = Path(__file__).parents[2] / "experiments"
+
+
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script, under its own name, so that other processes find its functions."""
+    monkeypatch.syspath_prepend(str(FOLDER / name))
+    spec = importlib.util.spec_from_file_location(name, FOLDER / name / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def mnist(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("data") / "mnist"
+    SOURCES["mnist"](DATA, None).save_to_disk(folder)
+    return str(folder)
+
+
+def test_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = script("sensitivity", monkeypatch).measured
+    rows = read(FOLDER / "sensitivity" / "expected.csv")
+    chosen = [("penalty_weight", 10.0), ("retention_horizon", 20.0), ("target_admission", 20.0)]
+    for row in rows:
+        case = row["constant"], float(row["value"])
+        if case not in chosen:
+            continue
+        found = [measured((*case, seed, 1000)) for seed in range(10)]
+        for name in ("effective_per_round", "spent_per_round", "peak_stored"):
+            assert float(row[name]) == pytest.approx(
+                np.mean([one[name] for one in found]), rel=1e-4
+            )
+    assert len([row for row in rows if (row["constant"], float(row["value"])) in chosen]) == 3
+
+
+@pytest.mark.slow
+@needs_mnist
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("bound", {"rounds": 3, "seeds": 1, "steps": 20}),
+        ("gap", {"rounds": 5, "seeds": 1, "workers": 2}),
+    ],
+)
+def test_a_small_version_gives_the_small_table(
+    name: str,
+    options: dict[str, int],
+    mnist: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script(name, monkeypatch).main(mnist, tmp_path, **options)
+    mine, theirs = read(tmp_path / "expected.csv"), read(FOLDER / name / "small.csv")
+    assert len(mine) == len(theirs)
+    for row, expected in zip(mine, theirs, strict=True):
+        for column, value in expected.items():
+            if value.replace(".", "").replace("-", "").isdecimal():
+                near = max(0.02 * abs(float(value)), 0.3)
+                assert float(row[column]) == pytest.approx(float(value), abs=near), column
+            elif column in ("policy", "variant"):
+                assert row[column] == value
