@@ -1,5 +1,6 @@
 """An experiment as its TOML file says it, and one run of it as a flat run-config."""
 
+import dataclasses
 import functools
 import tomllib
 from collections.abc import Mapping
@@ -134,14 +135,7 @@ class Experiment(BaseModel):
     @property
     def learning(self) -> LearningConstants:
         """Constants of the bound."""
-        return LearningConstants(
-            domain_diameter=self.domain_diameter,
-            gradient_noise=self.gradient_noise,
-            loss_bound=self.loss_bound,
-            pseudo_dimension=self.pseudo_dimension,
-            learning_rate=self.learning_rate,
-            local_steps=self.local_steps,
-        )
+        return constants_of(self)
 
     def problem(self, seed: int, budget: float | None = None) -> Problem:
         """The control problem of one seed."""
@@ -156,6 +150,12 @@ class Experiment(BaseModel):
     def prices(self, seed: int) -> PriceLaw:
         """The law of prices that a seed meets."""
         return stretch(self.price, seed, self.rounds)
+
+
+def constants_of(holder: object) -> LearningConstants:
+    """The constants of the bound that an object has under their names; others as they are."""
+    names = (field.name for field in dataclasses.fields(LearningConstants))
+    return LearningConstants(**{n: getattr(holder, n) for n in names if hasattr(holder, n)})
 
 
 @functools.lru_cache(maxsize=64)

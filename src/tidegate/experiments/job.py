@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.experiments.config import Experiment, PolicyChoice, stretch
+from tidegate.experiments.config import Experiment, PolicyChoice, constants_of, stretch
 from tidegate.experiments.data import FederatedData
 from tidegate.policies import ControlOptions
 from tidegate.prices import PricePath
@@ -103,14 +103,7 @@ class Job:
     @property
     def learning(self) -> LearningConstants:
         """Constants of the bound."""
-        return LearningConstants(
-            domain_diameter=self.domain_diameter,
-            gradient_noise=self.gradient_noise,
-            loss_bound=self.loss_bound,
-            pseudo_dimension=self.pseudo_dimension,
-            learning_rate=self.learning_rate,
-            local_steps=self.local_steps,
-        )
+        return constants_of(self)
 
     def memory(self, client: int) -> int:
         """Slots that a client has: those that are planned for, and its headroom."""
