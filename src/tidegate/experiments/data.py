@@ -38,6 +38,10 @@ class FederatedData:
             return int(feature.num_classes)
         return 1 + int(max(self.test[self.label_column]))
 
+    @functools.cached_property
+    def _has_images(self) -> bool:
+        return isinstance(self.test.features[self.input_column], Image)
+
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Of one input, channels first."""
@@ -64,7 +68,7 @@ class FederatedData:
     def sample(self, row: dict[str, Any]) -> tuple[Array, int]:
         """An input, channels first, and its label."""
         value = np.asarray(row[self.input_column])
-        if isinstance(self.test.features[self.input_column], Image):
+        if self._has_images:
             value = value[None] if value.ndim == 2 else np.moveaxis(value, -1, 0)  # noqa: PLR2004
             return np.ascontiguousarray(value), int(row[self.label_column])
         return value.astype(np.float32), int(row[self.label_column])

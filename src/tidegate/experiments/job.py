@@ -1,6 +1,7 @@
 """One run of an experiment: a policy on a seed, as a run-config carries it to every node."""
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +89,7 @@ class Job:
     @property
     def federated_data(self) -> FederatedData:
         """Where samples come from."""
-        return FederatedData(self.data, self.input_column, self.label_column, self.test_split)
+        return _federated(self.data, self.input_column, self.label_column, self.test_split)
 
     @property
     def prices(self) -> PricePath:
@@ -109,6 +110,10 @@ class Job:
         """Slots that a client has: those that are planned for, and its headroom."""
         planned = [int(part) for part in self.capacities.split(",")]
         return int(planned[min(client, len(planned) - 1)] * self.headroom)
+
+
+_federated = functools.lru_cache(maxsize=4)(FederatedData)
+"""Kept, with what it has found out about its samples: it is asked for in every message."""
 
 
 def _as(kind: Any, value: Any) -> Any:
