@@ -9,7 +9,6 @@ training and 10,000 test images together.
 """
 
 import argparse
-import csv
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from tidegate.learning.local import as_inputs
 from tidegate.learning.models import new_model, num_parameters
 from tidegate.presets import EXPERIMENTS
 from tidegate.problem import LearningConstants
+from tidegate.report.comparison import write_csv
 from tidegate.report.figures import look_of
 from tidegate.theory.bounds import SampleSizes, bound_terms, constant_terms
 
@@ -41,12 +41,10 @@ def population(data: str) -> tuple[Tensor, Tensor]:
     """All images, flattened with a 1 for the bias, and their labels."""
     whole = Job(data=data).federated_data
     test, wanted = whole.test_arrays()
-    mine = whole.partition("iid", 0, 1, 0)
-    samples = [mine[index] for index in range(len(mine))]
-    images = np.concatenate([test, np.stack([image for image, _ in samples])])
-    labels = np.concatenate([wanted, [label for _, label in samples]])
-    flat = as_inputs(images).flatten(1)
-    return torch.hstack([flat, torch.ones(len(flat), 1)]), torch.as_tensor(labels)
+    images, labels = whole.partition("iid", 0, 1, 0).arrays()
+    flat = as_inputs(np.concatenate([test, images])).flatten(1)
+    everything = torch.as_tensor(np.concatenate([wanted, labels]))
+    return torch.hstack([flat, torch.ones(len(flat), 1)]), everything
 
 
 def best_model(inputs: Tensor, labels: Tensor, steps: int) -> Tensor:
@@ -191,10 +189,7 @@ def main(data: str, out: Path, rounds: int, seeds: int, steps: int) -> None:
             }
         )
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "expected.csv").open("w", newline="", encoding="utf-8") as lines:
-        writer = csv.DictWriter(lines, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
+    write_csv(out / "expected.csv", table)
     draw(found, everything, out / "bound.png")
     for row in table:
         print(row)

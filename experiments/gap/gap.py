@@ -8,7 +8,6 @@ that is closed is counted from plain constant admission to the plain oracle, on 
 """
 
 import argparse
-import csv
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -27,6 +26,7 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.presets import EXPERIMENTS, make_policy
 from tidegate.problem import Problem
 from tidegate.randomness import PRICES, STREAM, generator
+from tidegate.report.comparison import write_csv
 from tidegate.retention.k_step import KStepRetention
 from tidegate.simulation import begin, play_round
 from tidegate.summary import estimate
@@ -93,10 +93,8 @@ def policy_of(variant: Variant, problem: Problem) -> JointPolicy[Any]:
 def images(data: str) -> tuple[Samples, Samples]:
     """Training and test images, flat with a 1 for the bias, and labels."""
     whole = FederatedData(data)
-    mine = whole.partition("iid", 0, 1, 0)
-    found = [mine[index] for index in range(len(mine))]
-    train = np.stack([image for image, _ in found]), np.array([label for _, label in found])
-    return _flat(*train), _flat(*whole.test_arrays())
+    train = whole.partition("iid", 0, 1, 0)
+    return _flat(*train.arrays()), _flat(*whole.test_arrays())
 
 
 def _flat(pixels: Any, labels: Any) -> Samples:
@@ -207,10 +205,7 @@ def main(data: str, out: Path, rounds: int, seeds: int, workers: int) -> None:
             row[f"{measure}_gap_closed"] = shown(float(np.mean(gain) / whole))
         table.append(row)
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "expected.csv").open("w", newline="", encoding="utf-8") as lines:
-        writer = csv.DictWriter(lines, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
+    write_csv(out / "expected.csv", table)
     for row in table:
         print(*row.values(), sep=" | ")
 

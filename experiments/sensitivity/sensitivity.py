@@ -8,7 +8,6 @@ none of the three changes no accuracy either.
 """
 
 import argparse
-import csv
 import math
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -22,6 +21,7 @@ from tidegate.policies.acdpp import acdpp
 from tidegate.policies.joint import JointPolicy
 from tidegate.presets import EXPERIMENTS
 from tidegate.problem import LearningConstants, Problem
+from tidegate.report.comparison import write_csv
 from tidegate.simulation import simulate
 from tidegate.summary import estimate
 
@@ -157,10 +157,7 @@ def draw(table: list[dict[str, object]], path: Path, rounds: int) -> None:
 def main(out: Path, seeds: int, rounds: int, workers: int) -> None:
     table = rows(seeds, rounds, workers)
     out.mkdir(parents=True, exist_ok=True)
-    with (out / "expected.csv").open("w", newline="", encoding="utf-8") as lines:
-        writer = csv.DictWriter(lines, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
+    write_csv(out / "expected.csv", table)
     draw(table, out / "sensitivity.png", rounds)
     spread = {
         name: np.ptp(

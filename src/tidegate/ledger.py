@@ -128,7 +128,6 @@ class Ledger:
             total_spent=account.total_spent + lost,
             earlier_admitted=account.total_admitted,
             earlier_spent=account.total_spent + lost,
-            never_heard=0.0,
         )
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
         return lost

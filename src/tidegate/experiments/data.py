@@ -94,6 +94,12 @@ class Partition:
     def __getitem__(self, index: int) -> tuple[Array, int]:
         return self.data.sample(cast("dict[str, Any]", self.rows[index]))
 
+    def arrays(self) -> tuple[Array, Array]:
+        """Inputs and labels of all samples."""
+        samples = [self.data.sample(row) for row in self.rows]
+        inputs = np.stack([value for value, _ in samples])
+        return inputs, np.array([label for _, label in samples])
+
 
 @functools.lru_cache(maxsize=64)
 def _partition(data: FederatedData, how: str, number: int, count: int, seed: int) -> Partition:
@@ -109,9 +115,7 @@ def _test_arrays(data: FederatedData, most: int) -> tuple[Array, Array]:
     rows = data.test
     if most and most < len(rows):
         rows = rows.select(np.linspace(0, len(rows) - 1, most).astype(int).tolist())
-    samples = [data.sample(row) for row in rows]
-    inputs = np.stack([value for value, _ in samples])
-    return inputs, np.array([label for _, label in samples])
+    return Partition(data, rows).arrays()
 
 
 def _is_local(source: str) -> bool:

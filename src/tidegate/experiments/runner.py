@@ -31,7 +31,11 @@ class Planned:
 
     job: Job
     label: str
-    folder: Path
+
+    @property
+    def folder(self) -> Path:
+        """Of its results."""
+        return Path(self.job.results)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -49,7 +53,6 @@ def plan_runs(experiment: Experiment, out: Path) -> list[Planned]:
                 results=str(out / choice.label / f"seed-{seed}"),
             ),
             label=choice.label,
-            folder=out / choice.label / f"seed-{seed}",
         )
         for seed in experiment.all_seeds
         for choice in experiment.policies

@@ -187,7 +187,7 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
     """``summary.csv``, one row a policy, and ``rounds.csv``, one row a policy and round."""
     folder.mkdir(parents=True, exist_ok=True)
     summary, rounds = folder / "summary.csv", folder / "rounds.csv"
-    _write(summary, comparison.rows())
+    write_csv(summary, comparison.rows())
     curves = ("accuracy", "best", "spent", "training_size", "cost_debt", "effective_samples")
     lines: list[dict[str, object]] = []
     for label, runs in comparison.results.items():
@@ -201,11 +201,12 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
                 row[name] = None if found is None else _plain(found.mean)
                 row[f"{name}_half_width"] = None if found is None else _plain(found.half_width)
             lines.append(row)
-    _write(rounds, lines)
+    write_csv(rounds, lines)
     return [summary, rounds]
 
 
-def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Rows that all have the same keys."""
     with path.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.DictWriter(lines, list(rows[0]))
         writer.writeheader()
