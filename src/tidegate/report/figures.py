@@ -20,7 +20,10 @@ Look = tuple[str, object]
 """Colour and line style."""
 LOOKS: Mapping[str, Look] = {
     name: (COLOURS[number], STYLES[number]) for number, name in enumerate(POLICIES)
-} | {"acdpp-released_settings": (COLOURS[6], STYLES[6])}
+} | {
+    "acdpp-released_settings": (COLOURS[6], STYLES[6]),
+    "acdpp-released_settings-matched": ("0.55", STYLES[4]),
+}
 """Every policy looks the same in all pictures."""
 
 
