@@ -8,7 +8,7 @@ from torch import nn
 
 from tidegate.experiments.job import Job
 from tidegate.flower import ClientGate
-from tidegate.learning.local import batch, train
+from tidegate.learning.local import batch, device, train
 from tidegate.learning.models import Shape, new_model
 from tidegate.randomness import STREAM, generator
 from tidegate.streams import IndexedStream, Stream
@@ -39,7 +39,7 @@ def buffer_capacity(context: Context) -> int:
 @functools.lru_cache(maxsize=4)
 def _model(name: str, shape: Shape, classes: int, width: int) -> nn.Module:
     """To train in; its weights come with every message."""
-    return new_model(name, shape, classes, width)
+    return new_model(name, shape, classes, width).to(device())
 
 
 gate = ClientGate(app, open_stream, buffer_capacity)

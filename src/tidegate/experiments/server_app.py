@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 from tidegate.experiments.job import Job
 from tidegate.experiments.results import RowWriter
 from tidegate.flower import AdmissionControl
-from tidegate.learning.local import as_inputs, judge
+from tidegate.learning.local import as_inputs, device, judge
 from tidegate.learning.models import new_model
 from tidegate.policies import ControlOptions, JointPolicy, PolicyMaker
 from tidegate.presets import make_policy
@@ -28,6 +28,7 @@ def main(grid: Grid, context: Context) -> None:
     inputs, wanted = data.test_arrays(job.test_inputs)
     test = as_inputs(inputs), torch.as_tensor(wanted)
     model = new_model(job.model, data.input_shape, data.num_classes, job.width, job.seed)
+    model.to(device())
     strategy = AdmissionControl(
         FedAvg(fraction_evaluate=0.0, min_available_nodes=job.clients, min_train_nodes=job.clients),
         _maker(job),

@@ -11,6 +11,11 @@ BATCH = 1000
 """Test inputs that are judged at once."""
 
 
+def device() -> torch.device:
+    """Where models are trained: a GPU if PyTorch finds one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def batch(samples: Sequence[tuple[Any, int]]) -> tuple[Tensor, Tensor]:
     """Inputs, channels first, and labels of samples; bytes become numbers from 0 to 1."""
     inputs = np.stack([sample for sample, _ in samples])
@@ -45,6 +50,7 @@ def train(
     Returns:
         the loss before the last step.
     """
+    inputs, labels = _beside(model, inputs, labels)
     optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
     loss = torch.zeros(())
     for _ in range(local_steps):
@@ -55,9 +61,16 @@ def train(
     return loss.item()
 
 
+def _beside(model: nn.Module, *values: Tensor) -> list[Tensor]:
+    """Values where the model is."""
+    there = next(model.parameters()).device
+    return [value.to(there) for value in values]
+
+
 @torch.no_grad()
 def judge(model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, float]:
     """Accuracy and mean loss on inputs that were not trained on."""
+    inputs, labels = _beside(model, inputs, labels)
     correct, loss = 0, 0.0
     for now, wanted in zip(inputs.split(BATCH), labels.split(BATCH), strict=True):
         scores = model(now)
