@@ -69,7 +69,10 @@ def _shape(value: Any, parts: list[bytes]) -> Any:
         raise TypeError(
             f"cannot store a {type(value).__name__}: turn it into arrays or bytes first"
         )
-    buffer = io.BytesIO()
+    if array.nbytes and array.dtype.names is None:
+        parts.append(array.tobytes())
+        return {"raw": [len(parts) - 1, array.dtype.str, array.shape]}
+    buffer = io.BytesIO()  # nothing, or records of fields, whose type one text cannot name
     np.save(buffer, array, allow_pickle=False)
     parts.append(buffer.getvalue())
     return {"array": len(parts) - 1}
@@ -79,6 +82,10 @@ def _rebuild(shape: Any, parts: list[bytes]) -> Any:
     ((kind, content),) = shape.items()
     if kind == "plain":
         return content
+    if kind == "raw":
+        part, dtype, sizes = content
+        array = np.frombuffer(parts[part], dtype).reshape(sizes)
+        return array.copy()  # bytes cannot be written to, a sample can
     if kind == "array":
         return np.load(io.BytesIO(parts[content]), allow_pickle=False)
     if kind == "bytes":
