@@ -148,6 +148,33 @@ def estimate(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimat
     return Estimate(mean, student_quantile(len(values) - 1, confidence) * error)
 
 
+def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, float] | None:
+    """Fieller's interval of mean(parts) / mean(wholes), both of the same seeds.
+
+    It holds the shares r for which the differences part - r whole could have a mean of 0: a
+    quadratic in r.
+
+    Returns:
+        its ends; none where they cannot be told, because the whole could be nothing or there is
+        one seed only.
+
+    >>> [round(end, 2) for end in share_of([1.0, 2.0, 1.5], [4.0, 4.1, 4.2])]
+    [0.07, 0.66]
+    """
+    count = len(parts)
+    if count == 1:
+        return None
+    part, whole = statistics.fmean(parts), statistics.fmean(wholes)
+    scale = student_quantile(count - 1) ** 2 / count
+    square = whole**2 - scale * statistics.variance(wholes)
+    middle = part * whole - scale * statistics.covariance(parts, wholes)
+    constant = part**2 - scale * statistics.variance(parts)
+    if square <= 0:
+        return None
+    reach = math.sqrt(max(middle**2 - square * constant, 0.0))
+    return (middle - reach) / square, (middle + reach) / square
+
+
 @lru_cache
 def student_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
     """The t that a Student variable exceeds, in absolute value, with probability 1 - confidence.

@@ -58,11 +58,12 @@ def test_a_small_run_learns_as_published(name: str, tmp_path: Path) -> None:
     SOURCES["mnist"](DATA, None).save_to_disk(tmp_path / "data")
     changes = {**SMALL, "data": str(tmp_path / "data")}
     experiment = Experiment.read(FOLDER / name / "config.toml", changes)
-    run_experiment(plan_runs(experiment, tmp_path / "runs"), workers=2)
-    about(experiment).write(tmp_path / "runs")
-    _, results = read_results(tmp_path / "runs")
+    runs = plan_runs(experiment, tmp_path / "runs")
+    run_experiment(runs, workers=2)
+    about(experiment, runs).write(tmp_path / "runs")
+    told, results = read_results(tmp_path / "runs")
     small = {row["policy"]: row for row in read(FOLDER / name / "small.csv")}
-    for row in Comparison(results, (), None).rows():
+    for row in Comparison(results, told).rows():
         expected = small[str(row["policy"])]
         for column in ("best_accuracy", "last_accuracy"):
             assert row[column] == pytest.approx(float(expected[column]), abs=1.0)

@@ -15,11 +15,16 @@ def make_results(
     limit: float | None = 20.0,
 ) -> Path:
     """One run for each list of accuracies, seeds 0, 1, ...; ten effective samples a round."""
-    About("made", tuple(accuracies), 55.0, limit, (0.5,)).write(folder)
+    configs = {
+        f"{label}/seed-{seed}": {"label": label, "job": {"seed": seed, "budget": 55.0}}
+        for label, runs in accuracies.items()
+        for seed in range(len(runs))
+    }
+    About("made", tuple(accuracies), 55.0, limit, (0.5,), configs).write(folder)
     for label, runs in accuracies.items():
         for seed, path in enumerate(runs):
             place = folder / label / f"seed-{seed}"
-            write_config(place, {"label": label, "job": {"seed": seed, "budget": 55.0}})
+            write_config(place, configs[f"{label}/seed-{seed}"])
             rows = RowWriter(place)
             for number, accuracy in enumerate(path, start=1):
                 rows.write(made_round(number, spent), accuracy, 1 - accuracy, LearningConstants())

@@ -1,13 +1,14 @@
 """``tidegate compare``: finished runs side by side."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidegate.cli.running import AsJson, screen
-from tidegate.experiments.results import read_results
+from tidegate.experiments.results import left_out, read_results
 from tidegate.report.comparison import Comparison, draw, write_tables
 from tidegate.report.figures import check_drawable
 
@@ -41,10 +42,16 @@ def compare(
         tidegate compare runs/mnist-logistic --target 0.85 --out figures
     """
     about, found = read_results(results)
-    comparison = Comparison(found, tuple(target or about.targets), about.limit)
+    if target:
+        about = replace(about, targets=tuple(target))
+    comparison = Comparison(found, about)
+    others = left_out(results, found)
+    if others:
+        shown = ", ".join(str(path.relative_to(results)) for path in others)
+        typer.echo(f"left out, of other settings: {shown}", err=True)
     if out is not None:
         check_drawable(out / "accuracy.png")
-        for path in [*write_tables(comparison, out), *draw(comparison, out, about.title)]:
+        for path in [*write_tables(comparison, out), *draw(comparison, out)]:
             typer.echo(f"wrote {path}", err=True)
     if as_json:
         told = {

@@ -35,15 +35,21 @@ def run_experiment_file(
         engine: ``here`` or ``ray``.
     """
     from tidegate.experiments.config import Experiment  # noqa: PLC0415 - not everyone has these
-    from tidegate.experiments.runner import about, plan_runs, run_experiment  # noqa: PLC0415
+    from tidegate.experiments.runner import (  # noqa: PLC0415
+        about,
+        check_task,
+        plan_runs,
+        run_experiment,
+    )
 
     experiment = Experiment.read(file, changes)
     name = file.parent.name if file.stem == "config" else file.stem
     results = Path("runs") / name if out is None else out
     shown = Console(stderr=True)
     with shown.status("planning"):
+        check_task(experiment)
         runs = plan_runs(experiment, results)
-        about(experiment).write(results)
+        about(experiment, runs).write(results)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

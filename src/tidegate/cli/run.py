@@ -16,7 +16,9 @@ def run(
         ),
     ] = Path(),
     *,
-    clients: Annotated[int, typer.Option(min=1, help="Clients in the fleet (app).")] = 10,
+    clients: Annotated[
+        int | None, typer.Option(min=1, help="Clients in the fleet (app); 10 by default.")
+    ] = None,
     change: Annotated[
         list[str] | None,
         typer.Option(
@@ -31,9 +33,9 @@ def run(
         typer.Option(min=1, help="Runs at once (experiment); one for each core by default."),
     ] = None,
     engine: Annotated[
-        Literal["here", "ray"],
-        typer.Option(help="In this process, or on Flower's simulation (experiment)."),
-    ] = "here",
+        Literal["here", "ray"] | None,
+        typer.Option(help="In this process, the default, or on Flower's simulation (experiment)."),
+    ] = None,
 ) -> None:
     """Run a Flower app in this process, or every policy and seed of an experiment.
 
@@ -59,9 +61,17 @@ def run(
         if app.suffix == ".toml":
             from tidegate.cli.experiment import run_experiment_file  # noqa: PLC0415
 
+            if clients is not None:
+                raise ValueError("--clients is for apps; an experiment has one for each capacity")
             changes = dict(map(_pair, change or []))
-            run_experiment_file(app, changes, out=out, workers=workers, engine=engine)
+            run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
             return
+        for name, value in (("out", out), ("workers", workers), ("engine", engine)):
+            if value is not None:
+                raise ValueError(
+                    f"--{name} is for experiments, EXPERIMENT.toml; `flwr run` takes an app to "
+                    "Flower's engines, and its run-config says where it writes"
+                )
         from tidegate.flower.app import run_app  # noqa: PLC0415 - not everyone has Flower
     except ModuleNotFoundError as missing:
         raise ValueError(
@@ -70,7 +80,7 @@ def run(
         ) from missing
     except ImportError as unsupported:
         raise ValueError(str(unsupported)) from unsupported
-    run_app(app, num_clients=clients, changes=dict(map(_pair, change or [])))
+    run_app(app, num_clients=clients or 10, changes=dict(map(_pair, change or [])))
 
 
 def _pair(text: str) -> tuple[str, Any]:

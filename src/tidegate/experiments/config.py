@@ -25,7 +25,7 @@ class PolicyChoice(BaseModel):
 
     name: str
     """As in ``tidegate.policies.POLICIES``."""
-    label: str = ""
+    label: Annotated[str, Field(pattern=r"^[\w.-]*$")] = ""
     """What tables and figures call it, and its folder; name and preset by default."""
     preset: str = "as_printed"
     headroom: Annotated[float, Field(ge=1)] = 1.0
@@ -164,8 +164,10 @@ def stretch(text: str, seed: int, rounds: int) -> PriceLaw:
     law = price_law(text)
     if not isinstance(law, RecordedPrices):
         return law
-    stretches = len(law) // rounds
-    if not stretches:
-        raise ValueError(f"the trace {text!r} has {len(law)} prices, a run needs {rounds}")
-    first = seed % stretches * rounds
+    first = seed * rounds
+    if first + rounds > len(law):
+        raise ValueError(
+            f"the trace {text!r} has {len(law)} prices, and seed {seed} takes those from "
+            f"{first + 1} to {first + rounds}; take a longer trace, fewer seeds or fewer rounds"
+        )
     return RecordedPrices(law.values[first : first + rounds])

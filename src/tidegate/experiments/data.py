@@ -52,7 +52,13 @@ class FederatedData:
         """The part that is never trained on."""
         if _is_local(self.source):
             return _local(self.source)[self.test_split]
-        return _hub(self.source, "iid", 1, 0).load_split(self.test_split)
+        try:
+            return _hub(self.source, "iid", 1, 0).load_split(self.test_split)
+        except OSError as unknown:
+            raise ValueError(
+                f"{self.source} is no folder here, and the hub does not give it ({unknown}); "
+                "`tidegate data NAME --from FOLDER` makes data/NAME"
+            ) from unknown
 
     def partition(self, how: str, number: int, count: int, seed: int) -> "Partition":
         """One client's part of the training data.
@@ -104,9 +110,16 @@ class Partition:
 @functools.lru_cache(maxsize=64)
 def _partition(data: FederatedData, how: str, number: int, count: int, seed: int) -> Partition:
     """Kept for the other policies of a seed: choosing rows takes longer than reading them."""
-    find = _partitioner if _is_local(data.source) else _hub
-    chosen = find(data.source, how, count, seed, data.label_column)
-    return Partition(data, chosen.load_partition(number))
+    if _is_local(data.source):
+        chosen = _partitioner(data.source, how, count, seed, data.label_column)
+        if chosen.num_partitions < count:
+            raise ValueError(
+                f"{data.source} has {chosen.num_partitions} parts {how!r} for {count} clients; "
+                "give as many capacities as there are parts"
+            )
+        return Partition(data, chosen.load_partition(number))
+    hub = _hub(data.source, how, count, seed, data.label_column)
+    return Partition(data, hub.load_partition(number))
 
 
 @functools.lru_cache(maxsize=2)
@@ -129,8 +142,10 @@ def _local(source: str) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _partitioner(source: str, how: str, count: int, seed: int, label: str) -> Partitioner:
+    """Of a folder, shuffled first as the hub's are: rows may be sorted by class."""
     chosen = _named(how, count, seed, label)
-    chosen.dataset = _local(source)["train"]
+    rows = _local(source)["train"]
+    chosen.dataset = rows.shuffle(seed=seed) if isinstance(chosen, IidPartitioner) else rows
     return chosen
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,8 @@ class Job:
     gradient_noise: float = 1.0
     loss_bound: float = 1.0
     pseudo_dimension: float = 100.0
+    stop_on_failure: bool = False
+    """Whether a client that does not answer ends the run; a fleet goes on without it."""
     results: str = ""
     """Folder for one row a round; none if empty."""
 
@@ -71,6 +74,7 @@ class Job:
                 "policy": choice.name,
                 "preset": choice.preset,
                 "strict_spending": choice.strict_spending,
+                "stop_on_failure": True,
             }
         )
 
@@ -109,7 +113,7 @@ class Job:
     def memory(self, client: int) -> int:
         """Slots that a client has: those that are planned for, and its headroom."""
         planned = [int(part) for part in self.capacities.split(",")]
-        return int(planned[min(client, len(planned) - 1)] * self.headroom)
+        return math.ceil(planned[min(client, len(planned) - 1)] * self.headroom)
 
 
 _federated = functools.lru_cache(maxsize=4)(FederatedData)

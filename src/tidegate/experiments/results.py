@@ -4,9 +4,10 @@ import contextlib
 import dataclasses
 import importlib.metadata
 import json
+import math
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -54,13 +55,18 @@ class RowWriter:
             "loss": loss,
             **{name: float(values[0]) for name, values in vars(terms).items()},
         }
-        self._lines.write(json.dumps(row) + "\n")
+        self._lines.write(json.dumps({name: _plain(value) for name, value in row.items()}) + "\n")
         self._lines.flush()
 
     def finish(self) -> None:
         """Say that all rounds are there."""
         self._lines.close()
         self._path.rename(self._path.with_name(ROWS))
+
+
+def _plain(value: float) -> float | None:
+    """JSON has no name for what was not measured, or for a bound without samples."""
+    return value if math.isfinite(value) else None
 
 
 def rows_so_far(folder: Path) -> int:
@@ -91,8 +97,13 @@ def finished(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether a folder holds a whole run of just this configuration."""
     if not ((folder / ROWS).exists() and (folder / CONFIG).exists()):
         return False
-    told = json.loads((folder / CONFIG).read_text("utf-8"))
+    told = _read_config(folder)
     return {name: told.get(name) for name in config} == dict(config)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((folder / CONFIG).read_text("utf-8"))
+    return told
 
 
 @dataclass(frozen=True)
@@ -103,13 +114,23 @@ class RunResult:
     seed: int
     config: Mapping[str, Any]
     folder: Path
+    common_budget: float
+    """C of the experiment; the run's own may have been fitted to what it spends."""
 
     @cached_property
     def columns(self) -> dict[str, FloatArray]:
         """Rows by column; not a number in rounds that were not judged."""
         lines = (self.folder / ROWS).read_text("utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
-        return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+        return {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+
+    @cached_property
+    def cost_debt(self) -> FloatArray:
+        """Z after each round, for what was spent above C."""
+        debt = [0.0]
+        for spent in self.columns["spent"]:
+            debt.append(max(debt[-1] + float(spent) - self.common_budget, 0.0))
+        return np.array(debt[1:])
 
     @property
     def best_so_far(self) -> FloatArray:
@@ -121,7 +142,7 @@ class RunResult:
     def first_round(self, target: float) -> float:
         """The first round whose accuracy reaches a target; infinity if none does."""
         reached = np.flatnonzero(self.best_so_far >= target)
-        return float(reached[0] + 1) if len(reached) else float("inf")
+        return float(self.columns["round_number"][reached[0]]) if len(reached) else float("inf")
 
 
 @dataclass(frozen=True)
@@ -135,6 +156,8 @@ class About:
     limit: float | None
     """The most effective samples a round that full buffers can gain for it, if known."""
     targets: tuple[float, ...]
+    runs: Mapping[str, Mapping[str, Any]]
+    """Configuration of each, by its folder; others that lie there are of other settings."""
 
     def write(self, folder: Path) -> None:
         """Into the folder of results."""
@@ -143,21 +166,35 @@ class About:
 
 
 def read_results(folder: Path) -> tuple[About, dict[str, list[RunResult]]]:
-    """All finished runs of an experiment, by label, in the order of their seeds."""
+    """All finished runs of the experiment that was run last in a folder.
+
+    Returns:
+        what the experiment is, and its runs by label, in the order of their seeds.
+    """
     found: dict[str, list[RunResult]] = {}
-    for file in folder.glob(f"*/*/{ROWS}"):
-        told = json.loads((file.parent / CONFIG).read_text("utf-8"))
-        run = RunResult(told["label"], told["job"]["seed"], told, file.parent)
-        found.setdefault(run.label, []).append(run)
-    if not (found and (folder / ABOUT).exists()):
+    if (folder / ABOUT).exists():
+        told = json.loads((folder / ABOUT).read_text("utf-8"))
+        about = About(**told | {name: tuple(told[name]) for name in ("labels", "targets")})
+        for place, config in about.runs.items():
+            if finished(folder / place, config):
+                told = _read_config(folder / place)
+                run = RunResult(
+                    told["label"], told["job"]["seed"], told, folder / place, about.budget
+                )
+                found.setdefault(run.label, []).append(run)
+    if not found:
         raise ValueError(
             f"{folder} holds no finished run; `tidegate run EXPERIMENT.toml` makes some"
         )
-    told = json.loads((folder / ABOUT).read_text("utf-8"))
-    about = About(**told | {name: tuple(told[name]) for name in ("labels", "targets")})
     runs = {
         label: sorted(found[label], key=lambda run: run.seed)
         for label in about.labels
         if label in found
     }
     return about, runs
+
+
+def left_out(folder: Path, results: Mapping[str, Sequence[RunResult]]) -> list[Path]:
+    """Finished runs in a folder that are of other settings than these results."""
+    taken = {run.folder for runs in results.values() for run in runs}
+    return sorted(file.parent for file in folder.glob(f"*/*/{ROWS}") if file.parent not in taken)

@@ -1,8 +1,12 @@
 """Policies x seeds of an experiment, in parallel processes; what is finished is not repeated."""
 
+import contextlib
 import logging
 import multiprocessing
-from collections.abc import Callable
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,8 +43,11 @@ class Planned:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What is written beside its rows, and compared before it is repeated."""
-        return {"label": self.label, "job": vars(self.job)}
+        """What is written beside its rows, and compared before it is repeated.
+
+        Not the folder: results may be moved.
+        """
+        return {"label": self.label, "job": {**vars(self.job), "results": ""}}
 
 
 def plan_runs(experiment: Experiment, out: Path) -> list[Planned]:
@@ -59,21 +66,33 @@ def plan_runs(experiment: Experiment, out: Path) -> list[Planned]:
     ]
 
 
-def about(experiment: Experiment) -> About:
+def about(experiment: Experiment, runs: Sequence[Planned]) -> About:
     """What is written beside the results of an experiment."""
     law = experiment.prices(experiment.first_seed)
     limit = None
     if not isinstance(law, RecordedPrices):
         prices = price_distribution(law, experiment.rounds)
-        best = optimum(prices, experiment.budget, sum(experiment.capacities))
-        limit = best.effective_per_round
+        with contextlib.suppress(ValueError):  # no full buffers for so little money
+            best = optimum(prices, experiment.budget, sum(experiment.capacities))
+            limit = best.effective_per_round
     return About(
         title=experiment.title,
         labels=tuple(choice.label for choice in experiment.policies),
         budget=experiment.budget,
         limit=limit,
         targets=experiment.targets,
+        runs={f"{run.label}/{run.folder.name}": run.config for run in runs},
     )
+
+
+def check_task(experiment: Experiment) -> None:
+    """Fail now, not in every worker: is there such data, such a partition and such a model?"""
+    from tidegate.learning.models import new_model  # noqa: PLC0415 - takes a second
+
+    job = Job.of(experiment, experiment.policies[0], experiment.first_seed, experiment.budget)
+    data = job.federated_data
+    new_model(job.model, data.input_shape, data.num_classes, job.width)
+    data.partition(job.partition, 0, job.clients, job.seed)
 
 
 def matched_budget(experiment: Experiment, choice: PolicyChoice) -> float:
@@ -106,7 +125,7 @@ def matched_budget(experiment: Experiment, choice: PolicyChoice) -> float:
 
 
 def run_experiment(
-    runs: list[Planned],
+    runs: Sequence[Planned],
     *,
     workers: int,
     engine: str = "here",
@@ -126,20 +145,39 @@ def run_experiment(
     waiting = [run for run in runs if not finished(run.folder, run.config)]
     done_before = sum(run.job.rounds for run in runs if run not in waiting)
     progress(done_before)
+    play, at_once = (_play, workers) if engine == "here" else (_play_on_ray, 1)
+    others = multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")
-    play = _play if engine == "here" else _play_on_ray
-    with ProcessPoolExecutor(workers if engine == "here" else 1, mp_context=context) as pool:
-        open_runs: set[Future[None]] = {pool.submit(play, run) for run in waiting}
-        try:
-            while open_runs:
-                ended, open_runs = wait(open_runs, PATIENCE, return_when=FIRST_COMPLETED)
-                for future in ended:
-                    future.result()
-                progress(done_before + sum(rows_so_far(run.folder) for run in waiting))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    pool = ProcessPoolExecutor(at_once, mp_context=context, initializer=_end_with_parent)
+    queue, open_runs = deque(waiting), set[Future[None]]()
+    try:
+        while queue or open_runs:
+            while queue and len(open_runs) < at_once:  # what is handed over cannot be called back
+                open_runs.add(pool.submit(play, queue.popleft()))
+            ended, open_runs = wait(open_runs, PATIENCE, return_when=FIRST_COMPLETED)
+            for future in ended:
+                future.result()
+            progress(done_before + sum(rows_so_far(run.folder) for run in waiting))
+    except BaseException:
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.terminate()
+        raise
+    finally:
+        pool.shutdown()
     return len(waiting)
+
+
+def _end_with_parent() -> None:
+    """A worker whose command was killed stops at once."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _play(run: Planned) -> None:

@@ -47,8 +47,14 @@ def main(grid: Grid, context: Context) -> None:
         if judged:
             model.load_state_dict(arrays.to_torch_state_dict())
         accuracy, loss = judge(model, *test) if judged else (float("nan"), float("nan"))
-        if rows is not None and server_round:
-            rows.write(strategy.rounds[-1], accuracy, loss, job.learning)
+        done = strategy.rounds[-1] if server_round else None
+        if done is not None and job.stop_on_failure and done.answered < done.orders:
+            raise RuntimeError(
+                f"round {server_round}: {done.answered} of {done.orders} clients answered; the "
+                "log says what failed, and a run without them compares with nothing"
+            )
+        if rows is not None and done is not None:
+            rows.write(done, accuracy, loss, job.learning)
         return MetricRecord({"accuracy": accuracy, "loss": loss})
 
     strategy.start(

@@ -13,10 +13,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from tidegate.arrays import FloatArray
-from tidegate.experiments.results import RunResult
+from tidegate.experiments.results import About, RunResult
 from tidegate.report.figures import look_of
 from tidegate.report.tables import show
-from tidegate.summary import Estimate, estimate
+from tidegate.summary import Estimate, estimate, share_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BAND = 0.8
 """Confidence of the bands in pictures, as in the paper."""
 BASELINE, ORACLE = "constant_admission", "costless_oracle"
-LESS_ASKED = ("last", "stored", "effective")
+LESS_ASKED = ("last", "mean", "stored", "effective")
 """Columns that a narrow screen does without."""
 Results = Mapping[str, Sequence[RunResult]]
 
@@ -38,8 +38,8 @@ MEASURES: Mapping[str, Callable[[RunResult], float]] = {
     "peak_stored": lambda run: float(run.columns["training_size"].max()),
     "distinct_per_round": lambda run: _last(run, "distinct_samples") / _rounds(run),
     "effective_per_round": lambda run: _last(run, "effective_samples") / _rounds(run),
-    "overspend": lambda run: _last(run, "overspend"),
-    "cost_debt": lambda run: _last(run, "cost_debt"),
+    "overspend": lambda run: float((run.columns["spent"] - run.common_budget).sum()),
+    "cost_debt": lambda run: float(run.cost_debt[-1]),
     "ran_dry": lambda run: float(run.columns["exhausted"].max()),
 }
 """What is compared, by its column in ``summary.csv``; accuracies in percent."""
@@ -54,13 +54,35 @@ def _rounds(run: RunResult) -> int:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The part of the way from the baseline to the costless oracle that a policy goes."""
+
+    mean: float
+    interval: tuple[float, float] | None
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return f"{self.mean:.0%}"
+        low, high = self.interval
+        return f"{self.mean:.0%} ({100 * low:.0f} to {100 * high:.0f})"
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Measures of every policy, and differences from the baseline on equal seeds."""
 
     results: Results
-    targets: Sequence[float]
-    limit: float | None
-    """Effective samples a round that are possible, if known."""
+    about: About
+
+    @property
+    def targets(self) -> Sequence[float]:
+        """Accuracies whose first round is told."""
+        return self.about.targets
+
+    @property
+    def limit(self) -> float | None:
+        """Effective samples a round that are possible, if known."""
+        return self.about.limit
 
     @property
     def baseline(self) -> str:
@@ -81,15 +103,25 @@ class Comparison:
         pairs = [one(run) - others[run.seed] for run in self.results[label] if run.seed in others]
         return estimate(pairs) if pairs else None
 
-    def gap_closed(self, label: str, measure: str = "best_accuracy") -> float | None:
-        """The part of the way from the baseline to the costless oracle that a policy goes."""
-        if ORACLE not in self.results or self.baseline == ORACLE:
+    def gap_closed(self, label: str, measure: str = "best_accuracy") -> Share | None:
+        """On seeds that policy, baseline and oracle have run; none if the oracle ran dry."""
+        if ORACLE not in self.results or self.baseline == ORACLE or self.most_dry(ORACLE):
             return None
-        whole = self.difference(ORACLE, measure)
-        part = self.difference(label, measure)
-        if whole is None or part is None or not whole.mean:
+        values = [
+            {run.seed: MEASURES[measure](run) for run in self.results[name]}
+            for name in (label, self.baseline, ORACLE)
+        ]
+        seeds = sorted(set.intersection(*map(set, values)))
+        own, base, oracle = ([one[seed] for seed in seeds] for one in values)
+        parts, wholes = ([one - b for one, b in zip(v, base, strict=True)] for v in (own, oracle))
+        if not sum(wholes):
             return None
-        return part.mean / whole.mean
+        surely = label in (self.baseline, ORACLE)
+        return Share(sum(parts) / sum(wholes), None if surely else share_of(parts, wholes))
+
+    def most_dry(self, label: str) -> int:
+        """The most clients that a run of a policy left without fresh samples."""
+        return int(max(MEASURES["ran_dry"](run) for run in self.results[label]))
 
     def rounds_to(self, label: str, target: float) -> tuple[float, int]:
         """Median of the first rounds that reach a target, and how many runs do."""
@@ -112,7 +144,12 @@ class Comparison:
                 gain = self.difference(label, name)
                 row[f"{name}_gain"] = _plain(gain.mean) if gain else None
                 row[f"{name}_gain_half_width"] = _plain(gain.half_width) if gain else None
-            row["gap_closed"] = _plain(self.gap_closed(label))
+            for name in ("best_accuracy", "mean_accuracy"):
+                closed = self.gap_closed(label, name)
+                low, high = (closed and closed.interval) or (None, None)
+                row[f"{name}_gap_closed"] = _plain(closed.mean) if closed else None
+                row[f"{name}_gap_closed_low"] = _plain(low)
+                row[f"{name}_gap_closed_high"] = _plain(high)
             for target in self.targets:
                 first, reached = self.rounds_to(label, target)
                 row[f"rounds_to_{100 * target:g}"] = _plain(first)
@@ -126,8 +163,7 @@ class Comparison:
 
     def table(self, *, intervals: bool = True) -> Table:
         """For people: what was learned, for what; without intervals, what matters most of it."""
-        seeds = max(len(runs) for runs in self.results.values())
-        title = f"Mean over {seeds} seeds{' ± 95% interval' * intervals}; accuracies in %"
+        title = f"Mean over {self.seeds}{' ± 95% interval' * intervals}; accuracies in %"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
         table.padding = 0, 1, 0, 0
         table.add_column("policy", no_wrap=intervals, overflow="fold", min_width=14)
@@ -139,7 +175,8 @@ class Comparison:
                 "best": shown(found["best_accuracy"]),
                 "gain": "" if gain is None or label == self.baseline else show(gain),
                 "last": shown(found["last_accuracy"]),
-                "gap": "" if closed is None else f"{closed:.0%}",
+                "gap": _gap(closed, intervals),
+                "mean": shown(found["mean_accuracy"]),
                 "spent": shown(found["spent_per_round"]),
                 "stored": shown(found["mean_stored"]),
                 "peak": shown(found["peak_stored"]),
@@ -160,20 +197,37 @@ class Comparison:
             table.add_row(label, *(cells[name] for name in names))
         return table
 
+    @property
+    def seeds(self) -> str:
+        """How many seeds policies have run."""
+        counts = sorted({len(runs) for runs in self.results.values()})
+        few = f"{counts[0]} to " * (len(counts) > 1)
+        return f"{few}{counts[-1]} seed{'s' * (counts[-1] > 1)}"
+
     def legend(self) -> str:
         """What the columns mean."""
         told = (
             "best: highest test accuracy of the run. gain: how much more than "
             f"{self.baseline} has on the same seeds. last: in the last round. gap: the part of "
-            "the way to costless_oracle. A round: spent, samples stored on average and at their "
-            "peak, effective samples gained."
+            "the way to costless_oracle, in the best accuracy. mean: accuracy averaged over the "
+            "rounds, which tells who learns early. A round: spent, samples stored on average and "
+            "at their peak, effective samples gained."
         )
         if self.limit:
             told += f" limit: effective samples as a part of {self.limit:,.4g}, the most that full "
             told += "buffers can gain in the long run."
         if self.targets:
             told += " to N%: median of the first rounds that reach it (runs that do)."
+        dry = [f"{label} ({n} clients)" for label in self.results if (n := self.most_dry(label))]
+        if dry:
+            told += f" Used up their streams: {', '.join(dry)}."
         return told
+
+
+def _gap(closed: Share | None, intervals: bool) -> str:
+    if closed is None:
+        return ""
+    return str(closed if intervals else Share(closed.mean, None))
 
 
 def _plain(value: float | None) -> float | None:
@@ -215,12 +269,13 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 def _curves(runs: Sequence[RunResult], name: str) -> FloatArray:
     """One line a run, one column a round."""
-    values = [run.best_so_far if name == "best" else run.columns[name] for run in runs]
+    own = {"best": lambda run: run.best_so_far, "cost_debt": lambda run: run.cost_debt}
+    values = [own[name](run) if name in own else run.columns[name] for run in runs]
     lines: FloatArray = np.array(values)
     return lines
 
 
-def draw(comparison: Comparison, folder: Path, title: str) -> list[Path]:
+def draw(comparison: Comparison, folder: Path) -> list[Path]:
     """``accuracy.png`` and ``resources.png``."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
@@ -237,8 +292,8 @@ def draw(comparison: Comparison, folder: Path, title: str) -> list[Path]:
         axes[0].set_ylabel(left)
         lines, labels = axes[0].get_legend_handles_labels()
         figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False)
-        seeds = max(len(runs) for runs in comparison.results.values())
-        figure.suptitle(f"{title}: mean of {seeds} seeds, bands {BAND:.0%} intervals", fontsize=11)
+        told = f"{comparison.about.title}: mean of {comparison.seeds}, bands {BAND:.0%} intervals"
+        figure.suptitle(told, fontsize=11)
         path = folder / f"{name}.png"
         figure.savefig(path, dpi=110)
         written.append(path)
