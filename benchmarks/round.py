@@ -19,7 +19,6 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 
 from tidegate.experiments.client_app import app as client_app
-from tidegate.experiments.data import FederatedData
 from tidegate.experiments.job import Job
 from tidegate.flower import AdmissionControl
 from tidegate.flower.local_grid import LocalGrid
@@ -103,5 +102,4 @@ if __name__ == "__main__":
     given = parser.parse_args()
     if not Path(given.data).is_dir():
         raise SystemExit(f"{given.data} is no folder: tidegate data mnist --from FOLDER")
-    FederatedData(given.data)
     main(given.data, given.rounds)

@@ -11,12 +11,39 @@ from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
 from tidegate.report.tables import show
 from tidegate.simulation import simulate
-from tidegate.summary import Estimate, estimate, paired_differences, student_quantile, summarise
+from tidegate.summary import (
+    Estimate,
+    estimate,
+    paired_differences,
+    share_of,
+    student_quantile,
+    summarise,
+)
 
 
 @pytest.mark.parametrize("degrees", [1, 2, 3, 5, 9, 30, 99, 999])
 def test_student_quantiles_are_scipys(degrees: int) -> None:
     assert student_quantile(degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=1e-6)
+    assert student_quantile(degrees, 0.8) == pytest.approx(stats.t.ppf(0.9, degrees), rel=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_a_share_holds_what_a_paired_test_does_not_reject(count: int) -> None:
+    draw = np.random.default_rng(count)
+    wholes = draw.normal(3.0, 0.1, count)
+    parts = 0.4 * wholes + draw.normal(0, 0.1, count)
+    ends = share_of(parts.tolist(), wholes.tolist())
+    assert ends is not None
+    low, high = ends
+    for share in np.linspace(low - 1, high + 1, 401):
+        rejected = stats.ttest_1samp(parts - share * wholes, 0.0).pvalue < 0.05
+        assert rejected != (low <= share <= high)
+
+
+def test_a_share_of_what_could_be_nothing_is_not_told() -> None:
+    assert share_of([1.0, 2.0, 3.0], [1.0, -1.0, 0.5]) is None
+    assert share_of([1.0], [2.0]) is None
+    assert share_of([1.0, 1.01], [1.0, 1.01]) == pytest.approx((1.0, 1.0))
 
 
 def test_an_interval_holds_the_mean_about_95_times_in_100() -> None:

@@ -3,8 +3,8 @@
 python experiments/sensitivity/sensitivity.py --out experiments/sensitivity
 
 The paper's MNIST setting; each constant is changed alone, the others are as printed. What is read
-off: effective samples, spending and peak memory. Nothing here is learned: a constant that changes
-none of the three changes no accuracy either.
+off: effective samples, spending, and memory on average and at its peak. Nothing here is learned: a
+constant that changes none of the four changes no accuracy either.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from tidegate.simulation import simulate
 from tidegate.summary import estimate
 
 SETTING = EXPERIMENTS["mnist"]
-MEASURES = ("effective_per_round", "spent_per_round", "peak_stored")
-TITLES = ("effective samples a round", "spent a round", "peak of samples stored")
+MEASURES = ("effective_per_round", "spent_per_round", "mean_stored", "peak_stored")
+TITLES = ("effective, a round", "spent, a round", "stored, mean", "stored, peak")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ CONSTANTS = {
         (0.1, 1, 10, 31.6, 100, 1e3, 1e4, 1e6),
         lambda value: {"penalty_weight": value},
     ),
-    "contraction": Constant(
+    "one_minus_contraction": Constant(
         "1 - rho",
         lambda problem: 1 / math.sqrt(problem.num_rounds),
         (1e-3, 3e-3, 1e-2, 0.0316, 0.1, 0.3, 0.9),
@@ -104,6 +104,7 @@ def measured(job: tuple[str, float, int, int]) -> dict[str, float]:
     return {
         "effective_per_round": float(columns["effective_samples"][-1]) / rounds,
         "spent_per_round": float(columns["spent"].mean()),
+        "mean_stored": float(columns["training_size"].mean()),
         "peak_stored": float(columns["training_size"].max()),
     }
 
@@ -130,7 +131,7 @@ def draw(table: list[dict[str, object]], path: Path, rounds: int) -> None:
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
     problem = SETTING.problem(rounds)
-    figure = Figure(figsize=(15, 7), layout="constrained")
+    figure = Figure(figsize=(15, 9), layout="constrained")
     axes = figure.subplots(len(MEASURES), len(CONSTANTS), sharex="col", sharey="row")
     for column, (name, constant) in enumerate(CONSTANTS.items()):
         mine = [row for row in table if row["constant"] == name]
@@ -140,11 +141,12 @@ def draw(table: list[dict[str, object]], path: Path, rounds: int) -> None:
             one.axvline(constant.printed(problem), color="0.8", linewidth=4)
             heights = [float(str(row[measure])) for row in mine]
             one.plot(across, heights, "o-", color="#0072B2", markersize=4)
-            limit = {"spent_per_round": problem.budget, "peak_stored": problem.total_capacity}
+            memory = dict.fromkeys(("mean_stored", "peak_stored"), problem.total_capacity)
+            limit = {"spent_per_round": problem.budget, **memory}
             if measure in limit:
                 one.axhline(limit[measure], color="#D55E00", linewidth=1)
             one.set_xscale("log" if constant.log else "linear")
-            one.set_yscale("log" if measure == "peak_stored" else "linear")
+            one.set_yscale("log" if measure in memory else "linear")
             if not column:
                 one.set_ylabel(TITLES[line])
         axes[-1][column].set_xlabel(constant.symbol)

@@ -20,6 +20,9 @@ from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants, Problem
 from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Retention
 
+ROUNDING = 1e-9
+"""Slots; what a division may lose."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
@@ -154,7 +157,8 @@ class Fleet:
 
     def _planned_capacity(self, client: str) -> int:
         """B_m: all the slots that a client has, unless some are left for peaks."""
-        return max(int(self._ledger.account(client).buffer_capacity / self._terms.headroom), 1)
+        slots = self._ledger.account(client).buffer_capacity / self._terms.headroom
+        return max(int(slots + ROUNDING), 1)
 
     def _replan(self, clients: list[str]) -> None:
         """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""

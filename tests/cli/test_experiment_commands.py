@@ -76,6 +76,16 @@ def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path:
     assert [row["reached_70"] for row in told["policies"]] == [1, 0]
 
 
+def test_runs_of_other_settings_are_named_and_left_out(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    make_results(tmp_path, {"tide": [[0.2, 0.8], [0.2, 0.6]]})
+    make_results(tmp_path, {"tide": [[0.3, 0.7]]})  # seed 0 again, and seed 1 is no longer meant
+    _, printed, error = tidegate(capsys, "compare", tmp_path, "--json")
+    assert json.loads(printed)["policies"][0]["best_accuracy"] == 70.0
+    assert "left out, of other settings: tide/seed-1" in error
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -84,6 +94,9 @@ def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path:
         (("data", "electricity", "--from", "."), "elec.csv.xz is neither in"),
         (("compare", "."), "holds no finished run; `tidegate run EXPERIMENT.toml` makes some"),
         (("run", "nowhere.toml"), "nowhere.toml"),
+        (("run", "any.toml", "--clients", "3"), "--clients is for apps; an experiment has one for"),
+        (("run", ".", "--engine", "ray"), "--engine is for experiments, EXPERIMENT.toml"),
+        (("run", ".", "--out", "x"), "--out is for experiments, EXPERIMENT.toml"),
     ],
 )
 def test_mistakes_are_named_in_one_line(

@@ -81,12 +81,15 @@ def test_a_pickle_that_would_run_something_is_refused(tmp_path: Path) -> None:
 
 def test_imagenette_is_unpacked_and_made_smaller(tmp_path: Path) -> None:
     (tmp_path / "imagenette").mkdir()
-    with tarfile.open(tmp_path / "imagenette" / "small.tar.xz", "w:xz") as tar:
+    with tarfile.open(tmp_path / "imagenette" / "imagenette-small.tar.xz", "w:xz") as tar:
         for split, folder, shade in (
             ("train", "n01440764", 20), ("train", "n03888257", 200), ("val", "n03888257", 210),
         ):  # fmt: skip
             picture = io.BytesIO()
-            Picture.new("RGB", (96, 96), (shade, shade, shade)).save(picture, "JPEG")
+            if shade == 20:
+                Picture.new("L", (80, 96), shade).save(picture, "JPEG")
+            else:
+                Picture.new("RGB", (96, 96), (shade, shade, shade)).save(picture, "JPEG")
             entry = tarfile.TarInfo(f"small/{split}/{folder}/{shade}.JPEG")
             entry.size = len(picture.getvalue())
             tar.addfile(entry, io.BytesIO(picture.getvalue()))
@@ -97,6 +100,15 @@ def test_imagenette_is_unpacked_and_made_smaller(tmp_path: Path) -> None:
     image = np.asarray(row["image"])
     assert image.shape == (24, 24, 3)
     assert abs(int(image.mean()) - 210) <= 2
+    with pytest.raises(ValueError, match="images have 2 sizes; give them one with --size"):
+        SOURCES["imagenette"](tmp_path, None)
+    with tarfile.open(tmp_path / "imagenette" / "imagenette-small.tar.xz") as tar:
+        tar.extractall(tmp_path, filter="data")
+    unpacked = SOURCES["imagenette"](tmp_path / "small", 24)
+    assert unpacked["train"]["label"][:] == found["train"]["label"][:]
+    (tmp_path / "imagenette" / "imagenette2.tgz").touch()
+    with pytest.raises(ValueError, match=r"holds imagenette-small.tar.xz, imagenette2.tgz; keep"):
+        SOURCES["imagenette"](tmp_path, 24)
 
 
 def test_hapt_keeps_basic_activities_and_tests_on_each_persons_last_recording(
@@ -176,6 +188,18 @@ def test_neighbouring_classes_and_people_stay_together(folder: str) -> None:
         assert {label for _, label in part} == {client, (client + 1) % 4}
     for part in parts(folder, "by:person", 5):
         assert len({number % 5 for number, _ in part}) == 1
+
+
+def test_an_iid_split_of_sorted_rows_gives_everyone_every_class(tmp_path: Path) -> None:
+    labels = np.repeat(np.arange(4), 100)
+    features = Features({"image": Image(), "label": ClassLabel(names=list("abcd"))})
+    rows = {"image": [np.zeros((2, 2), np.uint8)] * 400, "label": labels}
+    made = Dataset.from_dict(rows, features=features)
+    DatasetDict({"train": made, "test": made}).save_to_disk(tmp_path / "sorted")
+    data = FederatedData(str(tmp_path / "sorted"))
+    for client in range(4):
+        counts = np.bincount(data.partition("iid", client, 4, seed=1).rows["label"], minlength=4)
+        assert counts.min() > 10, counts
 
 
 @pytest.mark.parametrize("how", ["", "classes", "classes:0", "classes:x", "iid:2", "by:", "odd:1"])

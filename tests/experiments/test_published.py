@@ -15,11 +15,12 @@ from tidegate.report.comparison import Comparison
 from tidegate.simulation import simulate
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-PUBLISHED = [name for name in ("mnist-logistic",) if (FOLDER / name / "expected.csv").exists()]
+PUBLISHED = sorted(file.parent.name for file in FOLDER.glob("*/config.toml"))
 SMALL = {
     "rounds": 4,
     "seeds": 1,
     "test_inputs": 500,
+    "judge_every": 1,
     "policies": [
         {"name": "constant_admission"},
         {"name": "acdpp", "headroom": 4},

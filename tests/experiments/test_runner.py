@@ -6,36 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
 
+from tidegate.experiments import client_app, data, server_app
 from tidegate.experiments.config import Experiment, PolicyChoice, stretch
 from tidegate.experiments.job import Job
-from tidegate.experiments.results import ROWS, UNFINISHED, read_results, rows_so_far
-from tidegate.experiments.runner import about, matched_budget, plan_runs, run_experiment
+from tidegate.experiments.results import ROWS, UNFINISHED, left_out, read_results, rows_so_far
+from tidegate.experiments.runner import (
+    about,
+    check_task,
+    matched_budget,
+    plan_runs,
+    run_experiment,
+)
+from tidegate.fleet import ROUNDING
+from tidegate.flower import run_in_process
 from tidegate.simulation import simulate
 
 ROUNDS = 6
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Four classes of 8x8 pictures that are easy to tell apart."""
-    draw = np.random.default_rng(0)
-
-    def rows(count: int) -> Dataset:
-        labels = np.arange(count) % 4
-        images = draw.integers(0, 80, (count, 8, 8))
-        for label in range(4):
-            corner = (slice(0, 4), slice(4, 8))
-            images[labels == label, corner[label // 2], corner[label % 2]] += 120
-        features = Features({"image": Image(), "label": ClassLabel(names=list("abcd"))})
-        return Dataset.from_dict(
-            {"image": list(images.astype(np.uint8)), "label": labels}, features=features
-        )
-
-    folder = tmp_path_factory.mktemp("data") / "small"
-    DatasetDict({"train": rows(900), "test": rows(80)}).save_to_disk(folder)
-    return str(folder)
 
 
 def experiment(small: str, **changes: Any) -> Experiment:
@@ -122,11 +109,18 @@ def test_what_is_finished_is_not_repeated_and_what_was_interrupted_is(
     assert rows_so_far(broken) == ROUNDS
     assert not list(broken.glob(f"{UNFINISHED}*"))
     assert (kept.stat().st_mtime_ns, (broken / ROWS).read_bytes()) == before
-    # Another learning rate is another run, in the same place.
+    # Results may be moved, and are still known.
+    moved = results.rename(results.with_name("moved"))
+    assert run_experiment(plan_runs(experiment(small), moved), workers=1) == 0
+    moved.rename(results)
+    # Another learning rate is another run, in the same place, and is not compared with these.
     other = plan_runs(experiment(small, learning_rate=0.2, seeds=1), results)
     assert run_experiment(other[:1], workers=1) == 1
     changed = json.loads((runs[0].folder / "run.json").read_text())
     assert changed["job"]["learning_rate"] == 0.2
+    _, found = read_results(results)
+    assert [run.seed for run in found["costless_oracle"]] == [1]
+    assert left_out(results, found) == [runs[0].folder]
     assert run_experiment(runs[:1], workers=1) == 1
 
 
@@ -153,6 +147,54 @@ def test_a_job_survives_its_way_through_a_run_config(small: str) -> None:
     assert Job.from_config({**job.to_config(), "another-key": 3, "budget": 21}) == job
     assert [job.memory(client) for client in (0, 3, 9)] == [32, 44, 44]
     assert job.clients == 4
+
+
+@pytest.mark.parametrize("headroom", [1.0, 1.1, 1.5, 2.7, 4.0])
+def test_clients_have_memory_for_what_is_planned_whatever_the_headroom(headroom: float) -> None:
+    job = Job(capacities="1,7,8,9,10,11,12,1000", headroom=headroom)
+    planned = [int(job.memory(client) / headroom + ROUNDING) for client in range(8)]
+    assert planned == [1, 7, 8, 9, 10, 11, 12, 1000]
+
+
+def test_a_client_that_fails_ends_the_run(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> float:
+        raise OSError("no disk")
+
+    monkeypatch.setattr(client_app, "train", fail)
+    (run,) = plan_runs(experiment(small, seeds=1, policies=({"name": "tide"},)), tmp_path)
+    with pytest.raises(RuntimeError, match=r"round 1: \d of 4 clients answered"):
+        run_in_process(
+            server_app.app, client_app.app, num_clients=4, run_config=run.job.to_config()
+        )
+    assert not (run.folder / ROWS).exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"partition": "by:label", "capacities": (5,) * 6}, "has 4 parts 'by:label' for 6 clients"),
+        ({"partition": "odd"}, "unknown partition 'odd'"),
+        ({"model": "vgg"}, "unknown model 'vgg'"),
+        ({"data": "no/such"}, r"no/such is no folder here.*`tidegate data NAME"),
+    ],
+)
+def test_a_task_that_cannot_be_run_is_refused_before_anything_is(
+    small: str, changes: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: object) -> None:
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(data, "_hub", unreachable)
+    check_task(experiment(small))
+    with pytest.raises(ValueError, match=told):
+        check_task(experiment(small, **changes))
+
+
+def test_too_little_money_for_full_buffers_leaves_the_limit_open(small: str) -> None:
+    assert about(experiment(small), []).limit is not None
+    assert about(experiment(small, budget=0.001), []).limit is None
 
 
 def test_each_seed_takes_its_own_stretch_of_recorded_prices(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
         if case not in chosen:
             continue
         found = [measured((*case, seed, 1000)) for seed in range(10)]
-        for name in ("effective_per_round", "spent_per_round", "peak_stored"):
+        for name in ("effective_per_round", "spent_per_round", "mean_stored", "peak_stored"):
             assert float(row[name]) == pytest.approx(
                 np.mean([one[name] for one in found]), rel=1e-4
             )

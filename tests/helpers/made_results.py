@@ -12,6 +12,7 @@ def make_results(
     folder: Path,
     accuracies: Mapping[str, list[list[float]]],
     spent: float = 55.0,
+    exhausted: int = 0,
     limit: float | None = 20.0,
 ) -> Path:
     """One run for each list of accuracies, seeds 0, 1, ...; ten effective samples a round."""
@@ -27,13 +28,18 @@ def make_results(
             write_config(place, configs[f"{label}/seed-{seed}"])
             rows = RowWriter(place)
             for number, accuracy in enumerate(path, start=1):
-                rows.write(made_round(number, spent), accuracy, 1 - accuracy, LearningConstants())
+                rows.write(
+                    made_round(number, spent, exhausted),
+                    accuracy,
+                    1 - accuracy,
+                    LearningConstants(),
+                )
             rows.finish()
     assert (folder / label / "seed-0" / CONFIG).exists()
     return folder
 
 
-def made_round(number: int, spent: float) -> FleetRound:
+def made_round(number: int, spent: float, exhausted: int) -> FleetRound:
     return FleetRound(
         round_number=number,
         price=5.5,
@@ -41,7 +47,7 @@ def made_round(number: int, spent: float) -> FleetRound:
         fleet=10,
         orders=10,
         answered=10,
-        exhausted=0,
+        exhausted=exhausted,
         admitted=10,
         spent=spent,
         overspend=number * (spent - 55.0),

@@ -79,20 +79,30 @@ def cifar10(source: Path, size: int | None) -> DatasetDict:
 
 def imagenette(source: Path, size: int | None) -> DatasetDict:
     """From its tar file, or its folders ``train`` and ``val`` of JPEG files."""
-    folder = _find(source, "imagenette", "*.tar.xz")
-    (packed,) = folder.glob("*.tar.xz")
-    with tempfile.TemporaryDirectory() as unpacked:
-        with tarfile.open(packed) as tar:
-            tar.extractall(unpacked, filter="data")
-        (root,) = Path(unpacked).iterdir()
+    folder = _find(source, "imagenette", "imagenette*.t*", "train")
+    with tempfile.TemporaryDirectory() as scratch:
+        if (folder / "train").is_dir():
+            root = folder
+        else:
+            packed, *more = sorted(folder.glob("imagenette*.t*"))
+            if more:
+                raise ValueError(
+                    f"{folder} holds {', '.join(one.name for one in (packed, *more))}; keep one"
+                )
+            with tarfile.open(packed) as tar:
+                tar.extractall(scratch, filter="data")
+            (root,) = Path(scratch).iterdir()
         loaded = load_dataset(
-            "imagefolder", data_dir=str(root), cache_dir=str(Path(unpacked) / "cache")
+            "imagefolder", data_dir=str(root), cache_dir=str(Path(scratch) / "cache")
         )
         made = {}
         for split, part in (("train", "train"), ("test", "validation")):
             rows = loaded[part]
             names = [IMAGENETTE[name] for name in rows.features["label"].names]
-            images = [_resized(row["image"], size) for row in rows]
+            images = [_resized(row["image"].convert("RGB"), size) for row in rows]
+            shapes = {image.shape for image in images}
+            if len(shapes) > 1:
+                raise ValueError(f"images have {len(shapes)} sizes; give them one with --size")
             made[split] = _images(np.stack(images), np.array(rows["label"]), names, None)
     return DatasetDict(made)
 
@@ -135,12 +145,13 @@ SOURCES: Mapping[str, Callable[[Path, int | None], DatasetDict]] = {
 }
 
 
-def _find(source: Path, usual: str, wanted: str) -> Path:
-    """The folder that holds a file: the one given, or the usual place below it."""
+def _find(source: Path, usual: str, *wanted: str) -> Path:
+    """The folder that holds one of some files: the one given, or the usual place below it."""
     for folder in (source, source / usual):
-        if any(folder.glob(wanted)):
+        if any(any(folder.glob(one)) for one in wanted):
             return folder
-    raise ValueError(f"{wanted} is neither in {source} nor in {source / usual}")
+    told = " or ".join(wanted)
+    raise ValueError(f"{told} is neither in {source} nor in {source / usual}")
 
 
 def _idx(path: Path) -> Array:

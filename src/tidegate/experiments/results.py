@@ -60,8 +60,12 @@ class RowWriter:
 
     def finish(self) -> None:
         """Say that all rounds are there."""
-        self._lines.close()
+        self.close()
         self._path.rename(self._path.with_name(ROWS))
+
+    def close(self) -> None:
+        """Write no more."""
+        self._lines.close()
 
 
 def _plain(value: float) -> float | None:

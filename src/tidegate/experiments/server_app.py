@@ -1,5 +1,6 @@
 """The server of an experiment: FedAvg under a budget, judged after every round."""
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,15 @@ def main(grid: Grid, context: Context) -> None:
             rows.write(done, accuracy, loss, job.learning)
         return MetricRecord({"accuracy": accuracy, "loss": loss})
 
-    strategy.start(
-        grid,
-        initial_arrays=ArrayRecord(model.state_dict()),
-        num_rounds=job.rounds,
-        evaluate_fn=evaluate,
-    )
-    if rows is not None:
-        rows.finish()
+    with contextlib.closing(rows) if rows is not None else contextlib.nullcontext():
+        strategy.start(
+            grid,
+            initial_arrays=ArrayRecord(model.state_dict()),
+            num_rounds=job.rounds,
+            evaluate_fn=evaluate,
+        )
+        if rows is not None:
+            rows.finish()
 
 
 def _maker(job: Job) -> PolicyMaker:

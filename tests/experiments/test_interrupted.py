@@ -1,0 +1,54 @@
+"""A command that is interrupted or killed, with its runs in processes of their own."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from deployment import wait_for
+
+from tidegate.experiments.results import CONFIG, UNFINISHED
+
+EXPERIMENT = """
+title = "small"
+data = "{data}"
+model = "logistic"
+learning_rate = 0.1
+capacities = [8, 8]
+partition = "iid"
+budget = 5.0
+rounds = 400
+judge_every = 400
+seeds = 8
+policies = [{{name = "constant_admission"}}]
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_goes_on_after_the_command(small: str, tmp_path: Path, how: signal.Signals) -> None:
+    (tmp_path / "mine.toml").write_text(EXPERIMENT.format(data=small))
+    command = [sys.executable, "-m", "tidegate", "run", "mine.toml", "--workers", "2"]
+    begun = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    runs = tmp_path / "runs" / "mine" / "constant_admission"
+    workers = wait_for(lambda: both_at_work(runs), "two runs under way")
+    begun.send_signal(how)
+    begun.communicate(timeout=60)
+    assert begun.returncode != 0
+    wait_for(lambda: None if any(map(alive, workers)) else True, "the end of the workers", 60)
+    assert len(list(runs.glob(f"*/{CONFIG}"))) <= 4  # of eight: two at once, and what had ended
+
+
+def both_at_work(runs: Path) -> set[int] | None:
+    """Their processes, by the names of the rows that they write."""
+    found = {int(rows.suffix.split("-")[1]) for rows in runs.glob(f"*/{UNFINISHED}-*")}
+    return found if len(found) == 2 else None
+
+
+def alive(process: int) -> bool:
+    """Neither gone nor waiting to be forgotten."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
