@@ -141,7 +141,9 @@ def test_the_real_mnist_is_made(capsys: pytest.CaptureFixture[str], tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "file", sorted((ROOT / "experiments").glob("*/config.toml")), ids=lambda file: file.parent.name
+    "file",
+    sorted((ROOT / "experiments").glob("*/*.toml")),
+    ids=lambda file: f"{file.parent.name}/{file.stem}",
 )
 def test_every_published_experiment_can_be_read(file: Path) -> None:
     experiment = Experiment.read(file)

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from csv_rows import read
-from real_data import DATA, needs_mnist
+from real_data import DATA, WHERE
 
+from tidegate.cli import main
 from tidegate.experiments.config import Experiment
-from tidegate.experiments.prepare import SOURCES
 from tidegate.experiments.results import read_results
 from tidegate.experiments.runner import about, matched_budget, plan_runs, run_experiment
 from tidegate.report.comparison import Comparison
@@ -29,15 +29,36 @@ SMALL = {
 }
 
 
+@pytest.fixture(scope="session")
+def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("workshop")
+
+
+def make(name: str, *options: str) -> None:
+    """A data set of the present folder, from its original files."""
+    if not (DATA / WHERE[name]).exists():
+        pytest.skip(f"no {name}: {DATA / WHERE[name]} is missing; set TIDEGATE_DATA")
+    if not any(Path("data").glob(f"{name}*")):
+        with pytest.raises(SystemExit) as stopped:
+            main(["data", name, "--from", str(DATA), *options])
+        assert not stopped.value.code
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_money_and_memory_are_as_published(name: str) -> None:
+def test_money_and_memory_are_as_published(
+    name: str, workshop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Admissions do not depend on what is learned, so counts alone can tell."""
+    monkeypatch.chdir(workshop)
     experiment = Experiment.read(FOLDER / name / "config.toml")
+    if "electricity" in experiment.price:
+        make("electricity")
     published = {row["policy"]: row for row in read(FOLDER / name / "expected.csv")}
     assert list(published) == [choice.label for choice in experiment.policies]
     for choice in experiment.policies:
         budget = matched_budget(experiment, choice)
         row = published[choice.label]
+        assert int(row["seeds"]) == experiment.seeds
         assert float(row["budget"]) == pytest.approx(budget)
         found: dict[str, list[float]] = {}
         for seed in experiment.all_seeds:
@@ -53,18 +74,23 @@ def test_money_and_memory_are_as_published(name: str) -> None:
             assert float(row[column]) == pytest.approx(np.mean(values), rel=1e-4), column
 
 
-@needs_mnist
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_a_small_run_learns_as_published(name: str, tmp_path: Path) -> None:
-    SOURCES["mnist"](DATA, None).save_to_disk(tmp_path / "data")
-    changes = {**SMALL, "data": str(tmp_path / "data")}
-    experiment = Experiment.read(FOLDER / name / "config.toml", changes)
-    runs = plan_runs(experiment, tmp_path / "runs")
+def test_a_small_run_learns_as_published(
+    name: str, workshop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workshop)
+    experiment = Experiment.read(FOLDER / name / "config.toml", SMALL)
+    make(Path(experiment.data).name, *(["--size", "32"] if name == "imagenette" else []))
+    if "electricity" in experiment.price:
+        make("electricity")
+    results = workshop / "runs" / name
+    runs = plan_runs(experiment, results)
     run_experiment(runs, workers=2)
-    about(experiment, runs).write(tmp_path / "runs")
-    told, results = read_results(tmp_path / "runs")
+    about(experiment, runs).write(results)
+    told, found = read_results(results)
     small = {row["policy"]: row for row in read(FOLDER / name / "small.csv")}
-    for row in Comparison(results, told).rows():
+    assert len(small) == len(SMALL["policies"])  # type: ignore[arg-type]
+    for row in Comparison(found, told).rows():
         expected = small[str(row["policy"])]
         for column in ("best_accuracy", "last_accuracy"):
             assert row[column] == pytest.approx(float(expected[column]), abs=1.0)
