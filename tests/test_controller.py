@@ -569,3 +569,27 @@ def test_a_rule_is_the_same_for_every_client_and_newcomers_need_nothing_special(
     for _ in range(8):
         play(controller, away)
     assert play(controller, gates).orders == 11  # back again, with its samples
+
+
+@pytest.mark.parametrize("answers_both", [True, False])
+def test_a_late_order_of_a_client_that_knew_of_none_is_answered(answers_both: bool) -> None:
+    """It introduced itself as new, and then had an order of a round that was over."""
+    controller = Controller(terms("constant_admission"), "r")
+    gates = fleet(controller, {"early": 10, "late": 10})
+    delayed = controller.decide(gates, gates)["late"]
+    controller.close()
+    exposed = controller.ledger.account("late").exposure
+    assert exposed > 0
+    controller.join("late", 10)  # it knows of no order
+    order = controller.decide(gates, gates)["late"]
+    gates["late"].apply(delayed)
+    receipt = gates["late"].apply(order) if answers_both else gates["late"].apply(delayed)
+    if answers_both:
+        controller.book("late", receipt)
+    else:
+        controller.join("late", 10, receipt)
+    account = controller.ledger.account("late")
+    assert account.total_spent == pytest.approx(receipt.total_spent)
+    assert account.total_admitted == receipt.total_admitted > 0
+    assert account.given_up == ()
+    assert account.never_heard == exposed  # a disk may have gone in between; nobody can tell

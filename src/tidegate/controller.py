@@ -313,7 +313,7 @@ class Controller:
     def _settle_unheard(self, client: str, newest: Receipt) -> None:
         """Book what a client did in rounds that are over; an open round's receipt will come."""
         account = self._ledger.account(client)
-        sent = {account.last_round, *(order.round_number for order in account.outstanding)}
+        sent = {account.last_round, *(order.round_number for order in account.unanswered)}
         if newest.round_number not in sent:
             raise WireError(
                 f"{client} is at round {newest.round_number} of run {self.run!r}, of which "

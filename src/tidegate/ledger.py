@@ -30,8 +30,16 @@ class Account:
     """(round, samples admitted in it) of what was stored when it was given, oldest first."""
     outstanding: tuple[Order, ...] = ()
     """Sent and not answered, oldest first; the client may have applied any of them."""
+    given_up: tuple[Order, ...] = ()
+    """Sent to a client that then knew of none; they may have gone with its disk, or be still on
+    their way."""
     never_heard: float = 0.0
-    """What orders may have cost of which no receipt can come any more."""
+    """What those may have cost on a disk that is gone; no receipt can tell."""
+
+    @property
+    def unanswered(self) -> tuple[Order, ...]:
+        """All orders that the client may yet answer, oldest first."""
+        return (*self.given_up, *self.outstanding)
 
     def most_admitted(self, order: Order) -> int:
         """Samples that an order can lead to; none if its price is above all its thresholds."""
@@ -133,16 +141,17 @@ class Ledger:
         return lost
 
     def give_up(self, client: str, round_number: int) -> None:
-        """Expect no answer to orders of earlier rounds from a client that knows of no order.
+        """Count on no answer to orders of earlier rounds from a client that knows of no order.
 
-        It may never have had them, or have lost what it bought with its disk: what they may have
-        cost stays part of the exposure.
+        It may have lost what it bought with its disk: what they may have cost stays part of the
+        exposure for good. Or they are late, and it will yet apply them: then they are answered.
         """
         account = self.account(client)
         old = tuple(one for one in account.outstanding if one.round_number < round_number)
         self._accounts[client] = replace(
             account,
             never_heard=replace(account, outstanding=old).exposure,
+            given_up=(*account.given_up, *old),
             outstanding=account.outstanding[len(old) :],
         )
 
@@ -162,7 +171,7 @@ class Ledger:
         if receipt.run == self.run and receipt.round_number <= account.last_round:
             return Booking(0, 0.0, on_time=False)
         order = next(
-            (one for one in account.outstanding if one.round_number == receipt.round_number), None
+            (one for one in account.unanswered if one.round_number == receipt.round_number), None
         )
         if order is None:
             raise WireError(f"{client} was sent no order of round {receipt.round_number}")
@@ -174,9 +183,8 @@ class Ledger:
             total_spent=account.earlier_spent + receipt.total_spent,
             last_round=receipt.round_number,
             cohorts=_cohorts(account, booking, receipt),
-            outstanding=tuple(
-                one for one in account.outstanding if one.round_number > receipt.round_number
-            ),
+            given_up=_after(receipt, account.given_up),
+            outstanding=_after(receipt, account.outstanding),
         )
         self._booked = _plus(self._booked, booking, receipt)
         return booking
@@ -198,6 +206,7 @@ class Ledger:
         accounts = {
             client: {
                 **vars(account),
+                "given_up": [order.to_record() for order in account.given_up],
                 "outstanding": [order.to_record() for order in account.outstanding],
             }
             for client, account in self._accounts.items()
@@ -214,15 +223,18 @@ class Ledger:
         """The ledger that ``to_record`` gave."""
         accounts = {}
         for client, values in record["accounts"].items():
-            orders = tuple(Order.from_record(order) for order in values["outstanding"])
+            known = {
+                name: tuple(Order.from_record(order) for order in values[name])
+                for name in ("given_up", "outstanding")
+            }
             cohorts = tuple((int(now), int(count)) for now, count in values["cohorts"])
-            accounts[client] = Account(**{**values, "outstanding": orders, "cohorts": cohorts})
+            accounts[client] = Account(**{**values, **known, "cohorts": cohorts})
         booked = RoundTotals(**record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
 
     def _difference(self, client: str, account: Account, receipt: Receipt) -> Booking:
         """What a receipt adds, if the orders up to its round can have led to it."""
-        missed = [o for o in account.outstanding if o.round_number < receipt.round_number]
+        missed = [o for o in account.unanswered if o.round_number < receipt.round_number]
         admitted = account.earlier_admitted + receipt.total_admitted - account.total_admitted
         spent = account.earlier_spent + receipt.total_spent - account.total_spent
         rounding = 1e-9 * (1 + account.earlier_spent + receipt.total_spent)
@@ -240,6 +252,11 @@ class Ledger:
             )
         on_time = receipt.round_number > self._closed_round
         return Booking(admitted, max(spent, 0.0), on_time=on_time)
+
+
+def _after(receipt: Receipt, orders: tuple[Order, ...]) -> tuple[Order, ...]:
+    """Orders that a receipt does not cover yet."""
+    return tuple(one for one in orders if one.round_number > receipt.round_number)
 
 
 def _cohorts(account: Account, booking: Booking, receipt: Receipt) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,384 @@
+"""A server, its clients, and all between them that can go wrong, one step at a time.
+
+Nothing here runs at the same time or by the clock: whoever holds the world decides what happens
+next, so that a schedule of faults can be played again. The parts are the product's own: controller
+and checkpoint record at the server, gate and store on devices. The network loses, doubles, delays
+and reorders messages; processes die before and after everything that they write; disks are full or
+gone; suppliers fail.
+"""
+
+import copy
+import errno
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.controller import Controller, FleetRound
+from tidegate.fleet import Terms
+from tidegate.gate import Gate
+from tidegate.policies import ControlOptions
+from tidegate.presets import make_policy
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.retention.store import Books, Change, MemoryStore, Store, StoredSample
+from tidegate.streams import IndexedStream
+from tidegate.wire import Address, Order, Receipt, WireError
+
+RUN = "run"
+MakeStore = Callable[[str, int], Store]
+
+
+class ProcessDied(BaseException):
+    """Not an exception that anybody may handle: the process is gone."""
+
+
+@dataclass
+class Disk:
+    """A store whose next commit may meet with an accident."""
+
+    store: Store
+    accident: str = ""
+    """``before`` or ``after``: the process dies then; ``full``: nothing can be written."""
+
+    def books(self) -> Books:
+        return self.store.books()
+
+    def stored(self) -> list[StoredSample]:
+        return self.store.stored()
+
+    def samples(self) -> list[Any]:
+        return self.store.samples()
+
+    def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
+        return self.store.answer(round_number)
+
+    def pack(self, sample: Any) -> bytes:
+        return self.store.pack(sample)
+
+    def commit(self, change: Change) -> None:
+        accident, self.accident = self.accident, ""
+        if accident == "before":
+            raise ProcessDied
+        if accident == "full":
+            raise OSError(errno.ENOSPC, "no space left on device")
+        self.store.commit(change)
+        if accident == "after":
+            raise ProcessDied
+
+
+@dataclass
+class Device:
+    """A client: what survives its process, and the process."""
+
+    name: str
+    capacity: int
+    pool: int
+    """Samples in its stream."""
+    make_store: MakeStore
+    online: bool = True
+    disks_lost: int = 0
+    paid_before: float = 0.0
+    """From books that went with a disk."""
+    bought: dict[str, int] = field(default_factory=dict)
+    """How often a supplier was asked for each key."""
+    supplier_fails_after: int | None = None
+
+    def __post_init__(self) -> None:
+        self.disk = Disk(self.make_store(self.name, self.capacity))
+        self.start()
+
+    def start(self) -> None:
+        """A new process."""
+        stream = IndexedStream([f"{self.name}:{number}" for number in range(self.pool)])
+        self.gate = Gate(self.disk, stream, self.acquire)
+
+    def acquire(self, sample: str, key: str) -> str:
+        """Pay a supplier who knows what was paid for by its key."""
+        if self.supplier_fails_after is not None:
+            self.supplier_fails_after -= 1
+            if self.supplier_fails_after < 0:
+                self.supplier_fails_after = None
+                raise ConnectionError("the supplier does not answer")
+        self.bought[key] = self.bought.get(key, 0) + 1
+        return sample
+
+    def lose_disk(self) -> None:
+        self.disks_lost += 1
+        self.paid_before += self.disk.books().total_spent
+        self.disk = Disk(self.make_store(self.name, self.capacity))
+        self.bought = {}
+        self.start()
+
+    @property
+    def paid(self) -> float:
+        """All that was ever paid here."""
+        return self.paid_before + self.disk.books().total_spent
+
+    def newest(self) -> Receipt | None:
+        answer = self.disk.answer(self.disk.books().last_round)
+        return None if answer is None else answer[1]
+
+    def apply(self, address: Address, order: Order) -> Receipt | None:
+        """What a client app does with an order; none if its process dies over it."""
+        try:
+            if self.disk.books().last_round < address.booked_round:
+                raise WireError("it has lost its buffer")
+            return self.gate.apply(order)
+        except ProcessDied:
+            self.start()
+            return None
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A message on its way."""
+
+    client: str
+    address: Address | None = None
+    order: Order | None = None
+    receipt: Receipt | None = None
+    """None on the way back: the client failed."""
+
+
+def terms(policy: str, *, strict: bool, seed: int, rounds: int = 40) -> Terms:
+    options = ControlOptions(hard_capacity=True, strict_spending=strict)
+    return Terms(
+        policy=lambda problem: make_policy(policy, problem, options),
+        policy_name=policy,
+        budget=20.0,
+        prices=PricePath(UniformPrice(1, 10), seed),
+        num_rounds=rounds,
+    )
+
+
+class World:
+    """All of it, with the checks that must hold after every step."""
+
+    def __init__(
+        self, run_terms: Terms, *, strict: bool = False, make_store: MakeStore | None = None
+    ) -> None:
+        self.terms, self.strict = run_terms, strict
+        self.make_store: MakeStore = make_store or (
+            lambda name, capacity: MemoryStore(RUN, name, capacity)
+        )
+        self.devices: dict[str, Device] = {}
+        self.controller = Controller(run_terms, RUN)
+        self.checkpoint = self.controller.to_record()
+        self.known: set[str] = set()
+        """Who has introduced itself to this server process."""
+        self.orders: list[Letter] = []
+        self.replies: list[Letter] = []
+        self.rounds: list[FleetRound] = []
+        self.sent: dict[tuple[str, int], Order] = {}
+        self.deciding = False
+
+    # What can happen.
+
+    def join(self, capacity: int, pool: int) -> None:
+        name = f"client-{len(self.devices)}"
+        self.devices[name] = Device(name, capacity, pool, self.make_store)
+
+    def open_round(self, *, dies_before_saving: bool = False) -> None:
+        """Introductions, a decision, a checkpoint, and orders on their way."""
+        online = [device for device in self.devices.values() if device.online]
+        for device in sorted(online, key=lambda one: one.name):
+            if device.name not in self.known:
+                try:
+                    self.controller.join(device.name, device.capacity, device.newest())
+                except WireError:
+                    continue
+                self.known.add(device.name)
+        present = [device.name for device in online if device.name in self.known]
+        if not present:
+            return  # Flower waits for somebody
+        orders = self.controller.decide(present, present)
+        if dies_before_saving:
+            self.restart_server()
+            return
+        self.save()
+        self.deciding = True
+        for client, order in orders.items():
+            before = self.sent.setdefault((client, order.round_number), order)
+            assert before == order, "a round that was decided before has other orders"
+            self.orders.append(Letter(client, self.controller.address(client), order))
+
+    def deliver(self, number: int, *, keep: bool = False) -> None:
+        """An order arrives; ``keep`` leaves a copy on its way."""
+        letter = self.orders[number] if keep else self.orders.pop(number)
+        device = self.devices[letter.client]
+        if not device.online or letter.order is None or letter.address is None:
+            return
+        try:
+            receipt = device.apply(letter.address, letter.order)
+        except (WireError, OSError):
+            self.replies.append(Letter(letter.client))
+            return
+        if receipt is not None:
+            self.replies.append(Letter(letter.client, receipt=receipt))
+
+    def receive(self, number: int, *, keep: bool = False) -> None:
+        """A reply arrives at the server."""
+        letter = self.replies[number] if keep else self.replies.pop(number)
+        if not self.deciding:
+            return  # a server app that waits for nothing hears nothing
+        if letter.receipt is None:
+            self.known.discard(letter.client)
+            return
+        try:
+            self.controller.book(letter.client, letter.receipt)
+        except WireError:
+            self.known.discard(letter.client)
+
+    def close_round(self, *, dies_before_saving: bool = False) -> None:
+        row = self.controller.close()
+        if dies_before_saving:
+            self.restart_server()
+            return
+        self.save()
+        self.rounds.append(row)
+        self.deciding = False
+
+    def restart_server(self) -> None:
+        """The server app dies; replies to messages that it does not know are lost with it."""
+        self.controller = Controller.from_record(self.terms, copy.deepcopy(self.checkpoint))
+        self.known, self.replies, self.deciding = set(), [], False
+
+    def lose_disk(self, name: str) -> None:
+        self.devices[name].lose_disk()
+
+    def save(self) -> None:
+        self.checkpoint = copy.deepcopy(self.controller.to_record())
+
+    # What must hold.
+
+    def check(self) -> None:
+        """The books of server and clients, after any step."""
+        ledger, paid = self.controller.ledger, 0.0
+        for device in self.devices.values():
+            self._check_device(device)
+            paid += device.paid
+            if device.name not in ledger.clients:
+                assert not device.paid, "paid for what nobody ordered"
+                continue
+            account, books = ledger.account(device.name), device.disk.books()
+            assert account.total_admitted >= account.earlier_admitted
+            if not device.disks_lost:
+                assert account.total_spent <= books.total_spent + 1e-9
+                if account.last_round == books.last_round:
+                    assert account.total_admitted == books.total_admitted
+                    assert math.isclose(account.total_spent, books.total_spent, abs_tol=1e-9)
+        heard = math.fsum(ledger.account(client).total_spent for client in ledger.clients)
+        unheard = ledger.exposure
+        none_lost = not any(device.disks_lost for device in self.devices.values())
+        if none_lost:
+            assert paid <= heard + unheard + 1e-6, "somebody paid what the server did not expect"
+        booked = math.fsum(row.spent for row in self.rounds) + ledger.booked.spent
+        assert math.isclose(booked, heard, abs_tol=1e-6), "money that is in no round"
+        for row in self.rounds[-1:]:
+            assert row.overspend <= row.cost_debt + 1e-6, "the certificate does not hold"
+        if self.strict and none_lost:
+            assert paid <= self.terms.budget * self.controller.round_number + 1e-6, "overspent"
+
+    def _check_device(self, device: Device) -> None:
+        books, stored = device.disk.books(), device.disk.stored()
+        answers = [device.disk.answer(now) for now in range(1, books.last_round + 1)]
+        given = [answer for answer in answers if answer is not None]
+        assert sum(receipt.admitted for _, receipt in given) == books.total_admitted
+        spent = math.fsum(order.price * receipt.admitted for order, receipt in given)
+        assert math.isclose(spent, books.total_spent, abs_tol=1e-9), "paid is admitted x price"
+        assert len(stored) <= device.capacity, "memory is a hard limit"
+        assert len({one.position for one in stored}) == len(stored)
+        samples = device.disk.samples()
+        assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
+        assert int(books.cursor or 0) == books.total_admitted, "each sample of the stream once"
+        # A key may be asked for again after a crash, but no other in its place.
+        assert books.total_admitted <= len(device.bought) <= books.total_admitted + device.capacity
+
+    def calm_down(self, rounds: int = 3) -> None:
+        """No more faults: everybody is there, and everything arrives."""
+        for device in self.devices.values():
+            device.online, device.disk.accident, device.supplier_fails_after = True, "", None
+        self.orders.clear()
+        for _ in range(rounds):
+            if not self.deciding:
+                self.open_round()
+                self.check()
+            while self.orders:
+                self.deliver(0)
+            while self.replies:
+                self.receive(0)
+            self.close_round()
+            self.check()
+        for device in self.devices.values():
+            account, books = self.controller.ledger.account(device.name), device.disk.books()
+            assert not account.outstanding
+            assert account.last_round == books.last_round
+            assert account.total_admitted - account.earlier_admitted == books.total_admitted
+            own = account.total_spent - account.earlier_spent
+            assert math.isclose(own, books.total_spent, abs_tol=1e-6)
+
+
+POLICIES = ("acdpp", "constant_admission", "tide", "drift_plus_penalty", "costless_oracle")
+STEPS = 120
+
+
+def play_schedule(number: int, make_store: MakeStore | None = None) -> World:
+    """The schedule of faults of this number, and the end of all faults; checked at every step."""
+    draw = random.Random(number)  # noqa: S311 - nothing here is secret
+    strict = draw.random() < 0.3
+    policy = draw.choice(POLICIES[:-1] if strict else POLICIES)
+    world = World(terms(policy, strict=strict, seed=number), strict=strict, make_store=make_store)
+    lossy, clumsy = draw.choice((0.0, 0.1, 0.4)), draw.choice((0.0, 0.05, 0.2))
+    may_lose_disks = draw.random() < 0.3
+    for _ in range(draw.randint(1, 4)):
+        world.join(draw.randint(1, 6), draw.choice((3, 30, 1000)))
+    for _ in range(STEPS):
+        _step(world, draw, lossy, clumsy, may_lose_disks=may_lose_disks)
+        world.check()
+    world.calm_down()
+    return world
+
+
+def _step(
+    world: World, draw: random.Random, lossy: float, clumsy: float, *, may_lose_disks: bool
+) -> None:
+    if draw.random() < clumsy:
+        _accident(world, draw, may_lose_disks=may_lose_disks)
+    elif not world.deciding:
+        world.open_round(dies_before_saving=draw.random() < clumsy)
+    elif world.orders and draw.random() < 0.7:
+        number = draw.randrange(len(world.orders))
+        if draw.random() < lossy:
+            draw.choice((world.orders.pop, lambda one: world.deliver(one, keep=True)))(number)
+        else:
+            world.deliver(number)
+    elif world.replies and draw.random() < 0.8:
+        number = draw.randrange(len(world.replies))
+        if draw.random() < lossy:
+            draw.choice((world.replies.pop, lambda one: world.receive(one, keep=True)))(number)
+        else:
+            world.receive(number)
+    elif not world.orders or draw.random() < 0.2:
+        world.close_round(dies_before_saving=draw.random() < clumsy)
+
+
+def _accident(world: World, draw: random.Random, *, may_lose_disks: bool) -> None:
+    device = draw.choice(list(world.devices.values()))
+    kind = draw.choice(
+        ("process", "disk", "supplier", "offline", "online", "join", "server", "lost")
+    )
+    if kind == "process":
+        device.disk.accident = draw.choice(("before", "after"))
+    elif kind == "disk":
+        device.disk.accident = "full"
+    elif kind == "supplier":
+        device.supplier_fails_after = draw.randint(0, 3)
+    elif kind in ("offline", "online"):
+        device.online = kind == "online"
+    elif kind == "join" and len(world.devices) < 6:
+        world.join(draw.randint(1, 6), draw.choice((3, 30, 1000)))
+    elif kind == "server":
+        world.restart_server()
+    elif kind == "lost" and may_lose_disks:
+        world.lose_disk(device.name)
