@@ -52,13 +52,23 @@ def test_an_experiment_is_run_resumed_and_compared(
     Path("mine.toml").write_text(EXPERIMENT)
     code, printed, error = tidegate(capsys, "run", "mine.toml", "--workers", 1)
     assert code == 0, error
-    assert "2 runs made, 0 were finished before; now: tidegate compare runs/mine" in printed
+    assert "2 runs made, 0 finished before; now: tidegate compare runs/mine" in printed
     code, printed, _ = tidegate(capsys, "run", "mine.toml")
-    assert "0 runs made, 2 were finished before" in printed
+    assert "0 runs made, 2 finished before" in printed
     code, printed, _ = tidegate(
         capsys, "run", "mine.toml", "--set", "learning_rate=0.2", "--out", "other"
     )
     assert "2 runs made" in printed
+    code, _, error = tidegate(capsys, "run", "mine.toml", "--set", "learning_rate=0.2")
+    assert code == 2
+    assert "holds a finished run with learning_rate = 0.1, this one has 0.2; give" in error
+    wanted = "run", "mine.toml", "--set", "seeds=2", "--set", "budget=1000.0", "--out", "rich"
+    _, _, error = tidegate(capsys, *wanted)
+    assert "note: the budget, 1000 a round, pays for fresh samples in all 10 slots" in error
+    assert "tide, seed 1: 3 rounds" in error  # no bar in a log, but a line for each run
+    (Path("rich") / "tide" / "seed-1" / "rounds.jsonl").unlink()
+    _, _, error = tidegate(capsys, "compare", "rich")
+    assert "1 of 4 runs are not finished" in error
     code, printed, error = tidegate(capsys, "compare", "runs/mine", "--out", "figures")
     assert code == 0, error
     assert "constant_admission" in printed
@@ -83,7 +93,7 @@ def test_runs_of_other_settings_are_named_and_left_out(
     make_results(tmp_path, {"tide": [[0.3, 0.7]]})  # seed 0 again, and seed 1 is no longer meant
     _, printed, error = tidegate(capsys, "compare", tmp_path, "--json")
     assert json.loads(printed)["policies"][0]["best_accuracy"] == 70.0
-    assert "left out, of other settings: tide/seed-1" in error
+    assert "left out, not of the experiment that was run last: tide/seed-1" in error
 
 
 @pytest.mark.parametrize(
@@ -95,6 +105,7 @@ def test_runs_of_other_settings_are_named_and_left_out(
         (("compare", "."), "holds no finished run; `tidegate run EXPERIMENT.toml` makes some"),
         (("run", "nowhere.toml"), "nowhere.toml"),
         (("run", "any.toml", "--clients", "3"), "--clients is for apps; an experiment has one for"),
+        (("compare", ".", "--target", "85"), "85.0 is not in the range 0<=x<=1"),
         (("run", ".", "--engine", "ray"), "--engine is for experiments, EXPERIMENT.toml"),
         (("run", ".", "--out", "x"), "--out is for experiments, EXPERIMENT.toml"),
     ],

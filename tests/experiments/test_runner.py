@@ -17,6 +17,7 @@ from tidegate.experiments.runner import (
     matched_budget,
     plan_runs,
     run_experiment,
+    traps,
 )
 from tidegate.fleet import ROUNDING
 from tidegate.flower import run_in_process
@@ -140,6 +141,22 @@ def test_a_budget_is_found_with_which_a_policy_spends_what_was_asked(small: str)
         matched_budget(planned, PolicyChoice(name="costless_oracle", match_spending=True))
 
 
+def test_the_nearest_budget_is_taken_where_samples_are_whole(
+    small: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    few = experiment(small, rounds=5, seeds=1)
+    matched_budget(few, PolicyChoice(name="constant_admission", match_spending=True))
+    assert "constant_admission cannot spend just 22 a round in so few rounds" in caplog.text
+
+
+def test_what_is_perhaps_not_meant_is_told(small: str) -> None:
+    assert traps(experiment(small)) == []
+    some = experiment(small, partition="by:label", capacities=(5, 5), budget=500.0)
+    parts, budget = traps(some)
+    assert parts == "2 of 4 parts take part: one for each capacity"
+    assert budget.startswith("the budget, 500 a round, pays for fresh samples in all 10 slots")
+
+
 def test_a_job_survives_its_way_through_a_run_config(small: str) -> None:
     planned = experiment(small, momentum=0.9, stream="in order")
     job = Job.of(planned, planned.policies[2], seed=7, budget=21.0)
@@ -176,8 +193,13 @@ def test_a_client_that_fails_ends_the_run(
     [
         ({"partition": "by:label", "capacities": (5,) * 6}, "has 4 parts 'by:label' for 6 clients"),
         ({"partition": "odd"}, "unknown partition 'odd'"),
+        ({"partition": "by:persn"}, "has no column 'persn'; it has image, label"),
         ({"model": "vgg"}, "unknown model 'vgg'"),
+        ({"model": "sensor_cnn"}, r"takes windows.* the shape \(1, 8, 8\)"),
         ({"data": "no/such"}, r"no/such is no folder here.*`tidegate data NAME"),
+        ({"data": "tests/fault"}, "tests/fault is no folder; did you mean tests/faults?"),
+        ({"data": "tests"}, "tests is a folder, but holds no data set"),
+        ({"input_column": "pixels"}, "has no column 'pixels'; it has image, label: set input_col"),
     ],
 )
 def test_a_task_that_cannot_be_run_is_refused_before_anything_is(
@@ -186,6 +208,7 @@ def test_a_task_that_cannot_be_run_is_refused_before_anything_is(
     def unreachable(*_: object) -> None:
         raise ConnectionError("no network")
 
+    monkeypatch.chdir(Path(__file__).parents[2])
     monkeypatch.setattr(data, "_hub", unreachable)
     check_task(experiment(small))
     with pytest.raises(ValueError, match=told):
@@ -214,6 +237,9 @@ def test_mistakes_in_a_file_are_named(small: str, tmp_path: Path) -> None:
         Experiment.read(file)
     file.write_text("title = \n")
     with pytest.raises(ValueError, match="is not TOML"):
+        Experiment.read(file)
+    file.write_text('title = "x"\npolicies = [{name = "tide", match_spendin = true}]\n')
+    with pytest.raises(ValueError, match="a policy has no 'match_spendin'; did you mean match_sp"):
         Experiment.read(file)
     with pytest.raises(ValueError, match="two policies are labelled 'tide'"):
         experiment(small, policies=({"name": "tide"}, {"name": "tide", "headroom": 1}))

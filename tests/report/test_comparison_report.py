@@ -59,7 +59,7 @@ def test_rows_are_plain_and_tables_show_them(comparison: Comparison, tmp_path: P
     assert float(read[2]["peak_stored"]) == 50
     with rounds.open() as lines:
         curve = [row for row in csv.DictReader(lines) if row["policy"] == "tide"]
-    assert [float(row["best"]) for row in curve] == pytest.approx([0.3, 0.675])
+    assert [float(row["best"]) for row in curve] == pytest.approx([30, 67.5])
     console = Console(width=170, record=True, file=(tmp_path / "shown").open("w"))
     console.print(comparison.table())
     shown = console.export_text()

@@ -1,6 +1,8 @@
 """The command line: each command parses, calls and prints."""
 
+import reprlib
 import sys
+from typing import Any
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -13,7 +15,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments, prog_name="tidegate")
     except ValidationError as mistakes:
-        told = [_mistake(dict(mistake)) for mistake in mistakes.errors()]
+        told = [_mistake(dict(mistake)) for mistake in _causes(mistakes.errors())]
     except OSError as mistake:
         told = [f"{mistake.filename}: {mistake.strerror}" if mistake.filename else str(mistake)]
     except ValueError as mistake:
@@ -27,4 +29,12 @@ def _mistake(details: dict[str, object]) -> str:
     """One line for a value that a setting refuses."""
     where = ".".join(str(part) for part in details["loc"])  # type: ignore[attr-defined]
     reason = str(details["msg"]).removeprefix("Value error, ").replace("Input should", "it should")
-    return f"{where} = {details['input']!r}: {reason}"
+    if details["type"] == "missing":
+        return f"{where} is missing"
+    return f"{where} = {reprlib.repr(details['input'])}: {reason}" if where else reason
+
+
+def _causes(mistakes: list[Any]) -> list[Any]:
+    """Without those of a list that only lacks the parts which other mistakes are about."""
+    parts = {mistake["loc"][:1] for mistake in mistakes if len(mistake["loc"]) > 1}
+    return [mistake for mistake in mistakes if mistake["loc"] not in parts]

@@ -25,7 +25,9 @@ def compare(
     ] = None,
     target: Annotated[
         list[float] | None,
-        typer.Option(help="Accuracy, 0 to 1, whose first round is shown; repeatable."),
+        typer.Option(
+            min=0, max=1, help="Accuracy, 0 to 1, whose first round is shown; repeatable."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -48,7 +50,10 @@ def compare(
     others = left_out(results, found)
     if others:
         shown = ", ".join(str(path.relative_to(results)) for path in others)
-        typer.echo(f"left out, of other settings: {shown}", err=True)
+        typer.echo(f"left out, not of the experiment that was run last: {shown}", err=True)
+    missing = len(about.runs) - sum(map(len, found.values()))
+    if missing:
+        typer.echo(f"{missing} of {len(about.runs)} runs are not finished", err=True)
     if out is not None:
         check_drawable(out / "accuracy.png")
         for path in [*write_tables(comparison, out), *draw(comparison, out)]:
@@ -64,6 +69,7 @@ def compare(
         typer.echo(json.dumps(told, indent=2))
         return
     console = screen(WIDE)
-    console.print(comparison.table(intervals=console.width >= WIDE), highlight=False)
+    wide = console.width >= WIDE
+    console.print(comparison.table(intervals=wide), highlight=False)
     console.print()
-    console.print(comparison.legend(), style="dim", highlight=False)
+    console.print(comparison.legend(intervals=wide), style="dim", highlight=False)

@@ -1,9 +1,9 @@
 """``tidegate run EXPERIMENT.toml``: policies x seeds, in parallel, resumable."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -15,6 +15,9 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+
+if TYPE_CHECKING:
+    from tidegate.experiments.runner import Planned
 
 
 def run_experiment_file(
@@ -35,11 +38,13 @@ def run_experiment_file(
         engine: ``here`` or ``ray``.
     """
     from tidegate.experiments.config import Experiment  # noqa: PLC0415 - not everyone has these
+    from tidegate.experiments.results import finished  # noqa: PLC0415
     from tidegate.experiments.runner import (  # noqa: PLC0415
         about,
         check_task,
         plan_runs,
         run_experiment,
+        traps,
     )
 
     experiment = Experiment.read(file, changes)
@@ -49,7 +54,10 @@ def run_experiment_file(
     with shown.status("planning"):
         check_task(experiment)
         runs = plan_runs(experiment, results)
+        _keep_what_is_finished(runs)
         about(experiment, runs).write(results)
+    for trap in traps(experiment):
+        shown.print(f"note: {trap}", highlight=False)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -60,13 +68,42 @@ def run_experiment_file(
         TimeRemainingColumn(),
     )
     total = sum(run.job.rounds for run in runs)
+
+    def ended(run: "Planned") -> None:
+        if not shown.is_terminal:  # in a log, a line takes the place of the bar
+            typer.echo(f"{run.label}, seed {run.job.seed}: {run.job.rounds} rounds", err=True)
+
     with Progress(*columns, console=shown, disable=not shown.is_terminal) as progress:
         task = progress.add_task(f"{len(runs)} runs", total=total)
-        made = run_experiment(
-            runs,
-            workers=workers or os.cpu_count() or 1,
-            engine=engine,
-            progress=lambda done: progress.update(task, completed=done),
-        )
+        try:
+            made = run_experiment(
+                runs,
+                workers=workers or os.cpu_count() or 1,
+                engine=engine,
+                progress=lambda done: progress.update(task, completed=done),
+                ended=ended,
+            )
+        except KeyboardInterrupt:
+            over = sum(finished(run.folder, run.config) for run in runs)
+            typer.echo(
+                f"interrupted: {over} of {len(runs)} runs are finished; the same command goes on "
+                "with the others",
+                err=True,
+            )
+            raise
     kept = len(runs) - made
-    typer.echo(f"{made} runs made, {kept} were finished before; now: tidegate compare {results}")
+    typer.echo(f"{made} runs made, {kept} finished before; now: tidegate compare {results}")
+
+
+def _keep_what_is_finished(runs: "Sequence[Planned]") -> None:
+    """Refuse to write over finished runs of other settings."""
+    from tidegate.experiments.results import other_settings  # noqa: PLC0415
+
+    for run in runs:
+        others = other_settings(run.folder, run.config)
+        if others:
+            name, (there, here) = next(iter(others.items()))
+            raise ValueError(
+                f"{run.folder} holds a finished run with {name} = {there}, this one has {here}; "
+                "give another folder with --out, or remove that one"
+            )

@@ -66,6 +66,8 @@ def run(
             changes = dict(map(_pair, change or []))
             run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
             return
+        if not (app / "pyproject.toml").exists() and (app / "config.toml").exists():
+            raise ValueError(f"{app} is no Flower app; did you mean {app / 'config.toml'}?")
         for name, value in (("out", out), ("workers", workers), ("engine", engine)):
             if value is not None:
                 raise ValueError(

@@ -5,7 +5,7 @@ import functools
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -77,7 +77,7 @@ class Experiment(BaseModel):
     judge_every: int = Field(1, ge=1)
     """Rounds; the last is judged in any case."""
     partition: str = "classes:2"
-    stream: str = Field("shuffled", pattern="^(shuffled|in order)$")
+    stream: Literal["shuffled", "in order"] = "shuffled"
     """Whether clients meet their samples in an order drawn from the seed, or as they are stored."""
     model: str
     width: int = Field(0, ge=0)
@@ -112,12 +112,13 @@ class Experiment(BaseModel):
             values = tomllib.loads(file.read_text("utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
             raise ValueError(f"{file} is not TOML: {wrong}") from None
-        for name in {**values, **(changes or {})}:
-            if name not in cls.model_fields:
-                known = ", ".join(cls.model_fields)
-                hint = suggestion(name, cls.model_fields, otherwise=f"there are {known}")
-                raise ValueError(f"{file}: an experiment has no {name!r}; {hint}")
-        return cls.model_validate({**values, **(changes or {})})
+        values = {**values, **(changes or {})}
+        _check_names(f"{file}: an experiment", values, cls)
+        policies = values.get("policies", ())
+        for policy in policies if isinstance(policies, list) else ():
+            if isinstance(policy, Mapping):
+                _check_names(f"{file}: a policy", policy, PolicyChoice)
+        return cls.model_validate(values)
 
     @model_validator(mode="after")
     def _distinct_labels(self) -> Self:
@@ -150,6 +151,15 @@ class Experiment(BaseModel):
     def prices(self, seed: int) -> PriceLaw:
         """The law of prices that a seed meets."""
         return stretch(self.price, seed, self.rounds)
+
+
+def _check_names(whose: str, values: Mapping[str, Any], model: type[BaseModel]) -> None:
+    """Refuse a key that a model does not have, and say what it may have meant."""
+    for name in values:
+        if name not in model.model_fields:
+            known = ", ".join(model.model_fields)
+            hint = suggestion(name, model.model_fields, otherwise=f"there are {known}")
+            raise ValueError(f"{whose} has no {name!r}; {hint}")
 
 
 def constants_of(holder: object) -> LearningConstants:

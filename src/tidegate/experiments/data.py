@@ -1,6 +1,8 @@
 """Federated data sets: a hub name or a local folder, split among clients by flwr-datasets."""
 
+import contextlib
 import functools
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +16,8 @@ from flwr_datasets.partitioner import (
     Partitioner,
     PathologicalPartitioner,
 )
+
+from tidegate.suggestion import suggestion
 
 PARTITIONS = "iid, classes:N (N neighbouring classes a client), shuffled-classes:N, by:COLUMN"
 
@@ -71,6 +75,22 @@ class FederatedData:
         """
         return _partition(self, how, number, count, seed)
 
+    def num_parts(self, how: str, count: int, seed: int) -> int:
+        """Into how many parts a folder's rows fall; as many as asked for, but for ``by:COLUMN``."""
+        chosen = _partitioner(self.source, how, count, seed, self.label_column)
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar for a moment's work
+            return int(chosen.num_partitions)
+
+    def check_columns(self) -> None:
+        """Refuse columns that the data do not have."""
+        known = list(self.test.features)
+        for key, name in (("input", self.input_column), ("label", self.label_column)):
+            if name not in known:
+                raise ValueError(
+                    f"{self.source} has no column {name!r}; it has {', '.join(known)}: "
+                    f"set {key}_column"
+                )
+
     def sample(self, row: dict[str, Any]) -> tuple[Array, int]:
         """An input, channels first, and its label."""
         value = np.asarray(row[self.input_column])
@@ -111,12 +131,13 @@ class Partition:
 def _partition(data: FederatedData, how: str, number: int, count: int, seed: int) -> Partition:
     """Kept for the other policies of a seed: choosing rows takes longer than reading them."""
     if _is_local(data.source):
-        chosen = _partitioner(data.source, how, count, seed, data.label_column)
-        if chosen.num_partitions < count:
+        found = data.num_parts(how, count, seed)
+        if found < count:
             raise ValueError(
-                f"{data.source} has {chosen.num_partitions} parts {how!r} for {count} clients; "
-                "give as many capacities as there are parts"
+                f"{data.source} has {found} parts {how!r} for {count} clients; give as many "
+                "capacities as there are parts"
             )
+        chosen = _partitioner(data.source, how, count, seed, data.label_column)
         return Partition(data, chosen.load_partition(number))
     hub = _hub(data.source, how, count, seed, data.label_column)
     return Partition(data, hub.load_partition(number))
@@ -132,12 +153,26 @@ def _test_arrays(data: FederatedData, most: int) -> tuple[Array, Array]:
 
 
 def _is_local(source: str) -> bool:
-    return Path(source).expanduser().is_dir()
+    """Whether it is a folder; a name that is none beside others is a slip, not one of the hub."""
+    path = Path(source).expanduser()
+    if not path.is_dir() and path.parent != Path() and path.parent.is_dir():
+        beside = sorted(str(one) for one in path.parent.iterdir() if one.is_dir())
+        hint = suggestion(source, beside, otherwise=f"there are {', '.join(beside) or 'none'}")
+        raise ValueError(
+            f"{source} is no folder; {hint} `tidegate data NAME --from FOLDER` makes data/NAME"
+        )
+    return path.is_dir()
 
 
 @functools.cache
 def _local(source: str) -> Any:
-    return load_from_disk(str(Path(source).expanduser()))
+    try:
+        return load_from_disk(str(Path(source).expanduser()))
+    except FileNotFoundError:
+        raise ValueError(
+            f"{source} is a folder, but holds no data set; `tidegate data NAME --from FOLDER` "
+            "makes data/NAME"
+        ) from None
 
 
 @functools.lru_cache(maxsize=8)
@@ -145,6 +180,9 @@ def _partitioner(source: str, how: str, count: int, seed: int, label: str) -> Pa
     """Of a folder, shuffled first as the hub's are: rows may be sorted by class."""
     chosen = _named(how, count, seed, label)
     rows = _local(source)["train"]
+    column = how.removeprefix("by:")
+    if isinstance(chosen, NaturalIdPartitioner) and column not in rows.features:
+        raise ValueError(f"{source} has no column {column!r}; it has {', '.join(rows.features)}")
     chosen.dataset = rows.shuffle(seed=seed) if isinstance(chosen, IidPartitioner) else rows
     return chosen
 
@@ -169,6 +207,6 @@ def _named(how: str, count: int, seed: int, label: str) -> Partitioner:
             class_assignment_mode="deterministic" if kind == "classes" else "random",
             seed=seed,
         )
-    if kind == "by" and detail:
+    if kind == "by" and detail:  # the column is looked for when it is used
         return NaturalIdPartitioner(partition_by=detail)
     raise ValueError(f"unknown partition {how!r}; write {PARTITIONS}")

@@ -105,6 +105,14 @@ def finished(folder: Path, config: Mapping[str, Any]) -> bool:
     return {name: told.get(name) for name in config} == dict(config)
 
 
+def other_settings(folder: Path, config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """In what a finished run in a folder differs from a configuration: its values, and these."""
+    if not ((folder / ROWS).exists() and (folder / CONFIG).exists()):
+        return {}
+    there, here = _read_config(folder).get("job", {}), config["job"]
+    return {name: (there.get(name), here[name]) for name in here if there.get(name) != here[name]}
+
+
 def _read_config(folder: Path) -> dict[str, Any]:
     told: dict[str, Any] = json.loads((folder / CONFIG).read_text("utf-8"))
     return told

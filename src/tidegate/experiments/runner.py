@@ -26,7 +26,11 @@ PATIENCE = 0.5
 """Seconds between two looks at how far runs have come."""
 CLOSE = 2e-3
 """Relative, of the spending that a policy is given a budget for."""
-MOST_TRIES = 40
+USELESS = 0.25
+"""Relative: a policy that misses what it should spend by more cannot be compared at all."""
+MOST_TRIES = 25
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,14 +95,33 @@ def check_task(experiment: Experiment) -> None:
 
     job = Job.of(experiment, experiment.policies[0], experiment.first_seed, experiment.budget)
     data = job.federated_data
+    data.check_columns()
     new_model(job.model, data.input_shape, data.num_classes, job.width)
     data.partition(job.partition, 0, job.clients, job.seed)
+
+
+def traps(experiment: Experiment) -> list[str]:
+    """What can be run, but is perhaps not meant."""
+    job = Job.of(experiment, experiment.policies[0], experiment.first_seed, experiment.budget)
+    told = []
+    if job.partition.startswith("by:") and Path(job.data).expanduser().is_dir():
+        parts = job.federated_data.num_parts(job.partition, job.clients, job.seed)
+        if parts > job.clients:
+            told.append(f"{job.clients} of {parts} parts take part: one for each capacity")
+    problem = experiment.problem(experiment.first_seed)
+    if problem.budget >= problem.average_price * problem.total_capacity:
+        told.append(
+            f"the budget, {problem.budget:g} a round, pays for fresh samples in all "
+            f"{problem.total_capacity} slots: policies will hardly differ"
+        )
+    return told
 
 
 def matched_budget(experiment: Experiment, choice: PolicyChoice) -> float:
     """The budget with which a policy spends C a round on these seeds; C if that is not asked for.
 
-    Admissions do not depend on what is learned, so counts alone tell what will be spent.
+    Admissions do not depend on what is learned, so counts alone tell what will be spent. Where
+    whole samples leave no such budget, it is the one that comes nearest, with a warning.
     """
     if not choice.match_spending:
         return experiment.budget
@@ -111,17 +134,25 @@ def matched_budget(experiment: Experiment, choice: PolicyChoice) -> float:
             runs.append(float(run.columns["spent"].mean()))
         return float(np.mean(runs))
 
-    low, high = 0.0, 2 * experiment.budget
+    wanted, tried = experiment.budget, dict[float, float]()
+    low, high = 0.0, 2 * wanted
     for _ in range(MOST_TRIES):
         middle = (low + high) / 2
-        found = spent(middle)
-        if abs(found - experiment.budget) <= CLOSE * experiment.budget:
+        tried[middle] = spent(middle)
+        if abs(tried[middle] - wanted) <= CLOSE * wanted:
             return middle
-        low, high = (middle, high) if found < experiment.budget else (low, middle)
-    raise ValueError(
-        f"{choice.label}: no budget makes it spend {experiment.budget:g} a round; with "
-        f"{middle:g} it spends {found:g}. Leave out match_spending"
+        low, high = (middle, high) if tried[middle] < wanted else (low, middle)
+    nearest = min(tried, key=lambda budget: abs(tried[budget] - wanted))
+    if abs(tried[nearest] - wanted) > USELESS * wanted:
+        raise ValueError(
+            f"{choice.label}: no budget makes it spend {wanted:g} a round; {tried[nearest]:g} is "
+            "the nearest. Leave out match_spending"
+        )
+    logger.warning(
+        "%s cannot spend just %g a round in so few rounds and seeds; it will spend %.4g",
+        *(choice.label, wanted, tried[nearest]),
     )
+    return nearest
 
 
 def run_experiment(
@@ -130,6 +161,7 @@ def run_experiment(
     workers: int,
     engine: str = "here",
     progress: Callable[[int], None] = lambda rounds: None,
+    ended: Callable[[Planned], None] = lambda run: None,
 ) -> int:
     """Run what is not finished yet.
 
@@ -138,6 +170,7 @@ def run_experiment(
         workers: processes; each uses one thread.
         engine: ``here``, or ``ray`` for Flower's simulation, one run after another on all cores.
         progress: called with the rounds that are done, those of finished runs included.
+        ended: called with every run that is over.
 
     Returns:
         how many runs were made now.
@@ -149,14 +182,15 @@ def run_experiment(
     others = multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(at_once, mp_context=context, initializer=_end_with_parent)
-    queue, open_runs = deque(waiting), set[Future[None]]()
+    queue, open_runs = deque(waiting), dict[Future[None], Planned]()
     try:
         while queue or open_runs:
             while queue and len(open_runs) < at_once:  # what is handed over cannot be called back
-                open_runs.add(pool.submit(play, queue.popleft()))
-            ended, open_runs = wait(open_runs, PATIENCE, return_when=FIRST_COMPLETED)
-            for future in ended:
+                run = queue.popleft()
+                open_runs[pool.submit(play, run)] = run
+            for future in wait(open_runs, PATIENCE, return_when=FIRST_COMPLETED).done:
                 future.result()
+                ended(open_runs.pop(future))
             progress(done_before + sum(rows_so_far(run.folder) for run in waiting))
     except BaseException:
         for process in multiprocessing.active_children():

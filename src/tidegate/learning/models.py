@@ -120,6 +120,8 @@ MODELS: Mapping[str, Callable[..., nn.Module]] = {
     "sensor_cnn": SensorCnn,
 }
 WITH_WIDTH = ("resnet9", "sensor_cnn")
+DIMENSIONS = {"lenet": 3, "resnet9": 3, "sensor_cnn": 2}
+"""Of an input, channels included; others take any."""
 
 
 def new_model(name: str, shape: Shape, classes: int, width: int = 0, seed: int = 0) -> nn.Module:
@@ -136,6 +138,9 @@ def new_model(name: str, shape: Shape, classes: int, width: int = 0, seed: int =
         raise ValueError(f"unknown model {name!r}; choose from {', '.join(MODELS)}")
     if width and name not in WITH_WIDTH:
         raise ValueError(f"{name} has one width only; {' and '.join(WITH_WIDTH)} have a choice")
+    if name in DIMENSIONS and len(shape) != DIMENSIONS[name]:
+        kind = "windows, (channels, steps)" if name == "sensor_cnn" else "images"
+        raise ValueError(f"{name} takes {kind}; inputs here have the shape {shape}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return MODELS[name](shape, classes, **({"width": width} if width else {}))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 BAND = 0.8
 """Confidence of the bands in pictures, as in the paper."""
 BASELINE, ORACLE = "constant_admission", "costless_oracle"
-LESS_ASKED = ("last", "mean", "stored", "effective")
+LESS_ASKED = ("last", "mean", "stored", "effective", "limit")
 """Columns that a narrow screen does without."""
 Results = Mapping[str, Sequence[RunResult]]
 
@@ -163,10 +163,11 @@ class Comparison:
 
     def table(self, *, intervals: bool = True) -> Table:
         """For people: what was learned, for what; without intervals, what matters most of it."""
-        title = f"Mean over {self.seeds}{' ± 95% interval' * intervals}; accuracies in %"
+        how = f"mean over {self.seeds}{' ± 95% interval' * intervals}; accuracies in %"
+        title = f"{self.about.title}: {how}"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
         table.padding = 0, 1, 0, 0
-        table.add_column("policy", no_wrap=intervals, overflow="fold", min_width=14)
+        table.add_column("policy", no_wrap=intervals, overflow="fold", min_width=18)
         for label in self.results:
             found = self.measures(label)
             gain, closed = self.difference(label, "best_accuracy"), self.gap_closed(label)
@@ -184,7 +185,7 @@ class Comparison:
             }
             if self.limit:
                 cells["limit"] = f"{found['effective_per_round'].mean / self.limit:.0%}"
-            for target in self.targets:
+            for target in self.targets if intervals else self.targets[-1:]:
                 first, reached = self.rounds_to(label, target)
                 count = len(self.results[label])
                 whole = "" if reached == count else f" ({reached}/{count})"
@@ -204,24 +205,30 @@ class Comparison:
         few = f"{counts[0]} to " * (len(counts) > 1)
         return f"{few}{counts[-1]} seed{'s' * (counts[-1] > 1)}"
 
-    def legend(self) -> str:
+    def legend(self, *, intervals: bool = True) -> str:
         """What the columns mean."""
-        told = (
-            "best: highest test accuracy of the run. gain: how much more than "
-            f"{self.baseline} has on the same seeds. last: in the last round. gap: the part of "
-            "the way to costless_oracle, in the best accuracy. mean: accuracy averaged over the "
-            "rounds, which tells who learns early. A round: spent, samples stored on average and "
-            "at their peak, effective samples gained."
-        )
-        if self.limit:
-            told += f" limit: effective samples as a part of {self.limit:,.4g}, the most that full "
-            told += "buffers can gain in the long run."
+        told = ["best: highest test accuracy of the run."]
+        if len(self.results) > 1:
+            told.append(f"gain: how much more than {self.baseline} has on the same seeds.")
+        if self.gap_closed(self.baseline) is not None:
+            told.append("gap: the part of the way to costless_oracle, in the best accuracy.")
+        if intervals:
+            told.append(
+                "last: in the last round. mean: averaged over the rounds, which tells who learns "
+                "early. stored: samples, on average. effective: effective samples gained a round."
+            )
+        told.append("spent: a round. peak: the most samples stored.")
+        if self.limit and intervals:
+            told.append(
+                f"limit: effective samples as a part of {self.limit:,.4g}, the most that full "
+                "buffers can gain in the long run."
+            )
         if self.targets:
-            told += " to N%: median of the first rounds that reach it (runs that do)."
+            told.append("to N%: median of the first rounds that reach it (runs that do).")
         dry = [f"{label} ({n} clients)" for label in self.results if (n := self.most_dry(label))]
         if dry:
-            told += f" Used up their streams: {', '.join(dry)}."
-        return told
+            told.append(f"Used up their streams: {', '.join(dry)}.")
+        return " ".join(told)
 
 
 def _gap(closed: Share | None, intervals: bool) -> str:
@@ -249,7 +256,7 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
         for number in range(_rounds(runs[0])):
             row: dict[str, object] = {"policy": label, "round": number + 1}
             for name, values in columns.items():
-                column = values[:, number]
+                column = values[:, number] * (100 if name in ("accuracy", "best") else 1)
                 judged = not np.isnan(column).any()
                 found = estimate(column.tolist(), BAND) if judged else None
                 row[name] = None if found is None else _plain(found.mean)
@@ -292,8 +299,10 @@ def draw(comparison: Comparison, folder: Path) -> list[Path]:
         axes[0].set_ylabel(left)
         lines, labels = axes[0].get_legend_handles_labels()
         figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False)
-        told = f"{comparison.about.title}: mean of {comparison.seeds}, bands {BAND:.0%} intervals"
-        figure.suptitle(told, fontsize=11)
+        several = any(len(runs) > 1 for runs in comparison.results.values())
+        bands = f", bands {BAND:.0%} intervals" * several
+        title = f"{comparison.about.title}: mean of {comparison.seeds}{bands}"
+        figure.suptitle(title, fontsize=11)
         path = folder / f"{name}.png"
         figure.savefig(path, dpi=110)
         written.append(path)
@@ -313,12 +322,27 @@ def _accuracy_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
             _band(money, paid[judged], 100 * highest[:, judged], label)
     best.set_title("Best so far", loc="left", fontsize="medium")
     now.set_title("In the round", loc="left", fontsize="medium")
-    money.set_title("Best so far, by money (without the oracle)", loc="left", fontsize="medium")
+    without = _without_oracle(comparison)
+    money.set_title(f"Best so far, by money{without}", loc="left", fontsize="medium")
     for one, name in ((best, "round"), (now, "round"), (money, "money spent")):
         one.set_xlabel(name)
         one.set_ylim(bottom=_floor(comparison))
     for target in comparison.targets:
-        best.axhline(100 * target, color="0.7", linewidth=0.8)
+        if 100 * target > best.get_ylim()[0]:
+            best.axhline(100 * target, color="0.7", linewidth=0.8)
+            right = best.get_xlim()[1]
+            best.text(right, 100 * target, f"{target:.0%} ", color="0.5", ha="right", va="bottom")
+    _count_rounds(best, now)
+
+
+def _count_rounds(*axes: "Axes") -> None:
+    """Ticks at whole rounds."""
+    for one in axes:
+        one.locator_params(axis="x", integer=True)
+
+
+def _without_oracle(comparison: Comparison) -> str:
+    return " (without the oracle)" if ORACLE in comparison.results else ""
 
 
 def _floor(comparison: Comparison) -> float:
@@ -334,24 +358,30 @@ def _resource_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
     stored, debt, spent = axes
     for label, runs in comparison.results.items():
         rounds = runs[0].columns["round_number"]
-        _band(stored, rounds, _curves(runs, "training_size"), label)
+        _band(stored, rounds, _curves(runs, "training_size"), label, seen_only=True)
         if label != ORACLE:
             _band(debt, rounds, _curves(runs, "cost_debt"), label)
             _band(spent, rounds, np.cumsum(_curves(runs, "spent"), axis=1) / rounds, label)
     stored.set_title("Memory: samples stored", loc="left", fontsize="medium")
-    debt.set_title("Cost debt (without the oracle)", loc="left", fontsize="medium")
-    spent.set_title("Spent a round, so far (without the oracle)", loc="left", fontsize="medium")
+    without = _without_oracle(comparison)
+    debt.set_title(f"Cost debt{without}", loc="left", fontsize="medium")
+    spent.set_title(f"Spent a round, so far{without}", loc="left", fontsize="medium")
+    _count_rounds(*axes)
     for one in axes:
         one.set_xlabel("round")
         one.set_ylim(bottom=0)
 
 
-def _band(axes: "Axes", across: FloatArray, lines: FloatArray, label: str) -> None:
+def _band(
+    axes: "Axes", across: FloatArray, lines: FloatArray, label: str, *, seen_only: bool = False
+) -> None:
+    """A mean and its interval; cut to what was seen where more would be taken for a fact."""
     colour, style = look_of(label)
     middle = lines.mean(axis=0)
     axes.plot(across, middle, color=colour, linestyle=style, label=label)
     if len(lines) > 1:
         half = np.array([estimate(column.tolist(), BAND).half_width for column in lines.T])
-        axes.fill_between(
-            across, middle - half, middle + half, color=colour, alpha=0.15, linewidth=0
-        )
+        low, high = middle - half, middle + half
+        if seen_only:
+            low, high = np.maximum(low, lines.min(axis=0)), np.minimum(high, lines.max(axis=0))
+        axes.fill_between(across, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -12,8 +12,9 @@ from tidegate.summary import CONFIDENCE, Estimate, PolicySummary
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
 LEGEND = (
     "A round: spent, samples stored in all buffers on average and at their peak, distinct and "
-    "effective samples gained, bound on the learning error (it orders policies, lower is better; "
-    "it does not predict accuracy). overspend: above budget in the whole run, or below if negative."
+    "effective samples gained, the paper's bound on the learning error (what ACDPP lowers; "
+    "measured accuracy need not follow it). overspend: above budget in the whole run, or below "
+    "if negative."
 )
 
 
