@@ -346,11 +346,11 @@ def _without_oracle(comparison: Comparison) -> str:
 
 
 def _floor(comparison: Comparison) -> float:
-    """The lowest accuracy worth showing: of a tenth of the run on, a little lower."""
+    """The lowest accuracy worth showing: of a quarter of the run on, a little lower."""
     lowest = []
     for runs in comparison.results.values():
         lines = _curves(runs, "best")
-        lowest.append(float(np.nanmin(lines[:, lines.shape[1] // 10 :].mean(axis=0))))
+        lowest.append(float(np.nanmin(lines[:, lines.shape[1] // 4 :].mean(axis=0))))
     return max(100 * sorted(lowest)[len(lowest) // 2] - 10, 0)
 
 
