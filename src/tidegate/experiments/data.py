@@ -78,8 +78,7 @@ class FederatedData:
     def num_parts(self, how: str, count: int, seed: int) -> int:
         """Into how many parts a folder's rows fall; as many as asked for, but for ``by:COLUMN``."""
         chosen = _partitioner(self.source, how, count, seed, self.label_column)
-        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar for a moment's work
-            return int(chosen.num_partitions)
+        return int(chosen.num_partitions)
 
     def check_columns(self) -> None:
         """Refuse columns that the data do not have."""
@@ -138,7 +137,8 @@ def _partition(data: FederatedData, how: str, number: int, count: int, seed: int
                 "capacities as there are parts"
             )
         chosen = _partitioner(data.source, how, count, seed, data.label_column)
-        return Partition(data, chosen.load_partition(number))
+        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar for a moment's work
+            return Partition(data, chosen.load_partition(number))
     hub = _hub(data.source, how, count, seed, data.label_column)
     return Partition(data, hub.load_partition(number))
 
