@@ -288,6 +288,8 @@ class World:
         spent = math.fsum(order.price * receipt.admitted for order, receipt in given)
         assert math.isclose(spent, books.total_spent, abs_tol=1e-9), "paid is admitted x price"
         assert len(stored) <= device.capacity, "memory is a hard limit"
+        newest = device.newest()
+        assert len(stored) == (newest.occupancy if newest else 0), "what the receipt says is there"
         assert len({one.position for one in stored}) == len(stored)
         samples = device.disk.samples()
         assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
