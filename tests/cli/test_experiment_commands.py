@@ -83,6 +83,13 @@ def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path:
     assert code == 0
     told = json.loads(printed)
     assert (told["baseline"], told["limit"]) == ("tide", 20.0)
+    _, printed, _ = tidegate(capsys, "compare", tmp_path, "--against", "acdpp", "--json")
+    other = json.loads(printed)
+    assert other["baseline"] == "acdpp"
+    assert other["policies"][0]["best_accuracy_gain"] == pytest.approx(20.0)
+    code, _, error = tidegate(capsys, "compare", tmp_path, "--against", "acdp")
+    assert code == 2
+    assert "holds no finished run of 'acdp'; did you mean acdpp?" in " ".join(error.split())
     assert [row["reached_70"] for row in told["policies"]] == [1, 0]
 
 

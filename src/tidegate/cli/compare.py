@@ -9,8 +9,9 @@ import typer
 
 from tidegate.cli.running import AsJson, screen
 from tidegate.experiments.results import left_out, read_results
-from tidegate.report.comparison import Comparison, draw, write_tables
+from tidegate.report.comparison import BASELINE, Comparison, draw, write_tables
 from tidegate.report.figures import check_drawable
+from tidegate.suggestion import suggestion
 
 WIDE = 160
 """Columns that a table with all intervals needs."""
@@ -29,6 +30,9 @@ def compare(
             min=0, max=1, help="Accuracy, 0 to 1, whose first round is shown; repeatable."
         ),
     ] = None,
+    against: Annotated[
+        str, typer.Option(metavar="POLICY", help="Whose results others are compared with.")
+    ] = BASELINE,
     as_json: AsJson = False,
 ) -> None:
     """Compare the policies of an experiment: what was learned, for what money and memory.
@@ -46,7 +50,10 @@ def compare(
     about, found = read_results(results)
     if target:
         about = replace(about, targets=tuple(target))
-    comparison = Comparison(found, about)
+    if against not in (BASELINE, *found):
+        hint = suggestion(against, found, otherwise=f"there are {', '.join(found)}")
+        raise ValueError(f"{results} holds no finished run of {against!r}; {hint}")
+    comparison = Comparison(found, about, against)
     others = left_out(results, found)
     if others:
         shown = ", ".join(str(path.relative_to(results)) for path in others)

@@ -73,6 +73,8 @@ class Comparison:
 
     results: Results
     about: About
+    against: str = BASELINE
+    """Whose results others are compared with, if it was run."""
 
     @property
     def targets(self) -> Sequence[float]:
@@ -87,7 +89,7 @@ class Comparison:
     @property
     def baseline(self) -> str:
         """What others are compared with."""
-        return BASELINE if BASELINE in self.results else next(iter(self.results))
+        return self.against if self.against in self.results else next(iter(self.results))
 
     def measures(self, label: str) -> dict[str, Estimate]:
         """Means over seeds."""
