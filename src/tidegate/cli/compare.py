@@ -31,8 +31,12 @@ def compare(
         ),
     ] = None,
     against: Annotated[
-        str, typer.Option(metavar="POLICY", help="Whose results others are compared with.")
-    ] = BASELINE,
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help=f"Whose results others are compared with; {BASELINE} by default.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the policies of an experiment: what was learned, for what money and memory.
@@ -50,7 +54,11 @@ def compare(
     about, found = read_results(results)
     if target:
         about = replace(about, targets=tuple(target))
-    if against not in (BASELINE, *found):
+    if against is None:
+        against = BASELINE if BASELINE in found else next(iter(found))
+        if against != BASELINE:
+            typer.echo(f"{BASELINE} has no finished run; compared with {against}", err=True)
+    if against not in found:
         hint = suggestion(against, found, otherwise=f"there are {', '.join(found)}")
         raise ValueError(f"{results} holds no finished run of {against!r}; {hint}")
     comparison = Comparison(found, about, against)

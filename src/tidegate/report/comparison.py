@@ -59,12 +59,19 @@ class Share:
 
     mean: float
     interval: tuple[float, float] | None
+    """Not known where the oracle's lead is within its own interval, or there is one seed only."""
+    exact: bool = False
+    """The baseline's nothing, and the oracle's whole."""
 
-    def __str__(self) -> str:
+    def told(self, *, interval: bool) -> str:
+        """In percent."""
+        percent = f"{round(100 * self.mean)}%"
+        if self.exact or not interval:
+            return percent
         if self.interval is None:
-            return f"{self.mean:.0%}"
-        low, high = self.interval
-        return f"{self.mean:.0%} ({100 * low:.0f} to {100 * high:.0f})"
+            return f"{percent} (?)"
+        low, high = (round(100 * end) for end in self.interval)
+        return f"{percent} ({low} to {high})"
 
 
 @dataclass(frozen=True)
@@ -118,8 +125,9 @@ class Comparison:
         parts, wholes = ([one - b for one, b in zip(v, base, strict=True)] for v in (own, oracle))
         if not sum(wholes):
             return None
-        surely = label in (self.baseline, ORACLE)
-        return Share(sum(parts) / sum(wholes), None if surely else share_of(parts, wholes))
+        if label in (self.baseline, ORACLE):
+            return Share(float(label == ORACLE), None, exact=True)
+        return Share(sum(parts) / sum(wholes), share_of(parts, wholes))
 
     def most_dry(self, label: str) -> int:
         """The most clients that a run of a policy left without fresh samples."""
@@ -178,7 +186,7 @@ class Comparison:
                 "best": shown(found["best_accuracy"]),
                 "gain": "" if gain is None or label == self.baseline else show(gain),
                 "last": shown(found["last_accuracy"]),
-                "gap": _gap(closed, intervals),
+                "gap": closed.told(interval=intervals) if closed else "",
                 "mean": shown(found["mean_accuracy"]),
                 "spent": shown(found["spent_per_round"]),
                 "stored": shown(found["mean_stored"]),
@@ -213,7 +221,10 @@ class Comparison:
         if len(self.results) > 1:
             told.append(f"gain: how much more than {self.baseline} has on the same seeds.")
         if self.gap_closed(self.baseline) is not None:
-            told.append("gap: the part of the way to costless_oracle, in the best accuracy.")
+            told.append(
+                "gap: the part of the way to costless_oracle, in the best accuracy"
+                f"{' (?: its lead is within its interval)' * intervals}."
+            )
         if intervals:
             told.append(
                 "last: in the last round. mean: averaged over the rounds, which tells who learns "
@@ -231,12 +242,6 @@ class Comparison:
         if dry:
             told.append(f"Used up their streams: {', '.join(dry)}.")
         return " ".join(told)
-
-
-def _gap(closed: Share | None, intervals: bool) -> str:
-    if closed is None:
-        return ""
-    return str(closed if intervals else Share(closed.mean, None))
 
 
 def _plain(value: float | None) -> float | None:
