@@ -1,6 +1,7 @@
 """Hypothesis drives server and clients, and makes what it finds as short as it can."""
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -108,5 +109,10 @@ TestFaults.settings = settings(
 
 
 @pytest.fixture(autouse=True)
-def _quietly() -> None:
-    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
+def _quietly() -> Iterator[None]:
+    """Thousands of warnings about what is meant to go wrong would only cost time."""
+    logger = logging.getLogger("tidegate")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield
+    logger.setLevel(before)
