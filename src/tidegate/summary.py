@@ -159,7 +159,7 @@ def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, fl
         one seed only.
 
     >>> [round(end, 2) for end in share_of([1.0, 2.0, 1.5], [4.0, 4.1, 4.2])]
-    [0.07, 0.66]
+    [0.06, 0.65]
     """
     count = len(parts)
     if count == 1:

@@ -29,7 +29,13 @@ policies = [{{name = "constant_admission"}}]
 def test_nothing_goes_on_after_the_command(small: str, tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "mine.toml").write_text(EXPERIMENT.format(data=small))
     command = [sys.executable, "-m", "tidegate", "run", "mine.toml", "--workers", "2"]
-    begun = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    # Where the tests themselves run in the background, interrupts are ignored, and that is passed
+    # on; what is handled is not.
+    ours = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        begun = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, ours)
     runs = tmp_path / "runs" / "mine" / "constant_admission"
     workers = wait_for(lambda: both_at_work(runs), "two runs under way")
     begun.send_signal(how)

@@ -334,8 +334,9 @@ def _accuracy_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
     for one, name in ((best, "round"), (now, "round"), (money, "money spent")):
         one.set_xlabel(name)
         one.set_ylim(bottom=_floor(comparison))
+    bottom, top = best.get_ylim()
     for target in comparison.targets:
-        if 100 * target > best.get_ylim()[0]:
+        if bottom < 100 * target < top:
             best.axhline(100 * target, color="0.7", linewidth=0.8)
             right = best.get_xlim()[1]
             best.text(right, 100 * target, f"{target:.0%} ", color="0.5", ha="right", va="bottom")
