@@ -350,19 +350,22 @@ def _step(
     elif not world.deciding:
         world.open_round(dies_before_saving=draw.random() < clumsy)
     elif world.orders and draw.random() < 0.7:
-        number = draw.randrange(len(world.orders))
-        if draw.random() < lossy:
-            draw.choice((world.orders.pop, lambda one: world.deliver(one, keep=True)))(number)
-        else:
-            world.deliver(number)
+        _move(draw, lossy, world.orders, world.deliver)
     elif world.replies and draw.random() < 0.8:
-        number = draw.randrange(len(world.replies))
-        if draw.random() < lossy:
-            draw.choice((world.replies.pop, lambda one: world.receive(one, keep=True)))(number)
-        else:
-            world.receive(number)
+        _move(draw, lossy, world.replies, world.receive)
     elif not world.orders or draw.random() < 0.2:
         world.close_round(dies_before_saving=draw.random() < clumsy)
+
+
+def _move(
+    draw: random.Random, lossy: float, letters: list[Letter], arrive: Callable[..., None]
+) -> None:
+    """One of the letters arrives, is lost, or arrives and will arrive again."""
+    number = draw.randrange(len(letters))
+    if draw.random() < lossy:
+        draw.choice((letters.pop, lambda one: arrive(one, keep=True)))(number)
+    else:
+        arrive(number)
 
 
 def _accident(world: World, draw: random.Random, *, may_lose_disks: bool) -> None:

@@ -54,14 +54,13 @@ def compare(
     about, found = read_results(results)
     if target:
         about = replace(about, targets=tuple(target))
-    if against is None:
-        against = BASELINE if BASELINE in found else next(iter(found))
-        if against != BASELINE:
-            typer.echo(f"{BASELINE} has no finished run; compared with {against}", err=True)
-    if against not in found:
+    if against is not None and against not in found:
         hint = suggestion(against, found, otherwise=f"there are {', '.join(found)}")
         raise ValueError(f"{results} holds no finished run of {against!r}; {hint}")
-    comparison = Comparison(found, about, against)
+    comparison = Comparison(found, about, against or BASELINE)
+    if against is None and comparison.baseline != BASELINE:
+        instead = f"compared with {comparison.baseline}"
+        typer.echo(f"{BASELINE} has no finished run; {instead}", err=True)
     others = left_out(results, found)
     if others:
         shown = ", ".join(str(path.relative_to(results)) for path in others)

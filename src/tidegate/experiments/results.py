@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import math
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.admission.debt import next_cost_debt
 from tidegate.arrays import FloatArray
 from tidegate.controller import FleetRound
 from tidegate.problem import LearningConstants
@@ -99,18 +101,23 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> None:
 
 def finished(folder: Path, config: Mapping[str, Any]) -> bool:
     """Whether a folder holds a whole run of just this configuration."""
-    if not ((folder / ROWS).exists() and (folder / CONFIG).exists()):
-        return False
-    told = _read_config(folder)
-    return {name: told.get(name) for name in config} == dict(config)
+    told = _finished_config(folder)
+    return told is not None and {name: told.get(name) for name in config} == dict(config)
 
 
 def other_settings(folder: Path, config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """In what a finished run in a folder differs from a configuration: its values, and these."""
-    if not ((folder / ROWS).exists() and (folder / CONFIG).exists()):
+    told = _finished_config(folder)
+    if told is None:
         return {}
-    there, here = _read_config(folder).get("job", {}), config["job"]
+    there, here = told.get("job", {}), config["job"]
     return {name: (there.get(name), here[name]) for name in here if there.get(name) != here[name]}
+
+
+def _finished_config(folder: Path) -> dict[str, Any] | None:
+    """The configuration of a whole run; none if the folder holds no such run."""
+    whole = (folder / ROWS).exists() and (folder / CONFIG).exists()
+    return _read_config(folder) if whole else None
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -139,10 +146,12 @@ class RunResult:
     @cached_property
     def cost_debt(self) -> FloatArray:
         """Z after each round, for what was spent above C."""
-        debt = [0.0]
-        for spent in self.columns["spent"]:
-            debt.append(max(debt[-1] + float(spent) - self.common_budget, 0.0))
-        return np.array(debt[1:])
+        debts = itertools.accumulate(
+            self.columns["spent"].tolist(),
+            lambda debt, spent: next_cost_debt(debt, spent, self.common_budget),
+            initial=0.0,
+        )
+        return np.array(list(debts)[1:])
 
     @property
     def best_so_far(self) -> FloatArray:
