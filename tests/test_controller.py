@@ -18,7 +18,7 @@ from tidegate.problem import Problem
 from tidegate.retention.store import MemoryStore
 from tidegate.simulation import simulate
 from tidegate.streams import IndexedStream
-from tidegate.wire import NO_LIMIT, Order, WireError
+from tidegate.wire import NO_LIMIT, Introduction, Order, WireError
 
 HARD = ControlOptions(hard_capacity=True)
 SEED = 3
@@ -36,13 +36,25 @@ def terms(policy: str = "acdpp", options: ControlOptions = HARD, **changes: Any)
     )
 
 
+def hello(
+    client: str, capacity: int, *, buffer_id: str = "first", void_round: int = 0
+) -> Introduction:
+    return Introduction(
+        run="r",
+        client=client,
+        buffer_capacity=capacity,
+        buffer_id=buffer_id,
+        void_round=void_round,
+    )
+
+
 def gate(client: str, capacity: int) -> Gate:
     return Gate(MemoryStore("r", client, capacity), IndexedStream(range(100_000)))
 
 
 def fleet(controller: Controller, capacities: Mapping[str, int]) -> dict[str, Gate]:
     for client, capacity in capacities.items():
-        controller.join(client, capacity)
+        controller.join(hello(client, capacity))
     return {client: gate(client, capacity) for client, capacity in capacities.items()}
 
 
@@ -151,7 +163,7 @@ def test_a_client_that_joins_is_planned_for_at_once() -> None:
     controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
     gates = fleet(controller, {"a": 20, "b": 20})
     play(controller, gates)
-    controller.join("c", 20)
+    controller.join(hello("c", 20))
     gates["c"] = gate("c", 20)
     orders = controller.decide(gates, gates)
     assert orders["c"].count == 2
@@ -238,9 +250,10 @@ def test_a_client_that_lost_its_books_begins_again_and_what_is_unknown_is_booked
     assert controller.ledger.exposure == 3.0
     assert controller.address("b").booked_round == 1
     gates["b"] = gate("b", 20)
-    controller.join("b", 20, newest=None)
+    controller.join(hello("b", 20, buffer_id="second"))
     assert controller.ledger.exposure == 0.0
     assert controller.address("b").booked_round == 0
+    assert controller.address("b").buffer_id == "second"
     third = play(controller, gates)
     assert (third.admitted, third.spent, third.answered) == (6, 9.0, 2)
     account = controller.ledger.account("b")
@@ -256,7 +269,7 @@ def test_a_late_receipt_is_settled_when_its_client_is_heard_again() -> None:
     unheard = gates["b"].apply(orders["b"])
     first = controller.close()
     assert (first.answered, first.admitted, first.exposure) == (1, 3, 3.0)
-    controller.join("b", 20, newest=unheard)  # it died before it answered, and is back
+    controller.join(hello("b", 20), unheard)  # it died before it answered, and is back
     second = play(controller, gates)
     assert (second.answered, second.admitted, second.exposure) == (2, 9, 0.0)
     assert second.training_size == 12
@@ -268,7 +281,7 @@ def test_an_open_rounds_receipt_waits_for_the_reply_that_brings_the_model() -> N
     gates = fleet(controller, {"a": 20, "b": 20})
     orders = controller.decide(gates, gates)
     controller = restored(controller, on)  # the server died after sending
-    controller.join("a", 20, newest=gates["a"].apply(orders["a"]))
+    controller.join(hello("a", 20), gates["a"].apply(orders["a"]))
     again = controller.decide(gates, gates)
     assert controller.book("a", gates["a"].apply(again["a"])).on_time
 
@@ -278,9 +291,11 @@ def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None
     gates = fleet(old, {"a": 20, "b": 20})
     receipt = gates["a"].apply(old.decide(gates, gates)["a"])
     with pytest.raises(WireError, match="round 1 of run 'r', of which nothing is known here: res"):
-        Controller(terms(), "r").join("a", 20, newest=receipt)
+        Controller(terms(), "r").join(hello("a", 20), receipt)
+    with pytest.raises(WireError, match="round 1 of run 'r', of which nothing is known here: res"):
+        old.join(hello("a", 20, buffer_id="another"), receipt)
     with pytest.raises(WireError, match="a capacity of 30 now, and had 20 before"):
-        old.join("a", 30)
+        old.join(hello("a", 30))
 
 
 def test_a_round_needs_a_client_and_is_decided_before_it_is_closed() -> None:
@@ -328,7 +343,7 @@ def test_a_fleet_that_changes_in_every_round_spends_what_is_ordered_and_is_fair(
     ordered = admitted = 0.0
     for now in range(60):
         guest = f"d{now:02}"  # stays for one round
-        controller.join(guest, 1)
+        controller.join(hello(guest, 1))
         gates[guest] = gate(guest, 1)
         closed = play(controller, gates)
         del gates[guest]
@@ -345,7 +360,7 @@ def test_debt_and_use_counts_survive_a_change_of_the_fleet() -> None:
     gates = fleet(controller, {"a": 20, "b": 20})
     before = play(controller, gates)
     assert before.cost_debt > 0
-    controller.join("c", 20)
+    controller.join(hello("c", 20))
     gates["c"] = gate("c", 20)
     after = play(controller, gates)
     assert after.cost_debt == pytest.approx(max(before.cost_debt + after.spent - 55.0, 0.0))
@@ -387,7 +402,7 @@ def test_when_k_grows_the_server_still_knows_what_is_stored() -> None:
     gates = fleet(controller, {"a": 20, "b": 20})  # K = 4
     for _ in range(6):
         play(controller, gates)
-    controller.join("c", 40)
+    controller.join(hello("c", 40))
     gates["c"] = gate("c", 40)  # K = 8
     for _ in range(8):
         orders = controller.decide(gates, gates)
@@ -402,8 +417,8 @@ def test_a_client_that_turns_stale_in_mid_run_is_not_filled_for_nothing() -> Non
     controller = Controller(terms("hybrid", budget=6.0, **CHEAP), "r")
     gates = fleet(controller, {"m": 20, "z": 20})
     play(controller, gates)
-    controller.join("a", 20)
-    controller.join("b", 20)  # now m is of the second half
+    controller.join(hello("a", 20))
+    controller.join(hello("b", 20))  # now m is of the second half
     gates.update({"a": gate("a", 20), "b": gate("b", 20)})
     orders = controller.decide(gates, gates)
     assert (orders["m"].retention, orders["m"].count) == ("frozen", 0)
@@ -446,12 +461,13 @@ def test_strict_spending_holds_when_clients_lose_their_disks_and_others_join(nam
     broken: list[str] = []
     for now in range(1, 41):
         for client in broken:
-            controller.join(client, controller.ledger.account(client).buffer_capacity)
+            capacity = controller.ledger.account(client).buffer_capacity
+            controller.join(hello(client, capacity, buffer_id=f"made in round {now}"))
         broken = []
         if now % 7 == 0:
             newcomer = f"late-{now}"
             gates[newcomer], paid[newcomer] = gate(newcomer, 10), 0.0
-            controller.join(newcomer, 10)
+            controller.join(hello(newcomer, 10))
         for client, order in controller.decide(gates, gates).items():
             receipt = gates[client].apply(order)
             paid[client] = receipt.total_spent
@@ -470,23 +486,24 @@ def test_a_client_that_never_gets_as_far_as_its_gate_costs_the_others_nothing() 
     """It introduces itself in every round and fails before it applies an order."""
     controller = Controller(terms("tide", num_rounds=60), "r")
     gates = fleet(controller, MNIST)
-    for _ in range(60):
-        controller.join("client-0", 8)
+    for now in range(60):
+        controller.join(hello("client-0", 8, void_round=now))
         for client, order in controller.decide(gates, gates).items():
             if client != "client-0":
                 controller.book(client, gates[client].apply(order))
         last = controller.close()
     paid = sum(controller.ledger.account(client).total_spent for client in gates)
     assert paid == pytest.approx(55.0 * 60, rel=0.03)
-    assert last.exposure > 0  # nobody knows that it bought nothing
-    assert controller.ledger.account("client-0").outstanding[0].round_number == 60
+    (order,) = controller.ledger.account("client-0").outstanding
+    assert order.round_number == 60
+    assert last.exposure <= 8 * order.price
 
 
 def test_an_open_rounds_order_is_given_again_to_a_client_that_knows_of_none() -> None:
     controller = Controller(terms("tide"), "r")
     gates = fleet(controller, MNIST)
     orders = controller.decide(gates, gates)
-    controller.join("client-0", 8)
+    controller.join(hello("client-0", 8))
     assert controller.decide(gates, gates) == orders
 
 
@@ -555,7 +572,7 @@ def test_a_rule_is_the_same_for_every_client_and_newcomers_need_nothing_special(
     gates = fleet(controller, MNIST)
     for _ in range(15):
         play(controller, gates)
-    controller.join("late", 10)
+    controller.join(hello("late", 10))
     gates["late"] = gate("late", 10)
     orders = controller.decide(gates, gates)
     assert len({order.thresholds for order in orders.values()}) == 1
@@ -571,25 +588,48 @@ def test_a_rule_is_the_same_for_every_client_and_newcomers_need_nothing_special(
     assert play(controller, gates).orders == 11  # back again, with its samples
 
 
-@pytest.mark.parametrize("answers_both", [True, False])
-def test_a_late_order_of_a_client_that_knew_of_none_is_answered(answers_both: bool) -> None:
+def test_an_order_that_a_client_calls_void_is_forgotten_and_refused_when_it_comes() -> None:
     """It introduced itself as new, and then had an order of a round that was over."""
     controller = Controller(terms("constant_admission"), "r")
     gates = fleet(controller, {"early": 10, "late": 10})
     delayed = controller.decide(gates, gates)["late"]
     controller.close()
-    exposed = controller.ledger.account("late").exposure
-    assert exposed > 0
-    controller.join("late", 10)  # it knows of no order
+    assert controller.ledger.account("late").exposure > 0
+    gates["late"]._store.void(1)
+    controller.join(hello("late", 10, void_round=1))
+    assert controller.ledger.account("late").exposure == 0
     order = controller.decide(gates, gates)["late"]
-    gates["late"].apply(delayed)
-    receipt = gates["late"].apply(order) if answers_both else gates["late"].apply(delayed)
-    if answers_both:
-        controller.book("late", receipt)
-    else:
-        controller.join("late", 10, receipt)
+    with pytest.raises(WireError, match="round 1 is past: the server counts on no order up to"):
+        gates["late"].apply(delayed)
+    receipt = gates["late"].apply(order)
+    controller.book("late", receipt)
     account = controller.ledger.account("late")
     assert account.total_spent == pytest.approx(receipt.total_spent)
     assert account.total_admitted == receipt.total_admitted > 0
-    assert account.given_up == ()
-    assert account.never_heard == exposed  # a disk may have gone in between; nobody can tell
+    assert account.outstanding == ()
+
+
+def test_orders_before_an_unheard_receipt_of_an_open_round_are_not_void() -> None:
+    """They were applied: the receipt that is still to come speaks of them."""
+    on = terms("constant_admission", budget=6.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    gates["a"].apply(controller.decide(gates, gates)["a"])
+    controller.close()
+    newest = gates["a"].apply(controller.decide(gates, gates)["a"])
+    controller = restored(controller, on)
+    controller.join(hello("a", 20, void_round=1), newest)
+    assert controller.book("a", newest).admitted == newest.total_admitted == 6
+
+
+def test_a_buffer_that_went_back_in_time_is_refused_with_a_remedy() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20})
+    first = gates["a"].apply(controller.decide(gates, gates)["a"])
+    controller.book("a", first)
+    controller.close()
+    play(controller, gates)
+    with pytest.raises(WireError, match=r"old copy: round 2 .* none after 1. Delete its file"):
+        controller.join(hello("a", 20), first)
+    with pytest.raises(WireError, match="old copy: round 2 was booked, and it knows of none after"):
+        controller.join(hello("a", 20))

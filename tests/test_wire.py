@@ -131,10 +131,10 @@ def test_an_impossible_receipt_is_refused(change: dict[str, Any], reason: str) -
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"version": 2}, "version 2 is not understood, only 1"),
+        ({"version": 1}, "version 1 is not understood, only 2"),
         ({"version": None}, "version None is not understood"),
         ({"version": True}, "version True is not understood"),
-        ({"version": 1.0}, "version 1.0 is not understood"),
+        ({"version": 2.0}, "version 2.0 is not understood"),
         ({"surprise": 1}, r"missing or unknown fields: \{'surprise'\}"),
         ({7: 1}, r"missing or unknown fields: \{7\}"),
         ({"round_number": "3"}, "round_number must be a whole number from 0 to .*, got '3'"),
@@ -200,7 +200,7 @@ def test_addresses_and_introductions_survive_the_journey() -> None:
     for record in (
         Address(run="r"),
         Address(run="r", client="site-0", fingerprint="ab"),
-        Introduction(run="r", client="site-0", buffer_capacity=7),
+        Introduction(run="r", client="site-0", buffer_capacity=7, buffer_id="b", void_round=3),
     ):
         assert type(record).from_record(record.to_record()) == record
 
@@ -211,6 +211,8 @@ def test_addresses_and_introductions_survive_the_journey() -> None:
         (Address, {"run": ""}, "run must be a name"),
         (Address, {"client": 3}, "client must be a name, got 3"),
         (Introduction, {"client": ""}, "client must be a name, got ''"),
+        (Introduction, {"buffer_id": ""}, "buffer_id must be a name, got ''"),
+        (Introduction, {"void_round": -1}, "void_round must be a whole number"),
         (Introduction, {"buffer_capacity": 0}, "buffer_capacity must be at least 1, got 0"),
         (Introduction, {"buffer_capacity": -1}, "buffer_capacity must be a whole number"),
         (Introduction, {"extra": 1}, "missing or unknown fields: {'extra'}"),
@@ -219,9 +221,7 @@ def test_addresses_and_introductions_survive_the_journey() -> None:
 def test_who_speaks_is_checked_too(
     kind: type[Address] | type[Introduction], changes: dict[str, Any], reason: str
 ) -> None:
-    honest: dict[str, Any] = {"version": 1, "run": "r", "client": "c"}
-    honest.update(
-        {"fingerprint": "", "booked_round": 0} if kind is Address else {"buffer_capacity": 5}
-    )
+    own: dict[str, Any] = {} if kind is Address else {"buffer_capacity": 5, "buffer_id": "b"}
+    honest = kind(run="r", client="c", **own).to_record()
     with pytest.raises(WireError, match=reason):
         kind.from_record({**honest, **changes})

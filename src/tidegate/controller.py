@@ -16,10 +16,10 @@ import numpy as np
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
 from tidegate.fleet import Fleet, Terms
-from tidegate.ledger import Booking, Ledger
+from tidegate.ledger import Account, Booking, Ledger
 from tidegate.saving import read, write
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import Address, Order, Receipt, WireError
+from tidegate.wire import Address, Introduction, Order, Receipt, WireError
 
 logger = logging.getLogger(__name__)
 
@@ -114,40 +114,44 @@ class Controller:
         """The clients that are planned for."""
         return self._fleet.clients
 
-    def join(self, client: str, buffer_capacity: int, newest: Receipt | None = None) -> None:
+    def join(self, introduction: Introduction, newest: Receipt | None = None) -> None:
         """Know a client from now on; what it did without being heard is settled.
 
         Args:
-            client: its name.
-            buffer_capacity: B_m; it stays the same for the run.
-            newest: the last receipt that the client gave in this run, if any.
+            introduction: who it is, what it can hold, and which buffer it has.
+            newest: the last receipt that this buffer gave, if any.
         """
-        self._ledger.open(client, buffer_capacity)
-        known = self._ledger.account(client).buffer_capacity
-        if known != buffer_capacity:
+        client, buffer_id = introduction.client, introduction.buffer_id
+        self._ledger.open(client, introduction.buffer_capacity, buffer_id)
+        account = self._ledger.account(client)
+        if account.buffer_capacity != introduction.buffer_capacity:
             raise WireError(
-                f"{client} has a capacity of {buffer_capacity} now, and had {known} before; "
-                "it must stay the same in a run"
+                f"{client} has a capacity of {introduction.buffer_capacity} now, and had "
+                f"{account.buffer_capacity} before; it must stay the same in a run"
             )
-        account, known_round = self._ledger.account(client), newest.round_number if newest else 0
-        # An open round's order may not have been delivered yet; it will be sent again.
-        unheard = [one for one in account.outstanding if one.round_number < self._round_number]
-        if known_round < account.last_round:
-            lost = self._ledger.begin_again(client)
+        if newest is not None:
+            self._settle_unheard(account, introduction, newest)
+        elif account.buffer_id != buffer_id:
+            lost = self._ledger.begin_again(client, buffer_id)
             logger.warning(
-                "%s has lost its buffer: round %d was booked, and it knows of none after %d. It "
-                "begins again; %.4g that it may have paid unheard is booked as spent",
-                *(client, account.last_round, known_round, lost),
+                "%s has lost its buffer, with what was booked up to round %d. It begins again; "
+                "%.4g that it may have paid unheard is booked as spent",
+                *(client, account.last_round, lost),
             )
-        elif newest is None and unheard:
-            self._ledger.give_up(client, self._round_number)
-        elif newest is not None:
-            self._settle_unheard(client, newest)
+        elif account.last_round:
+            raise _gone_back(client, account.last_round, 0)
+        last_round = newest.round_number if newest else 0
+        self._ledger.void(client, last_round, introduction.void_round)
 
     def address(self, client: str) -> Address:
         """Whom an order is for, and how far that client's books are known here."""
         account = self._ledger.account(client)
-        return Address(run=self.run, client=client, booked_round=account.last_round)
+        return Address(
+            run=self.run,
+            client=client,
+            buffer_id=account.buffer_id,
+            booked_round=account.last_round,
+        )
 
     def decide(self, present: Collection[str], online: Collection[str]) -> dict[str, Order]:
         """The order of each client that takes part in this round.
@@ -310,14 +314,25 @@ class Controller:
             if order.round_number == self._round_number
         }
 
-    def _settle_unheard(self, client: str, newest: Receipt) -> None:
+    def _settle_unheard(
+        self, account: Account, introduction: Introduction, newest: Receipt
+    ) -> None:
         """Book what a client did in rounds that are over; an open round's receipt will come."""
-        account = self._ledger.account(client)
-        sent = {account.last_round, *(order.round_number for order in account.unanswered)}
-        if newest.round_number not in sent:
+        client, now = introduction.client, newest.round_number
+        sent = {account.last_round, *(order.round_number for order in account.outstanding)}
+        if account.buffer_id == introduction.buffer_id and now < account.last_round:
+            raise _gone_back(client, account.last_round, now)
+        if account.buffer_id != introduction.buffer_id or now not in sent:
             raise WireError(
-                f"{client} is at round {newest.round_number} of run {self.run!r}, of which "
+                f"{client} is at round {now} of run {self.run!r}, of which "
                 "nothing is known here: resume from its checkpoint, or name another run"
             )
-        if newest.round_number < self._round_number:
+        if now < self._round_number:
             self.book(client, newest)
+
+
+def _gone_back(client: str, booked_round: int, known_round: int) -> WireError:
+    return WireError(
+        f"the buffer of {client} is an old copy: round {booked_round} was booked, and it knows "
+        f"of none after {known_round}. Delete its file, and it begins again"
+    )

@@ -39,6 +39,11 @@ class Gate:
             raise WireError(f"this gate serves run {books.run!r}, not {order.run!r}")
         if order.round_number <= books.last_round:
             return self._answer_again(order, books.last_round)
+        if order.round_number <= books.void_round:
+            raise WireError(
+                f"round {order.round_number} is past: the server counts on no order up to round "
+                f"{books.void_round} any more"
+            )
         # The books know how far the stream was read, whatever happened to this process since.
         place = self._start if books.cursor is None else books.cursor
         if place != self._stream.cursor:

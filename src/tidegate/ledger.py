@@ -19,6 +19,8 @@ class Account:
 
     buffer_capacity: int
     """B_m, a hard limit on what a receipt may claim to store, and so to admit in a round."""
+    buffer_id: str = ""
+    """Of the buffer that its orders are for."""
     total_admitted: int = 0
     total_spent: float = 0.0
     last_round: int = 0
@@ -30,16 +32,6 @@ class Account:
     """(round, samples admitted in it) of what was stored when it was given, oldest first."""
     outstanding: tuple[Order, ...] = ()
     """Sent and not answered, oldest first; the client may have applied any of them."""
-    given_up: tuple[Order, ...] = ()
-    """Sent to a client that then knew of none; they may have gone with its disk, or be still on
-    their way."""
-    never_heard: float = 0.0
-    """What those may have cost on a disk that is gone; no receipt can tell."""
-
-    @property
-    def unanswered(self) -> tuple[Order, ...]:
-        """All orders that the client may yet answer, oldest first."""
-        return (*self.given_up, *self.outstanding)
 
     def most_admitted(self, order: Order) -> int:
         """Samples that an order can lead to; none if its price is above all its thresholds."""
@@ -62,8 +54,7 @@ class Account:
     @property
     def exposure(self) -> float:
         """What the orders that are not answered may turn out to have cost."""
-        costs = (self.most_admitted(order) * order.price for order in self.outstanding)
-        return math.fsum([self.never_heard, *costs])
+        return math.fsum(self.most_admitted(order) * order.price for order in self.outstanding)
 
 
 @dataclass(frozen=True)
@@ -115,15 +106,15 @@ class Ledger:
         """What unanswered orders may turn out to have cost, all clients together."""
         return math.fsum(account.exposure for account in self._accounts.values())
 
-    def open(self, client: str, buffer_capacity: int) -> None:
+    def open(self, client: str, buffer_capacity: int, buffer_id: str = "") -> None:
         """Give a client an account; one that has it keeps it."""
-        self._accounts.setdefault(client, Account(buffer_capacity))
+        self._accounts.setdefault(client, Account(buffer_capacity, buffer_id))
 
-    def begin_again(self, client: str) -> float:
+    def begin_again(self, client: str, buffer_id: str = "") -> float:
         """Go on with a client that has lost its buffer and its books with it.
 
         What it may have paid for orders that were never answered can no longer be told; it is
-        booked as spent.
+        booked as spent. Those that are still on their way are for the buffer that is gone.
 
         Returns:
             that amount.
@@ -132,6 +123,7 @@ class Ledger:
         lost = account.exposure
         self._accounts[client] = Account(
             buffer_capacity=account.buffer_capacity,
+            buffer_id=buffer_id,
             total_admitted=account.total_admitted,
             total_spent=account.total_spent + lost,
             earlier_admitted=account.total_admitted,
@@ -140,20 +132,13 @@ class Ledger:
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
         return lost
 
-    def give_up(self, client: str, round_number: int) -> None:
-        """Count on no answer to orders of earlier rounds from a client that knows of no order.
-
-        It may have lost what it bought with its disk: what they may have cost stays part of the
-        exposure for good. Or they are late, and it will yet apply them: then they are answered.
-        """
+    def void(self, client: str, last_round: int, void_round: int) -> None:
+        """Forget orders that a client will never apply: those after its last, up to a round."""
         account = self.account(client)
-        old = tuple(one for one in account.outstanding if one.round_number < round_number)
-        self._accounts[client] = replace(
-            account,
-            never_heard=replace(account, outstanding=old).exposure,
-            given_up=(*account.given_up, *old),
-            outstanding=account.outstanding[len(old) :],
+        left = (
+            one for one in account.outstanding if not last_round < one.round_number <= void_round
         )
+        self._accounts[client] = replace(account, outstanding=tuple(left))
 
     def send(self, client: str, order: Order) -> None:
         """Write down an order before it is sent."""
@@ -171,7 +156,7 @@ class Ledger:
         if receipt.run == self.run and receipt.round_number <= account.last_round:
             return Booking(0, 0.0, on_time=False)
         order = next(
-            (one for one in account.unanswered if one.round_number == receipt.round_number), None
+            (one for one in account.outstanding if one.round_number == receipt.round_number), None
         )
         if order is None:
             raise WireError(f"{client} was sent no order of round {receipt.round_number}")
@@ -183,8 +168,9 @@ class Ledger:
             total_spent=account.earlier_spent + receipt.total_spent,
             last_round=receipt.round_number,
             cohorts=_cohorts(account, booking, receipt),
-            given_up=_after(receipt, account.given_up),
-            outstanding=_after(receipt, account.outstanding),
+            outstanding=tuple(
+                one for one in account.outstanding if one.round_number > receipt.round_number
+            ),
         )
         self._booked = _plus(self._booked, booking, receipt)
         return booking
@@ -206,7 +192,6 @@ class Ledger:
         accounts = {
             client: {
                 **vars(account),
-                "given_up": [order.to_record() for order in account.given_up],
                 "outstanding": [order.to_record() for order in account.outstanding],
             }
             for client, account in self._accounts.items()
@@ -223,18 +208,15 @@ class Ledger:
         """The ledger that ``to_record`` gave."""
         accounts = {}
         for client, values in record["accounts"].items():
-            known = {
-                name: tuple(Order.from_record(order) for order in values[name])
-                for name in ("given_up", "outstanding")
-            }
             cohorts = tuple((int(now), int(count)) for now, count in values["cohorts"])
-            accounts[client] = Account(**{**values, **known, "cohorts": cohorts})
+            orders = tuple(Order.from_record(order) for order in values["outstanding"])
+            accounts[client] = Account(**{**values, "cohorts": cohorts, "outstanding": orders})
         booked = RoundTotals(**record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
 
     def _difference(self, client: str, account: Account, receipt: Receipt) -> Booking:
         """What a receipt adds, if the orders up to its round can have led to it."""
-        missed = [o for o in account.unanswered if o.round_number < receipt.round_number]
+        missed = [o for o in account.outstanding if o.round_number < receipt.round_number]
         admitted = account.earlier_admitted + receipt.total_admitted - account.total_admitted
         spent = account.earlier_spent + receipt.total_spent - account.total_spent
         rounding = 1e-9 * (1 + account.earlier_spent + receipt.total_spent)
@@ -252,11 +234,6 @@ class Ledger:
             )
         on_time = receipt.round_number > self._closed_round
         return Booking(admitted, max(spent, 0.0), on_time=on_time)
-
-
-def _after(receipt: Receipt, orders: tuple[Order, ...]) -> tuple[Order, ...]:
-    """Orders that a receipt does not cover yet."""
-    return tuple(one for one in orders if one.round_number > receipt.round_number)
 
 
 def _cohorts(account: Account, booking: Booking, receipt: Receipt) -> tuple[tuple[int, int], ...]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 """Raised when a field changes its meaning; other versions are refused, never guessed at."""
 
 LARGEST_INTEGER = 2**63 - 1
@@ -168,9 +168,13 @@ class Address(Record):
     """The name that the server knows the client by; none where it leaves that to the client."""
     fingerprint: str = ""
     """Of the node's public key, if it has one: a name for a client that has no other."""
+    buffer_id: str = ""
+    """Which buffer an order is for, as the client introduced it. A client with another one has
+    lost this one, and must not buy anything before the server knows."""
     booked_round: int = 0
-    """The newest round whose receipt the server has; a client that is not as far has lost its
-    buffer, and must not buy anything before the server knows."""
+    """The newest round whose receipt the server has; a buffer that is not as far is an old copy."""
+    void_round: int = 0
+    """To a client it does not know: apply no order up to this round any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +185,10 @@ class Introduction(Record):
     client: str
     buffer_capacity: int
     """B_m, samples that it will never exceed."""
+    buffer_id: str
+    """Of the buffer that it has now."""
+    void_round: int = 0
+    """It will apply no order up to this round that it has not applied before."""
 
     def _check(self) -> None:
         _need(self.buffer_capacity >= 1, "buffer_capacity", self.buffer_capacity, "at least 1")

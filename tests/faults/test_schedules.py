@@ -3,13 +3,15 @@
 from typing import Any
 
 import pytest
-from world import ProcessDied, play_schedule
+import world
+from world import ProcessDied, World, play_schedule, terms
 
 from tidegate.admission.debt import cash
 from tidegate.controller import Controller
 from tidegate.ledger import Ledger
-from tidegate.retention.store import Change, MemoryStore
+from tidegate.retention.store import Books, Change, MemoryStore
 from tidegate.streams import IndexedStream
+from tidegate.wire import Address
 
 IN_ONE_TEST = 25
 
@@ -24,6 +26,30 @@ def test_books_reconcile_whatever_happens(first: int) -> None:
             raise AssertionError(f"schedule {number} ends in {failure!r}") from failure
 
 
+def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
+    """Order 1 is delayed, order 2 booked, the disk lost; then order 1 arrives."""
+    played = World(terms("constant_admission", strict=False, seed=1))
+    played.join(6, 1000)
+    played.open_round()
+    played.close_round()
+    played.open_round()
+    played.deliver(1)
+    played.receive(0)
+    played.close_round()
+    played.lose_disk("client-0")
+    played.restart_server()
+    played.open_round()
+    played.check()
+    assert [letter.order and letter.order.round_number for letter in played.orders] == [1, 3]
+    played.deliver(0)
+    played.check()
+    assert played.devices["client-0"].disk.books().total_admitted == 0
+    played.deliver(0)
+    played.receive(1)
+    played.check()
+    played.calm_down()
+
+
 def _forget_outstanding(ledger: Ledger) -> dict[str, Any]:
     record = to_record(ledger)
     for account in record["accounts"].values():
@@ -31,11 +57,13 @@ def _forget_outstanding(ledger: Ledger) -> dict[str, Any]:
     return record
 
 
-def _forget_given_up(ledger: Ledger) -> dict[str, Any]:
-    record = to_record(ledger)
-    for account in record["accounts"].values():
-        account["given_up"] = []
-    return record
+def _believe_any_address(_: Books, __: Address) -> None:
+    """Orders for a buffer that is lost go to the next one."""
+
+
+def _forget_without_a_promise(ledger: Ledger, client: str, last_round: int, _: int) -> None:
+    """Orders that are late are taken for lost."""
+    void(ledger, client, last_round, 10**6)
 
 
 def _spend_what_may_be_gone(controller: Controller) -> float:
@@ -51,7 +79,7 @@ def _write_half(store: MemoryStore, change: Change) -> None:
     store._stored = dict(list(store._stored.items())[:-1])
 
 
-to_record, commit = Ledger.to_record, MemoryStore.commit
+to_record, void, commit = Ledger.to_record, Ledger.void, MemoryStore.commit
 
 
 @pytest.mark.no_cover
@@ -59,14 +87,15 @@ to_record, commit = Ledger.to_record, MemoryStore.commit
     ("owner", "name", "sabotage"),
     [
         (Ledger, "to_record", _forget_outstanding),
-        (Ledger, "to_record", _forget_given_up),
+        (world, "check_meant_for", _believe_any_address),
+        (Ledger, "void", _forget_without_a_promise),
         (Controller, "_cash", _spend_what_may_be_gone),
         (IndexedStream, "seek", _begin_at_the_start),
         (MemoryStore, "commit", _write_half),
     ],
 )
 def test_sabotage_is_noticed(
-    owner: type, name: str, sabotage: Any, monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, sabotage: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schedules can fail: each of these mistakes is found by a few of them."""
     monkeypatch.setattr(owner, name, sabotage)

@@ -297,7 +297,7 @@ def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(
     resumed = control(tmp_path / "run")
     with caplog.at_level("WARNING"):
         resumed.start(grid(tmp_path / "elsewhere"), MODEL, ROUNDS)  # all files are gone
-    assert "partition-0 has lost its buffer: round 2 was booked" in caplog.text
+    assert "partition-0 has lost its buffer, with what was booked up to round 2" in caplog.text
     assert len(paid) > before
     ledger = resumed._running().ledger
     booked = sum(ledger.account(client).total_admitted for client in ledger.clients)
@@ -314,9 +314,9 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     control(tmp_path / "run").start(grid, MODEL, 1)
     path = tmp_path / "run" / "control.npz"
     content = json.loads(np.load(path)["control"].tobytes())
-    text = json.dumps({**content, "version": 2}).encode()
+    text = json.dumps({**content, "version": 3}).encode()
     np.savez(path, control=np.frombuffer(text, np.uint8))
-    with pytest.raises(ValueError, match="has format 2, this program reads 1"):
+    with pytest.raises(ValueError, match="has format 3, this program reads 2"):
         control(tmp_path / "run").start(grid, MODEL, 1)
 
 

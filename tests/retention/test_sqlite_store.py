@@ -8,8 +8,9 @@ import pytest
 from tidegate.gate import Gate
 from tidegate.retention import sqlite_store
 from tidegate.retention.sqlite_store import SqliteStore, store_path
+from tidegate.retention.store import MemoryStore
 from tidegate.streams import IndexedStream
-from tidegate.wire import Order
+from tidegate.wire import Order, WireError
 
 
 def order(now: int, count: int) -> Order:
@@ -40,8 +41,44 @@ def test_an_older_file_is_brought_up_to_date(
     assert store._connection.execute("SELECT origin FROM samples").fetchall() == [(None,)] * 3
     store.close()
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has schema 2, this program knows 1"):
+    with pytest.raises(ValueError, match="has schema 3, this program knows 2"):
         SqliteStore(path, "r", "site", 5)
+
+
+def test_a_file_without_an_id_of_its_own_is_given_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    store = SqliteStore(path, "r", "site", 5)
+    Gate(store, IndexedStream("abcdef")).apply(order(1, 3))
+    execute = store._connection.execute
+    execute("UPDATE books SET content = json_remove(content, '$.buffer_id', '$.void_round')")
+    execute("PRAGMA user_version = 1")
+    store.close()
+    store = SqliteStore(path, "r", "site", 5)
+    made_up = store.books().buffer_id
+    assert len(made_up) == 32
+    assert (store.books().last_round, store.books().void_round) == (1, 0)
+    store.close()
+    store = SqliteStore(path, "r", "site", 5)
+    assert store.books().buffer_id == made_up
+    store.close()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_void_round_stays_void(tmp_path: Path, durable: bool) -> None:
+    path = tmp_path / "a.sqlite"
+    store = SqliteStore(path, "r", "site", 5) if durable else MemoryStore("r", "site", 5)
+    store.void(2)
+    store.void(1)
+    if isinstance(store, SqliteStore):
+        store.close()
+        store = SqliteStore(path, "r", "site", 5)
+    assert store.books().void_round == 2
+    gate = Gate(store, IndexedStream("abcdef"))
+    with pytest.raises(WireError, match="round 2 is past: the server counts on no order up to"):
+        gate.apply(order(2, 3))
+    assert gate.apply(order(3, 3)).admitted == 3
+    if isinstance(store, SqliteStore):
+        store.close()
 
 
 def test_a_file_of_another_run_is_refused(tmp_path: Path) -> None:

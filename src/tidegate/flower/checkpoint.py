@@ -24,7 +24,7 @@ from tidegate.fleet import Terms
 from tidegate.flower.wrapped import give_back, kept_by
 from tidegate.saving import replace_file
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,9 +23,9 @@ from tidegate.flower.records import QUERY, attach, expect
 from tidegate.gate import Acquire, Gate
 from tidegate.retention.codec import SampleCodec
 from tidegate.retention.sqlite_store import SqliteStore, store_path
-from tidegate.retention.store import BooksMovedError, MemoryStore, Store
+from tidegate.retention.store import BooksMovedError, MemoryStore, Store, check_meant_for
 from tidegate.streams import Stream
-from tidegate.wire import Address, Introduction, Order, Receipt, WireError
+from tidegate.wire import Address, Introduction, Order, Receipt
 
 FOLDER = "tidegate-folder"
 """Key of node-config, or else of run-config, that says where a client keeps its buffer."""
@@ -102,11 +102,7 @@ class ClientGate:
         """Apply the order that a message carries, once; what it did is on disk before training."""
         order, address = expect(message.content, Order), expect(message.content, Address)
         with self._store(address, context) as store:
-            if store.books().last_round < address.booked_round:
-                raise WireError(
-                    f"{address.client} has lost its buffer: the server has its receipt of round "
-                    f"{address.booked_round}, its own books end at {store.books().last_round}"
-                )
+            check_meant_for(store.books(), address)
             gate = self._gate(store, context)
             try:
                 receipt = gate.apply(order)
@@ -119,10 +115,15 @@ class ClientGate:
         asked = expect(message.content, Address)
         address = Address(run=asked.run, client=asked.client or _own_name(asked, context))
         with self._store(address, context) as store:
+            store.void(asked.void_round)
             books = store.books()
             answer = store.answer(books.last_round)
         introduction = Introduction(
-            run=address.run, client=address.client, buffer_capacity=books.buffer_capacity
+            run=books.run,
+            client=books.client,
+            buffer_capacity=books.buffer_capacity,
+            buffer_id=books.buffer_id,
+            void_round=books.void_round,
         )
         newest = [] if answer is None else [answer[1]]
         content = RecordDict()

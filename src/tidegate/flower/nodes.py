@@ -36,7 +36,7 @@ class Nodes:
         }
         known = set(self.clients.values())
         addresses = {
-            node_id: address_of(node, controller.run)
+            node_id: address_of(node, controller.run, controller.round_number - 1)
             for node_id, node in online.items()
             if node_id not in known
         }
@@ -69,13 +69,12 @@ class Nodes:
         node_id: int,
         controller: Controller,
     ) -> None:
-        client = introduction.client
         try:
-            controller.join(client, introduction.buffer_capacity, receipt)
+            controller.join(introduction, receipt)
         except WireError as refused:
             logger.warning("node %s is left out: %s", node_id, refused)
         else:
-            self.clients[client] = node_id
+            self.clients[introduction.client] = node_id
 
 
 def _heard(
@@ -97,11 +96,16 @@ def _heard(
     return introduction, find(reply.content, Receipt), node_id
 
 
-def address_of(node: NodeInfo, run: str) -> Address:
+def address_of(node: NodeInfo, run: str, void_round: int) -> Address:
     """Whom to ask: by the name that the node was registered by, if it was.
 
     A key alone is no name: without authentication Flower makes up a new one at every start.
     """
     key = node.public_key
     fingerprint = hashlib.sha256(key).hexdigest() if key else ""
-    return Address(run=run, client=node.name or "", fingerprint=fingerprint)
+    return Address(
+        run=run,
+        client=node.name or "",
+        fingerprint=fingerprint,
+        void_round=void_round,
+    )

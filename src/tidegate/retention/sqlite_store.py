@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.retention.codec import ArrayCodec, SampleCodec
-from tidegate.retention.store import Books, Change, StoredSample, check_unmoved
+from tidegate.retention.store import Books, Change, StoredSample, check_unmoved, with_void
 from tidegate.wire import Order, Receipt
 
 APPLICATION_ID = 0x71DE6A7E
@@ -33,6 +33,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             round_number INTEGER PRIMARY KEY, sent_order TEXT NOT NULL, receipt TEXT NOT NULL
         )""",
     ),
+    ("UPDATE books SET content = json_set(content, '$.buffer_id', lower(hex(randomblob(16))))",),
 )
 """Statements number v take a file of schema version v to version v + 1."""
 
@@ -126,6 +127,13 @@ class SqliteStore:
                 "INSERT INTO answers VALUES (?, ?, ?)",
                 (now, _text(change.order.to_record()), _text(change.receipt.to_record())),
             )
+
+    def void(self, round_number: int) -> None:
+        """Never apply an order of a round up to this one, from now on."""
+        if self.books().void_round < round_number:
+            with self._transaction():
+                books = with_void(self.books(), round_number)
+                self._connection.execute("UPDATE books SET content = ?", (_text(asdict(books)),))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

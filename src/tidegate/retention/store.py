@@ -4,12 +4,13 @@ A store holds; it decides nothing. Everything that one order changes is handed t
 piece and happens entirely or not at all.
 """
 
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tidegate.retention.codec import ArrayCodec, SampleCodec
-from tidegate.wire import Order, Receipt
+from tidegate.wire import Address, Order, Receipt, WireError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,8 +22,12 @@ class Books:
     """Its registered name or public key."""
     buffer_capacity: int
     """B_m, samples."""
+    buffer_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Made up with the buffer: a client that has lost one comes back with another."""
     last_round: int = 0
     """The newest round whose order was applied."""
+    void_round: int = 0
+    """Orders up to this round that were not applied never will be."""
     cursor: str | None = None
     """How far the stream has been read; none before the first sample."""
     total_admitted: int = 0
@@ -30,9 +35,9 @@ class Books:
     total_spent: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.run and self.client and self.buffer_capacity >= 1):
-            raise ValueError(f"books need a run, a client and a capacity of 1 or more: {self}")
-        if min(self.last_round, self.total_admitted, self.total_spent) < 0:
+        if not (self.run and self.client and self.buffer_id and self.buffer_capacity >= 1):
+            raise ValueError(f"books need a run, a client, an id and capacity for a sample: {self}")
+        if min(self.last_round, self.void_round, self.total_admitted, self.total_spent) < 0:
             raise ValueError(f"these books cannot be right: {self}")
 
 
@@ -88,6 +93,29 @@ class Store(Protocol):
     def commit(self, change: Change) -> None:
         """Apply a change entirely, or not at all; every sample then stored was used once more."""
         ...
+
+    def void(self, round_number: int) -> None:
+        """Never apply an order of a round up to this one, from now on."""
+        ...
+
+
+def with_void(books: Books, round_number: int) -> Books:
+    """Books in which no order up to a round can be applied any more."""
+    return replace(books, void_round=max(books.void_round, round_number))
+
+
+def check_meant_for(books: Books, address: Address) -> None:
+    """Refuse orders that were meant for a buffer which is lost, or for a newer copy of this one."""
+    if address.buffer_id != books.buffer_id:
+        raise WireError(
+            f"{books.client} has lost its buffer: the order is for {address.buffer_id!r}, "
+            f"and it has {books.buffer_id!r} now"
+        )
+    if books.last_round < address.booked_round:
+        raise WireError(
+            f"the buffer of {books.client} is an old copy: the server has its receipt of round "
+            f"{address.booked_round}, its own books end at {books.last_round}"
+        )
 
 
 class BooksMovedError(RuntimeError):
@@ -149,6 +177,10 @@ class MemoryStore:
             stored[position] = _Kept(now, applied, packed)
         self._answers[now] = change.order, change.receipt
         self._stored, self._books = stored, change.books
+
+    def void(self, round_number: int) -> None:
+        """Never apply an order of a round up to this one, from now on."""
+        self._books = with_void(self._books, round_number)
 
 
 @dataclass(frozen=True)
