@@ -68,6 +68,7 @@ def client_files(run: str, *folders: Path) -> dict[str, dict[str, Any]]:
             ).fetchall()
             ((stored,),) = connection.execute("SELECT count(*) FROM samples")
         content = {**json.loads(books), "answers": answers, "stored": stored}
+        del content["buffer_id"]  # made up by each
         found[content["client"]] = content
     return found
 
