@@ -1,5 +1,6 @@
 """A process that writes to a buffer is killed at random points; the file must never be wrong."""
 
+import itertools
 import json
 import os
 import random
@@ -14,6 +15,7 @@ import numpy as np
 
 from tidegate.gate import Gate
 from tidegate.retention.sqlite_store import SqliteStore
+from tidegate.retention.store import KEPT_ANSWERS
 from tidegate.streams import IndexedStream
 from tidegate.wire import Order
 
@@ -100,10 +102,16 @@ def check(path: Path) -> int:
         books.last_round - entry.admitted_round + 1 for entry in stored
     ]
     assert all(entry.uses <= HORIZON for entry in stored)
-    assert [number for number, _ in answers] == list(range(1, books.last_round + 1))
+    oldest = max(books.last_round - KEPT_ANSWERS, 0) + 1
+    assert [number for number, _ in answers] == list(range(oldest, books.last_round + 1))
     receipts = [json.loads(text) for _, text in answers]
-    assert sum(receipt["admitted"] for receipt in receipts) == books.total_admitted
-    assert sum(receipt["spent"] for receipt in receipts) == books.total_spent
+    for kind, total in (("admitted", books.total_admitted), ("spent", books.total_spent)):
+        totals = [receipt[f"total_{kind}"] for receipt in receipts]
+        assert totals[-1] == total
+        assert totals[0] == receipts[0][kind] or oldest > 1
+        assert [after - before for before, after in itertools.pairwise(totals)] == [
+            receipt[kind] for receipt in receipts[1:]
+        ]
     return books.total_admitted
 
 

@@ -1,12 +1,17 @@
 import json
+import os
 import sqlite3
+import stat
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tidegate.gate import Gate
 from tidegate.retention import sqlite_store
+from tidegate.retention import store as memory_store
 from tidegate.retention.sqlite_store import SqliteStore, store_path
 from tidegate.retention.store import MemoryStore
 from tidegate.streams import IndexedStream
@@ -175,3 +180,80 @@ def test_a_new_file_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
         for trial in range(40):
             path = tmp_path / f"{trial}.sqlite"
             assert list(pool.map(open_and_close, [path] * 8)) == [5] * 8
+
+
+def marked(number: int) -> bytes:
+    """Content that is found among any others, longer than a page of the file."""
+    return b"sample-%06d-" % number * 1000
+
+
+@pytest.mark.parametrize("stays_open", [True, False])
+def test_a_sample_that_has_left_is_nowhere_in_the_files(tmp_path: Path, stays_open: bool) -> None:
+    """K = 3 rounds, 2 samples each; the words are searched for in the file, its log, all of it."""
+    path = tmp_path / "a.sqlite"
+    pool = [marked(number) for number in range(100)]
+    seen = set()
+    store = SqliteStore(path, "r", "site", 6)
+    for now in range(1, 21):
+        Gate(store, IndexedStream(pool)).apply(order(now, 2))
+        if not stays_open:
+            store.close()
+        found = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        held = {number for number in range(100) if b"sample-%06d-" % number in found}
+        assert held == set(range(max(2 * now - 6, 0), 2 * now))
+        seen |= held
+        if not stays_open:
+            store = SqliteStore(path, "r", "site", 6)
+    store.close()
+    assert seen == set(range(40))
+
+
+def test_a_reader_does_not_hold_up_a_commit_and_what_left_is_overwritten_after_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.sqlite"
+    store = SqliteStore(path, "r", "site", 6)
+    gate = Gate(store, IndexedStream([marked(number) for number in range(100)]))
+    for now in range(1, 4):
+        gate.apply(order(now, 2))
+    with closing(sqlite3.connect(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM books").fetchall()
+        started = time.monotonic()
+        gate.apply(order(4, 2))
+        assert time.monotonic() - started < sqlite_store.BUSY_SECONDS / 3
+    gate.apply(order(5, 2))
+    found = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert not [number for number in range(4) if b"sample-%06d-" % number in found]
+    store.close()
+
+
+def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = SqliteStore(tmp_path / "a.sqlite", "r", "site", 6)
+        Gate(store, IndexedStream("abc")).apply(order(1, 2))
+        files = sorted(tmp_path.iterdir())
+        assert [file.name for file in files] == ["a.sqlite", "a.sqlite-shm", "a.sqlite-wal"]
+        assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+        store.close()
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_old_answers_are_dropped_and_use_counts_go_on(
+    tmp_path: Path, durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_store, "KEPT_ANSWERS", 5)
+    monkeypatch.setattr(memory_store, "KEPT_ANSWERS", 5)
+    path = tmp_path / "a.sqlite"
+    store = SqliteStore(path, "r", "site", 6) if durable else MemoryStore("r", "site", 6)
+    gate = Gate(store, IndexedStream(range(100)))
+    for now in range(1, 21):
+        receipt = gate.apply(order(now, 2))
+    assert [now for now in range(1, 21) if store.answer(now)] == [16, 17, 18, 19, 20]
+    assert [one.uses for one in store.stored()] == [3, 3, 2, 2, 1, 1]
+    assert receipt.total_admitted == 40
+    if isinstance(store, SqliteStore):
+        store.close()

@@ -31,6 +31,7 @@ FOLDER = "tidegate-folder"
 """Key of node-config, or else of run-config, that says where a client keeps its buffer."""
 IN_MEMORY = ":memory:"
 """In place of a folder: the buffer is gone with its process; for engines that keep theirs."""
+OWNER_ONLY_FOLDER = 0o700
 NAME = "tidegate-client"
 """Key of node-config that names a node which is not registered by name."""
 
@@ -150,7 +151,7 @@ class ClientGate:
             yield self._in_memory[run, client]
             return
         path = store_path(Path(str(folder)).expanduser(), run, client)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
         store = SqliteStore(path, run, client, capacity, self._codec)
         try:
             yield store

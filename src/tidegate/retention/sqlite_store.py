@@ -1,6 +1,7 @@
 """A store in one SQLite file: it survives crashes of the process and of the machine.
 
 Write-ahead log, ``synchronous=FULL``: what was committed is on disk before an order is answered.
+Only its owner can read the file; a sample that has left the buffer is overwritten in it.
 """
 
 import hashlib
@@ -9,13 +10,20 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from tidegate.retention.codec import ArrayCodec, SampleCodec
-from tidegate.retention.store import Books, Change, StoredSample, check_unmoved, with_void
+from tidegate.retention.store import (
+    KEPT_ANSWERS,
+    Books,
+    Change,
+    StoredSample,
+    check_unmoved,
+    with_void,
+)
 from tidegate.wire import Order, Receipt
 
 APPLICATION_ID = 0x71DE6A7E
@@ -37,6 +45,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 """Statements number v take a file of schema version v to version v + 1."""
 
+OWNER_ONLY = 0o600
 BUSY_SECONDS = 30.0
 """How long to wait for another process that is writing to the same file."""
 
@@ -66,6 +75,7 @@ class SqliteStore:
     ) -> None:
         self._codec = ArrayCodec() if codec is None else codec
         start = Books(run=run, client=client, buffer_capacity=buffer_capacity)
+        path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
         self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             self._prepare(path, start)
@@ -127,6 +137,9 @@ class SqliteStore:
                 "INSERT INTO answers VALUES (?, ?, ?)",
                 (now, _text(change.order.to_record()), _text(change.receipt.to_record())),
             )
+            execute("DELETE FROM answers WHERE round_number <= ?", (now - KEPT_ANSWERS,))
+        if change.removed:
+            self._empty_log()
 
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one, from now on."""
@@ -134,6 +147,13 @@ class SqliteStore:
             with self._transaction():
                 books = with_void(self.books(), round_number)
                 self._connection.execute("UPDATE books SET content = ?", (_text(asdict(books)),))
+
+    def _empty_log(self) -> None:
+        """Leave nothing of removed samples in the log; next time, if somebody is reading it now."""
+        with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -154,6 +174,7 @@ class SqliteStore:
             raise ValueError(f"{path} is a database, but not a buffer; use another file")
         self._use_write_ahead_log()
         self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA secure_delete = ON")
         if self._pragma("user_version") != len(MIGRATIONS):
             self._migrate(path, start)
         kept = self.books()

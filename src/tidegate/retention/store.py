@@ -131,6 +131,10 @@ def check_unmoved(change: Change, now: Books) -> None:
         )
 
 
+KEPT_ANSWERS = 1000
+"""Rounds whose order and receipt are kept, so that money can be traced, and storage is bounded."""
+
+
 class MemoryStore:
     """A store that is gone with its process; for simulation and tests."""
 
@@ -141,6 +145,7 @@ class MemoryStore:
         self._books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
         self._stored: dict[int, _Kept] = {}
         self._answers: dict[int, tuple[Order, Receipt]] = {}
+        self._applied = 0
 
     def books(self) -> Books:
         """Where the client stands."""
@@ -148,9 +153,8 @@ class MemoryStore:
 
     def stored(self) -> list[StoredSample]:
         """What is in the buffer, oldest first."""
-        applied = len(self._answers)
         return [
-            StoredSample(position, one.admitted_round, applied - one.applied_before)
+            StoredSample(position, one.admitted_round, self._applied - one.applied_before)
             for position, one in self._stored.items()
         ]
 
@@ -169,13 +173,16 @@ class MemoryStore:
     def commit(self, change: Change) -> None:
         """Apply a change; what could fail is done before anything is assigned."""
         check_unmoved(change, self._books)
-        now, applied = change.order.round_number, len(self._answers)
+        now = change.order.round_number
         stored = dict(self._stored)
         for position in change.removed:
             del stored[position]
         for position, packed in enumerate(change.admitted, start=change.before.total_admitted):
-            stored[position] = _Kept(now, applied, packed)
+            stored[position] = _Kept(now, self._applied, packed)
         self._answers[now] = change.order, change.receipt
+        if len(self._answers) > KEPT_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+        self._applied += 1
         self._stored, self._books = stored, change.books
 
     def void(self, round_number: int) -> None:
