@@ -15,6 +15,9 @@ from tidegate.wire import Address, Introduction, Receipt, WireError
 INTRODUCTION_SECONDS = 60.0
 """How long the server waits for nodes that it does not know; who is later is asked again."""
 
+LONGEST_PAUSE = 6
+"""A node that never answers is asked again after 1, 2, 4 and at last 2 ** 6 rounds."""
+
 logger = logging.getLogger("flwr.tidegate")
 
 
@@ -24,6 +27,8 @@ class Nodes:
     def __init__(self) -> None:
         self.clients: dict[str, int] = {}
         """The node id of each client that can be reached."""
+        self._silent: dict[int, tuple[int, int]] = {}
+        """How often a node did not answer at all, and the round in which it is asked again."""
 
     def meet(self, grid: Grid, controller: Controller) -> None:
         """Forget nodes that are gone, and ask new ones who they are."""
@@ -34,11 +39,13 @@ class Nodes:
             for client, node_id in self.clients.items()
             if node_id in online and reserved.get(client, node_id) == node_id
         }
+        self._silent = {node: noted for node, noted in self._silent.items() if node in online}
         known = set(self.clients.values())
         addresses = {
             node_id: address_of(node, controller.run, controller.round_number - 1)
             for node_id, node in online.items()
             if node_id not in known
+            and self._silent.get(node_id, (0, 0))[1] <= controller.round_number
         }
         if not addresses:
             return
@@ -48,6 +55,10 @@ class Nodes:
             attach(content, address)
             questions.append(Message(content, node_id, QUERY, ttl=INTRODUCTION_SECONDS))
         replies = grid.send_and_receive(questions, timeout=INTRODUCTION_SECONDS)
+        answered = {reply.metadata.reply_to_message_id for reply in replies}
+        for question in questions:
+            heard = question.metadata.message_id in answered
+            self._note(question.metadata.dst_node_id, controller.round_number, heard=heard)
         introduced = []
         for reply in replies:
             try:
@@ -61,6 +72,15 @@ class Nodes:
                 logger.warning("node %s is left out: another node is %r", node_id, client)
                 continue
             self._let_in(introduction, receipt, node_id, controller)
+
+    def _note(self, node_id: int, round_number: int, *, heard: bool) -> None:
+        """Ask who answers nothing less and less often, because everybody waits meanwhile."""
+        if heard:
+            self._silent.pop(node_id, None)
+            return
+        times, _ = self._silent.get(node_id, (0, 0))
+        self._silent[node_id] = times + 1, round_number + 2 ** min(times, LONGEST_PAUSE)
+        logger.warning("node %s did not say who it is within %g s", node_id, INTRODUCTION_SECONDS)
 
     def _let_in(
         self,

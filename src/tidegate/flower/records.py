@@ -53,7 +53,7 @@ def find(content: RecordDict, kind: type[Kind]) -> Kind | None:
         raise WireError(f"{key} is no ConfigRecord with a text named {TEXT!r}")
     try:
         record = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise WireError(f"{key} is not JSON") from None
     return kind.from_record(record)
 

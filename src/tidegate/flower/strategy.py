@@ -29,6 +29,7 @@ from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import attach, expect
+from tidegate.flower.updates import check_update, of_one_form
 from tidegate.flower.wrapped import weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
@@ -36,6 +37,7 @@ from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
 from tidegate.wire import Receipt, WireError
 
+FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 logger = logging.getLogger("flwr.tidegate")
@@ -188,11 +190,14 @@ class AdmissionControl(Strategy):
         """Settle all receipts, and average the models of those that are in time."""
         controller = self._running()
         answers = self._outbox.answers(replies, self._grid)
-        in_time = [reply for one, reply in answers if self._settle(one, reply)]
+        in_time = {one.client: reply for one, reply in answers if self._settle(one, reply)}
+        alike, odd = of_one_form(in_time, self._arrays)
+        for client in odd:
+            logger.warning(FORM_DIFFERS, client)
         now = server_round + self._rounds_before
         arrays, metrics = None, None
-        if in_time:  # of nothing, some strategies cannot make an average
-            arrays, metrics = self.strategy.aggregate_train(now, in_time)
+        if alike:  # of nothing, some strategies cannot make an average
+            arrays, metrics = self.strategy.aggregate_train(now, list(alike.values()))
         if arrays is not None:
             self._arrays = arrays
         row = controller.close()
@@ -216,13 +221,17 @@ class AdmissionControl(Strategy):
     ) -> MetricRecord | None:
         """The wrapped strategy's average over the clients that had something to evaluate."""
         key = self._weight_key
-        useful = [
-            reply
-            for reply in replies
-            if reply.has_error()
-            or any(metrics.get(key, 1) for metrics in reply.content.metric_records.values())
-        ]
-        return self.strategy.aggregate_evaluate(server_round + self._rounds_before, useful)
+        useful, failed = {}, []
+        for reply in replies:
+            if reply.has_error():
+                failed.append(reply)
+            elif any(metrics.get(key, 1) for metrics in reply.content.metric_records.values()):
+                useful[f"node {reply.metadata.src_node_id}"] = reply
+        alike, odd = of_one_form(useful, self._arrays)
+        for node in odd:
+            logger.warning(FORM_DIFFERS, node)
+        now = server_round + self._rounds_before
+        return self.strategy.aggregate_evaluate(now, [*alike.values(), *failed])
 
     def summary(self) -> None:
         """Log what is wrapped, and the terms."""
@@ -282,6 +291,11 @@ class AdmissionControl(Strategy):
         weight: float = receipt.occupancy
         if self._importance is not None:
             weight *= self._importance.get(client, 1.0)
+        try:
+            check_update(reply.content, self._arrays)
+        except WireError as refused:
+            logger.warning("%s is left out of the average: %s", client, refused)
+            return False
         if weight:
             weigh(reply.content, self._weight_key, weight)
         return bool(weight)
