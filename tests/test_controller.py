@@ -540,8 +540,12 @@ def test_an_order_that_buys_nothing_is_no_exposure() -> None:
     )  # fmt: skip
     ledger.send("client-0", order)
     assert ledger.exposure == 0
-    ledger.send("client-1", replace(order, price=8.0))
-    assert ledger.exposure == 8.0 * 9
+    ledger.send("client-1", replace(order, price=3.0))
+    assert ledger.exposure == 3.0 * 9  # all slots are empty
+    ledger.send("client-0", replace(order, round_number=2, price=8.0))
+    assert ledger.exposure == 3.0 * 9 + 8.0 * 8  # they may have been filled unheard
+    ledger.send("client-0", replace(order, round_number=3, price=8.5))
+    assert ledger.exposure == 3.0 * 9 + 8.0 * 8
 
 
 def test_an_end_cannot_be_given_up_or_taken_on_in_a_resumed_run() -> None:
@@ -633,3 +637,56 @@ def test_a_buffer_that_went_back_in_time_is_refused_with_a_remedy() -> None:
         controller.join(hello("a", 20), first)
     with pytest.raises(WireError, match="old copy: round 2 was booked, and it knows of none after"):
         controller.join(hello("a", 20))
+
+
+class Rationed(IndexedStream):
+    """A stream that gives no more than a number of samples in each round."""
+
+    left = 0
+
+    def take(self, count: int) -> list[Any]:
+        given = super().take(min(count, self.left))
+        self.left -= len(given)
+        return given
+
+
+@pytest.mark.parametrize("sums_only", [True, False])
+@pytest.mark.parametrize("name", ["acdpp", "constant_admission", "tide", "hybrid"])
+def test_decisions_follow_from_sums_alone_where_that_is_asked(name: str, sums_only: bool) -> None:
+    """Two fleets that report the same sums, split otherwise among their clients."""
+    capacities = {"a": 40, "b": 40, "c": 40, "d": 40}
+    splits = {"one": {"a": 12, "b": 0, "c": 9, "d": 3}, "two": {"a": 6, "b": 6, "c": 3, "d": 9}}
+    orders: dict[str, list[dict[str, Order]]] = {"one": [], "two": []}
+    for split, takes in splits.items():
+        controller = Controller(terms(name, budget=400.0, sums_only=sums_only), "r")
+        fleet(controller, capacities)
+        streams = {client: Rationed(range(1000)) for client in capacities}
+        gates = {
+            client: Gate(MemoryStore("r", client, 40), stream) for client, stream in streams.items()
+        }
+        for _ in range(4):
+            for client, stream in streams.items():
+                stream.left = takes[client]
+            given = controller.decide(gates, gates)
+            orders[split].append(given)
+            for client, order in given.items():
+                controller.book(client, gates[client].apply(order))
+            row = controller.close()
+    assert row.admitted > 0
+    if sums_only or name == "tide":
+        assert orders["one"] == orders["two"]
+    elif name == "acdpp":  # which clips an order to the room that it leaves each client
+        assert orders["one"] != orders["two"]
+
+
+def test_what_deciding_by_sums_alone_costs() -> None:
+    """Buffers of one horizon fill and empty in step, so that hardly anybody lacks room."""
+    for name in ("acdpp", "constant_admission", "tide"):
+        gained = {}
+        for sums_only in (False, True):
+            controller = Controller(terms(name, num_rounds=100, sums_only=sums_only), "r")
+            gates = fleet(controller, MNIST)
+            rows = [play(controller, gates) for _ in range(100)]
+            assert all(row.training_size <= sum(MNIST.values()) for row in rows)
+            gained[sums_only] = rows[-1].effective_samples
+        assert gained[True] == pytest.approx(gained[False], rel=0.02)

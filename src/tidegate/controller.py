@@ -122,6 +122,12 @@ class Controller:
             newest: the last receipt that this buffer gave, if any.
         """
         client, buffer_id = introduction.client, introduction.buffer_id
+        largest = self._terms.largest_buffer
+        if largest is not None and introduction.buffer_capacity > largest:
+            raise WireError(
+                f"{client} says that it can store {introduction.buffer_capacity} samples, which is "
+                f"not believed above {largest}; raise largest_buffer if it is so"
+            )
         self._ledger.open(client, introduction.buffer_capacity, buffer_id)
         account = self._ledger.account(client)
         if account.buffer_capacity != introduction.buffer_capacity:
@@ -291,10 +297,9 @@ class Controller:
         """One client's order; one that never changes is filled before its first round."""
         retention, horizon = self._fleet.retention(number)
         if retention == "frozen":
-            new = not self._ledger.account(client).last_round
-            count = self._fleet.room_of(number, client, self._round_number) if new else 0
+            count = self._fleet.first_fill(number, client, self._round_number)
             price = price if self._fleet.policy.charge_prefill else 0.0
-        return Order(
+        order = Order(
             run=self.run,
             round_number=self._round_number,
             price=price,
@@ -303,6 +308,7 @@ class Controller:
             count=count,
             thresholds=thresholds,
         )
+        return self._ledger.account(client).within_losses(order)
 
     def _same_again(self, reachable: Collection[str]) -> dict[str, Order]:
         """The orders of a round that was decided before; who had none waits for the next."""

@@ -42,6 +42,11 @@ class Terms:
     endless: bool = False
     """Whether the policy takes no account of T, so that a saved run may get another."""
     learning: LearningConstants = field(default_factory=LearningConstants)
+    largest_buffer: int | None = None
+    """The capacity above which no client is believed; a share of all orders goes by capacity."""
+    sums_only: bool = False
+    """Whether decisions follow from sums over the fleet alone: no client's order depends on what
+    that client, or any other, has reported. Who has no room then takes in less than it is asked."""
 
     def fixed(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
@@ -49,6 +54,7 @@ class Terms:
             "budget": self.budget,
             "policy": self.policy_name,
             "learning": asdict(self.learning),
+            "sums_only": self.sums_only,
         }
         if self.endless:
             return {**fixed, "num_rounds": None, "mean_price": None}
@@ -130,7 +136,11 @@ class Fleet:
             return (np.where(takes_part, NO_LIMIT, 0) if absent else None), math.inf
         free = [self.room_of(*one, round_number) for one in enumerate(self.absences)]
         room = np.where(takes_part, np.array(free, dtype=np.int64), 0)
-        return room, float(room[self.policy.shares > 0].sum())
+        limit = float(room[self.policy.shares > 0].sum())
+        if self._terms.sums_only:
+            slots = [self._planned_capacity(client) for client in self.absences]
+            room = np.where(takes_part, np.array(slots, dtype=np.int64), 0)
+        return room, limit
 
     def slots(self, takes_part: BoolArray) -> int:
         """Planned for, of the clients that take part."""
@@ -145,6 +155,14 @@ class Fleet:
         if retention == "oldest_first":
             return capacity
         return max(capacity - account.carried_samples(round_number, horizon), 0)
+
+    def first_fill(self, number: int, client: str, round_number: int) -> int:
+        """Samples for a buffer that never changes: all that it holds, before its first round."""
+        if self._terms.sums_only:
+            return self._planned_capacity(client)  # one that is full takes in nothing
+        if self._ledger.account(client).last_round:
+            return 0
+        return self.room_of(number, client, round_number)
 
     def quote(self, round_number: int) -> Quote:
         """What a sample costs in a round."""

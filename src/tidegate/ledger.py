@@ -28,16 +28,47 @@ class Account:
     earlier_admitted: int = 0
     """Part of the total that belongs to books which the client has lost."""
     earlier_spent: float = 0.0
+    losses: int = 0
+    """Buffers that the client has lost."""
+    lost_cohorts: tuple[tuple[int, int], ...] = ()
+    """What may have been in them, from the second on, and has not been bought again."""
     cohorts: tuple[tuple[int, int], ...] = ()
-    """(round, samples admitted in it) of what was stored when it was given, oldest first."""
+    """(round, samples admitted in it) of what was stored when it was given, oldest first. Where
+    the round was not heard: the latest that can be, if samples expire, so that none is taken for
+    gone too early; else the earliest, so that none is taken for too young."""
     outstanding: tuple[Order, ...] = ()
     """Sent and not answered, oldest first; the client may have applied any of them."""
 
     def most_admitted(self, order: Order) -> int:
-        """Samples that an order can lead to; none if its price is above all its thresholds."""
-        if order.thresholds and order.price > max(order.thresholds):
-            return 0
-        return min(order.count, self.buffer_capacity)
+        """Samples that an order can lead to, whatever the client did without being heard.
+
+        A rule by age leads to no more than there are slots that are empty, or old enough for the
+        price: a client cannot claim to have bought again what it claimed to have bought just now.
+        """
+        if not order.thresholds:
+            return min(order.count, self.buffer_capacity)
+        now, last = order.round_number, len(order.thresholds) - 1
+
+        def takes(uses: int) -> bool:
+            return order.price <= order.thresholds[min(uses, last)]
+
+        # An empty slot may have been filled in a round that was not heard of.
+        unheard_rounds = now - self.last_round - 1
+        empty = self.buffer_capacity - sum(count for _, count in self.cohorts)
+        fresh = empty if takes(0) or (unheard_rounds and takes(unheard_rounds)) else 0
+        old = sum(count for admitted_round, count in self.cohorts if takes(now - admitted_round))
+        return min(order.count, fresh + old)
+
+    @property
+    def all_cohorts(self) -> tuple[tuple[int, int], ...]:
+        """What is stored, and what was lost and not bought again, oldest first."""
+        return tuple(sorted((*self.lost_cohorts, *self.cohorts)))
+
+    def within_losses(self, order: Order) -> Order:
+        """A rule that replaces what was lost as if it were still there."""
+        if not (order.thresholds and self.lost_cohorts):
+            return order
+        return replace(order, count=replace(self, cohorts=self.all_cohorts).most_admitted(order))
 
     def carried_samples(self, round_number: int, retention_horizon: int) -> int:
         """Samples that are still stored when a round begins, as far as was heard.
@@ -114,7 +145,9 @@ class Ledger:
         """Go on with a client that has lost its buffer and its books with it.
 
         What it may have paid for orders that were never answered can no longer be told; it is
-        booked as spent. Those that are still on their way are for the buffer that is gone.
+        booked as spent. Those that are still on their way are for the buffer that is gone. The
+        first new buffer is filled at once; one that is lost after it only as fast as samples are
+        replaced in a buffer that is not, so that losing them earns nobody more money.
 
         Returns:
             that amount.
@@ -128,6 +161,8 @@ class Ledger:
             total_spent=account.total_spent + lost,
             earlier_admitted=account.total_admitted,
             earlier_spent=account.total_spent + lost,
+            losses=account.losses + 1,
+            lost_cohorts=_lost(account) if account.losses else (),
         )
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
         return lost
@@ -161,13 +196,15 @@ class Ledger:
         if order is None:
             raise WireError(f"{client} was sent no order of round {receipt.round_number}")
         receipt.check_answers(order, buffer_capacity=account.buffer_capacity)
-        booking = self._difference(client, account, receipt)
+        booking = self._difference(client, account, order, receipt)
+        _check_occupancy(account, order, booking, receipt)
         self._accounts[client] = replace(
             account,
             total_admitted=account.earlier_admitted + receipt.total_admitted,
             total_spent=account.earlier_spent + receipt.total_spent,
             last_round=receipt.round_number,
-            cohorts=_cohorts(account, booking, receipt),
+            cohorts=_cohorts(account, order, booking, receipt),
+            lost_cohorts=_without_oldest(account.lost_cohorts, booking.admitted),
             outstanding=tuple(
                 one for one in account.outstanding if one.round_number > receipt.round_number
             ),
@@ -208,14 +245,23 @@ class Ledger:
         """The ledger that ``to_record`` gave."""
         accounts = {}
         for client, values in record["accounts"].items():
-            cohorts = tuple((int(now), int(count)) for now, count in values["cohorts"])
+            cohorts = {
+                name: tuple((int(now), int(count)) for now, count in values[name])
+                for name in ("cohorts", "lost_cohorts")
+            }
             orders = tuple(Order.from_record(order) for order in values["outstanding"])
-            accounts[client] = Account(**{**values, "cohorts": cohorts, "outstanding": orders})
+            accounts[client] = Account(**{**values, **cohorts, "outstanding": orders})
         booked = RoundTotals(**record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
 
-    def _difference(self, client: str, account: Account, receipt: Receipt) -> Booking:
+    def _difference(self, client: str, account: Account, order: Order, receipt: Receipt) -> Booking:
         """What a receipt adds, if the orders up to its round can have led to it."""
+        possible = account.most_admitted(order)
+        if receipt.admitted > possible:
+            raise WireError(
+                f"{client} reports {receipt.admitted} samples of round {receipt.round_number}, "
+                f"where its order can have led to {possible} at most"
+            )
         missed = [o for o in account.outstanding if o.round_number < receipt.round_number]
         admitted = account.earlier_admitted + receipt.total_admitted - account.total_admitted
         spent = account.earlier_spent + receipt.total_spent - account.total_spent
@@ -236,13 +282,28 @@ class Ledger:
         return Booking(admitted, max(spent, 0.0), on_time=on_time)
 
 
-def _cohorts(account: Account, booking: Booking, receipt: Receipt) -> tuple[tuple[int, int], ...]:
-    """When the samples that a client keeps were admitted; unheard ones as late as can be.
+def _check_occupancy(account: Account, order: Order, booking: Booking, receipt: Receipt) -> None:
+    """Refuse a receipt with more samples than were bought, or fewer where none ever leave."""
+    kept = account.carried_samples(receipt.round_number, order.retention_horizon)
+    most = min(kept + booking.admitted, account.buffer_capacity)
+    least = most if order.retention == "oldest_first" else receipt.admitted
+    if not least <= receipt.occupancy <= most:
+        raise WireError(
+            f"occupancy must be from {least} to {most} after {booking.admitted} new samples, "
+            f"got {receipt.occupancy}"
+        )
+
+
+def _cohorts(
+    account: Account, order: Order, booking: Booking, receipt: Receipt
+) -> tuple[tuple[int, int], ...]:
+    """When the samples that a client keeps were admitted.
 
     The oldest always leave first, so the newest ones make up what is left.
     """
     now, unheard = receipt.round_number, booking.admitted - receipt.admitted
-    newest_first = (now, receipt.admitted), (now - 1, unheard), *account.cohorts[::-1]
+    unheard_round = now - 1 if order.retention == "k_step" else account.last_round + 1
+    newest_first = (now, receipt.admitted), (unheard_round, unheard), *account.cohorts[::-1]
     left = receipt.occupancy
     kept: list[tuple[int, int]] = []
     for admitted_round, admitted in newest_first:
@@ -251,6 +312,27 @@ def _cohorts(account: Account, booking: Booking, receipt: Receipt) -> tuple[tupl
             kept.append((admitted_round, count))
         left -= count
     return tuple(reversed(kept))
+
+
+def _lost(account: Account) -> tuple[tuple[int, int], ...]:
+    """What a client may have had and lost: all that was booked, and all that was not answered."""
+    unheard = tuple((one.round_number, account.most_admitted(one)) for one in account.outstanding)
+    cohorts = tuple(one for one in (*account.all_cohorts, *unheard) if one[1])
+    too_many = sum(count for _, count in cohorts) - account.buffer_capacity
+    return _without_oldest(cohorts, max(too_many, 0))
+
+
+def _without_oldest(
+    cohorts: tuple[tuple[int, int], ...], count: int
+) -> tuple[tuple[int, int], ...]:
+    """All but so many of the oldest samples."""
+    left = []
+    for admitted_round, admitted in cohorts:
+        taken = min(count, admitted)
+        count -= taken
+        if taken < admitted:
+            left.append((admitted_round, admitted - taken))
+    return tuple(left)
 
 
 def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotals:

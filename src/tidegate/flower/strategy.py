@@ -61,6 +61,10 @@ class AdmissionControl(Strategy):
         importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
         folder: where the run is saved after every round. A new start with the same folder resumes.
         run: the run's name on the clients, unique by default. Needed only to make two runs alike.
+        largest_buffer: the capacity above which no client is believed. Orders and weights go by
+            capacity, which each client states itself: set this where clients might lie.
+        sums_only: let no client's order depend on what any single client has reported, only on
+            sums over the fleet. A client without room then takes in less than it is asked.
         time_to_live: seconds until an unanswered message is dropped; the timeout by default.
     """
 
@@ -77,6 +81,8 @@ class AdmissionControl(Strategy):
         importance: Mapping[str, float] | None = None,
         folder: Path | str | None = None,
         run: str | None = None,
+        largest_buffer: int | None = None,
+        sums_only: bool = False,
         time_to_live: float | None = None,
     ) -> None:
         if not (hasattr(prices, "at") and hasattr(prices, "mean")):
@@ -107,6 +113,8 @@ class AdmissionControl(Strategy):
             headroom=headroom,
             endless=options.endless,
             learning=LearningConstants() if learning is None else learning,
+            largest_buffer=largest_buffer,
+            sums_only=sums_only,
         )
         self._budget = budget
         self._importance = _checked_importance(importance)

@@ -1,0 +1,199 @@
+"""What one lying client of ten can do to the spending and the samples of the others.
+
+python benchmarks/liars.py
+"""
+
+import argparse
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.controller import Controller
+from tidegate.fleet import Terms
+from tidegate.gate import Gate
+from tidegate.ledger import Account
+from tidegate.policies import ControlOptions
+from tidegate.presets import make_policy
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.retention.store import MemoryStore
+from tidegate.streams import IndexedStream
+from tidegate.summary import estimate
+from tidegate.theory.reuse import ReuseTally
+from tidegate.wire import Introduction, Order, Receipt, WireError
+
+RUN = "run"
+BUDGET = 55.0
+CAPACITY = 10
+LIAR = "client-0"
+POLICIES = ("acdpp", "constant_admission", "tide")
+
+
+@dataclass
+class Client:
+    """A client with a gate of its own; what it says may be something else."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Forget everything, as with a new disk."""
+        self.store = MemoryStore(RUN, self.name, CAPACITY)
+        self.gate = Gate(self.store, IndexedStream(range(10**6)))
+
+    @property
+    def introduction(self) -> Introduction:
+        """As its store is now."""
+        books = self.store.books()
+        return Introduction(
+            run=RUN,
+            client=self.name,
+            buffer_capacity=CAPACITY,
+            buffer_id=books.buffer_id,
+            void_round=books.void_round,
+        )
+
+
+Lie = Callable[[Client, Account, Order], Receipt]
+"""From what the server knows of the liar, and the order, to what the liar says."""
+
+
+def honest(client: Client, _: Account, order: Order) -> Receipt:
+    return client.gate.apply(order)
+
+
+def _claimed(account: Account, order: Order, admitted: int, occupancy: int) -> Receipt:
+    return Receipt(
+        run=RUN,
+        round_number=order.round_number,
+        admitted=admitted,
+        spent=order.price * admitted,
+        occupancy=occupancy,
+        expiring=0,
+        prior_uses=0,
+        total_admitted=account.total_admitted - account.earlier_admitted + admitted,
+        total_spent=account.total_spent - account.earlier_spent + order.price * admitted,
+    )
+
+
+def _believable(account: Account, order: Order, admitted: int) -> Receipt:
+    kept = account.carried_samples(order.round_number, order.retention_horizon)
+    return _claimed(account, order, admitted, min(kept + admitted, CAPACITY))
+
+
+def pocket(_: Client, account: Account, order: Order) -> Receipt:
+    """Claim to have bought all that is believed; buy nothing."""
+    return _believable(account, order, account.most_admitted(order))
+
+
+def full(_: Client, account: Account, order: Order) -> Receipt:
+    """Claim a full buffer, and to have bought nothing."""
+    return _claimed(account, order, 0, CAPACITY)
+
+
+def conceal(client: Client, account: Account, order: Order) -> Receipt:
+    """Buy what is ordered, and report nothing of it."""
+    client.gate.apply(order)
+    return _believable(account, order, 0)
+
+
+def forget(client: Client, _: Account, __: Order) -> Receipt:
+    """Lose the disk in every round, after the order and before the answer."""
+    client.begin_again()
+    raise WireError("it has lost its buffer")
+
+
+LIES: dict[str, Lie] = {
+    "honest": honest,
+    "claims to spend and does not": pocket,
+    "always claims a full buffer": full,
+    "buys and does not tell": conceal,
+    "loses its disk in every round": forget,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of one run."""
+
+    booked: float
+    """Money a round, all clients."""
+    liars: float
+    """That part of it which is booked for the liar."""
+    others: float
+    """Effective samples a round of the nine others."""
+
+
+def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False) -> Outcome:
+    """One run of ten clients, of whom one lies."""
+    options = ControlOptions(hard_capacity=True, strict_spending=strict)
+    terms = Terms(
+        policy=lambda problem: make_policy(policy, problem, options),
+        policy_name=policy,
+        budget=BUDGET,
+        prices=PricePath(UniformPrice(1, 10), seed),
+        num_rounds=rounds,
+    )
+    controller = Controller(terms, RUN)
+    clients = {name: Client(name) for name in (f"client-{number}" for number in range(10))}
+    unknown = set(clients)
+    tally = ReuseTally()
+    for _ in range(rounds):
+        for name in sorted(unknown):
+            clients[name].store.void(controller.round_number - 1)
+            with suppress(WireError):
+                controller.join(clients[name].introduction)
+                unknown.remove(name)
+        present = [name for name in clients if name not in unknown]
+        sums = np.zeros(3, dtype=np.int64)
+        for name, order in controller.decide(present, present).items():
+            try:
+                says = lie if name == LIAR else honest
+                receipt = says(clients[name], controller.ledger.account(name), order)
+                controller.book(name, receipt)
+            except WireError:
+                unknown.add(name)
+            else:
+                sums += name != LIAR and (receipt.admitted, receipt.occupancy, receipt.prior_uses)
+        row = controller.close()
+        if row.overspend > row.cost_debt + 1e-6:
+            raise AssertionError("the certificate does not hold")
+        admitted, size, uses = (int(value) for value in sums)
+        tally = tally.after_round(admitted=admitted, training_size=size, prior_uses=uses)
+    ledger = controller.ledger
+    booked = sum(ledger.account(name).total_spent for name in clients)
+    liars = ledger.account(LIAR).total_spent
+    return Outcome(booked / rounds, liars / rounds, tally.effective_sample_size / rounds)
+
+
+def shown(values: list[float]) -> str:
+    found = estimate(values)
+    return f"{found.mean:.2f} ± {found.half_width:.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--seeds", type=int, default=10)
+    options = parser.parse_args()
+    logging.getLogger("tidegate").setLevel(logging.ERROR)  # of a disk lost in every round
+    print(f"budget {BUDGET}, ten clients of {CAPACITY} slots, {options.rounds} rounds, "
+          f"{options.seeds} seeds, mean ± 95 %\n")  # fmt: skip
+    print("| policy | client-0 | booked a round | for client-0 | N_eff of the nine others |")
+    print("|---|---|---|---|---|")
+    for policy in POLICIES:
+        for name, lie in LIES.items():
+            runs = [play(policy, lie, seed, options.rounds) for seed in range(options.seeds)]
+            booked, liars, others = (
+                shown([getattr(one, column) for one in runs])
+                for column in ("booked", "liars", "others")
+            )
+            print(f"| {policy} | {name} | {booked} | {liars} | {others} |")
+
+
+if __name__ == "__main__":
+    main()
