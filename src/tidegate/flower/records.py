@@ -2,7 +2,7 @@
 
 Each of ours is a ``ConfigRecord`` with one JSON text: Flower checks every field that is set, and a
 dozen of them for each client would cost more than all else that we do. An order that many clients
-get is packed once, and a client's address once in a run; like the model's arrays, they are shared.
+get is packed once and shared, like the model's arrays.
 """
 
 import functools
@@ -66,6 +66,6 @@ def expect(content: RecordDict, kind: type[Kind]) -> Kind:
     return record
 
 
-@functools.lru_cache(maxsize=10_000)
+@functools.lru_cache(maxsize=100)
 def _packed(record: Record) -> ConfigRecord:
     return ConfigRecord({TEXT: json.dumps(record.to_record())})
