@@ -22,3 +22,9 @@ class JointPolicy(Generic[State]):
     """Never have spent more than C·t by the end of any round t. The paper limits the average."""
     charge_prefill: bool = False
     """Whether samples stored before round 1 are paid for, at round 1's price."""
+
+    def most_uses(self, num_rounds: int) -> int:
+        """Rounds in which one sample takes part at most: K, or all where samples do not expire."""
+        clients = len(self.shares)
+        horizons = (self.retention.for_client(one, clients)[1] for one in range(clients))
+        return max(min(horizon or num_rounds, num_rounds) for horizon in horizons)
