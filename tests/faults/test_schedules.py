@@ -1,9 +1,14 @@
 """Schedules of faults by number; one that fails is played again by its number alone."""
 
+import logging
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 import pytest
 import world
+from rich.progress import Progress
 from world import ProcessDied, World, play_schedule, terms
 
 from tidegate.admission.debt import cash
@@ -13,17 +18,41 @@ from tidegate.retention.store import Books, Change, MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import Address
 
-IN_ONE_TEST = 25
+IN_ONE_TEST = 250
 
 
-@pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 200, IN_ONE_TEST))
-def test_books_reconcile_whatever_happens(first: int) -> None:
-    for number in range(first, first + IN_ONE_TEST):
+def play_some(first: int, count: int) -> None:
+    """So many schedules, from a number on; one that fails is named."""
+    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
+    for number in range(first, first + count):
         try:
             play_schedule(number)
         except (Exception, ProcessDied) as failure:
             raise AssertionError(f"schedule {number} ends in {failure!r}") from failure
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("first", range(0, 2000, IN_ONE_TEST))
+def test_books_reconcile_whatever_happens(first: int) -> None:
+    play_some(first, IN_ONE_TEST)
+
+
+@pytest.mark.slow
+def test_books_reconcile_in_a_hundred_thousand_schedules() -> None:
+    """About an hour on two cores."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(mp_context=spawn) as pool, Progress() as progress:
+        parts = [pool.submit(play_some, first, 250) for first in range(0, 100_000, 250)]
+        for part in progress.track(as_completed(parts), total=len(parts)):
+            part.result()
+
+
+@pytest.fixture(autouse=True)
+def _quietly() -> Iterator[None]:
+    logger = logging.getLogger("tidegate")
+    before = logger.level
+    yield
+    logger.setLevel(before)
 
 
 def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:

@@ -7,8 +7,8 @@ and reorders messages; processes die before and after everything that they write
 gone; suppliers fail.
 """
 
-import copy
 import errno
+import json
 import math
 import random
 from collections.abc import Callable
@@ -95,6 +95,8 @@ class Device:
     bought: dict[str, int] = field(default_factory=dict)
     """How often a supplier was asked for each key."""
     supplier_fails_after: int | None = None
+    checked: Books | None = None
+    """Its books when they were last looked at."""
 
     def __post_init__(self) -> None:
         self.disk = Disk(self.make_store(self.name, self.capacity))
@@ -185,7 +187,7 @@ class World:
         )
         self.devices: dict[str, Device] = {}
         self.controller = Controller(run_terms, RUN)
-        self.checkpoint = self.controller.to_record()
+        self.save()
         self.known: set[str] = set()
         """Who has introduced itself to this server process."""
         self.orders: list[Letter] = []
@@ -263,14 +265,17 @@ class World:
 
     def restart_server(self) -> None:
         """The server app dies; replies to messages that it does not know are lost with it."""
-        self.controller = Controller.from_record(self.terms, copy.deepcopy(self.checkpoint))
+        record, state = json.loads(self.checkpoint[0]), self.checkpoint[1]
+        self.controller = Controller.from_record(self.terms, {**record, "state": state})
         self.known, self.replies, self.deciding = set(), [], False
 
     def lose_disk(self, name: str) -> None:
         self.devices[name].lose_disk()
 
     def save(self) -> None:
-        self.checkpoint = copy.deepcopy(self.controller.to_record())
+        record = self.controller.to_record()
+        state = record.pop("state")
+        self.checkpoint = json.dumps(record), state
 
     # What must hold.
 
@@ -278,7 +283,9 @@ class World:
         """The books of server and clients, after any step."""
         ledger, paid = self.controller.ledger, 0.0
         for device in self.devices.values():
-            self._check_device(device)
+            if device.checked is not device.disk.books():
+                self._check_device(device)
+                device.checked = device.disk.books()
             paid += device.paid
             if device.name not in ledger.clients:
                 assert not device.paid, "paid for what nobody ordered"
