@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import world
 from rich.progress import Progress
-from world import ProcessDied, World, play_schedule, terms
+from world import World, play_schedule, play_some, terms
 
 from tidegate.admission.debt import cash
 from tidegate.controller import Controller
@@ -19,16 +19,6 @@ from tidegate.streams import IndexedStream
 from tidegate.wire import Address
 
 IN_ONE_TEST = 250
-
-
-def play_some(first: int, count: int) -> None:
-    """So many schedules, from a number on; one that fails is named."""
-    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
-    for number in range(first, first + count):
-        try:
-            play_schedule(number)
-        except (Exception, ProcessDied) as failure:
-            raise AssertionError(f"schedule {number} ends in {failure!r}") from failure
 
 
 @pytest.mark.no_cover
