@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.admission.rule import RoundTotals
+from tidegate.saving import plain
 from tidegate.wire import Order, Receipt, WireError
 
 
@@ -161,11 +162,15 @@ class Ledger:
         if order is None:
             raise WireError(f"{client} was sent no order of round {receipt.round_number}")
         receipt.check_answers(order, buffer_capacity=account.buffer_capacity)
+        most = account.most_admitted(order)
+        if receipt.admitted > most:
+            raise WireError(f"{client} admitted {receipt.admitted}, its order allows {most}")
         booking = self._difference(client, account, receipt)
         self._accounts[client] = replace(
             account,
             total_admitted=account.earlier_admitted + receipt.total_admitted,
-            total_spent=account.earlier_spent + receipt.total_spent,
+            # What rounding lets through must not make it fall.
+            total_spent=max(account.total_spent, account.earlier_spent + receipt.total_spent),
             last_round=receipt.round_number,
             cohorts=_cohorts(account, booking, receipt),
             outstanding=tuple(
@@ -210,8 +215,9 @@ class Ledger:
         for client, values in record["accounts"].items():
             cohorts = tuple((int(now), int(count)) for now, count in values["cohorts"])
             orders = tuple(Order.from_record(order) for order in values["outstanding"])
-            accounts[client] = Account(**{**values, "cohorts": cohorts, "outstanding": orders})
-        booked = RoundTotals(**record["booked"])
+            known = {**values, "cohorts": cohorts, "outstanding": orders}
+            accounts[client] = plain(Account, known)
+        booked = plain(RoundTotals, record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
 
     def _difference(self, client: str, account: Account, receipt: Receipt) -> Booking:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from tidegate.arrays import FloatArray, IntArray
-
-LARGEST_CAPACITY = 100_000_000
-"""Counts of one client's admissions are kept in 4 bytes, and stay far from their end."""
+from tidegate.wire import LARGEST_CAPACITY
 
 
 @dataclass(frozen=True, kw_only=True)

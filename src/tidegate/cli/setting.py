@@ -190,7 +190,7 @@ def _read(file: Path) -> dict[str, object]:
     """The settings of a TOML file; a trace's path counts from the file's folder."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise ValueError(f"{file} is not TOML: {wrong}") from None
     price = values.get("price")
     if isinstance(price, str) and price.startswith("trace:"):

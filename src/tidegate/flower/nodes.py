@@ -35,11 +35,14 @@ class Nodes:
             if node_id in online and reserved.get(client, node_id) == node_id
         }
         known = set(self.clients.values())
-        addresses = {
-            node_id: address_of(node, controller.run, controller.round_number - 1)
-            for node_id, node in online.items()
-            if node_id not in known
-        }
+        addresses = {}
+        for node_id, node in online.items():
+            if node_id not in known:
+                try:
+                    void_round = controller.round_number - 1
+                    addresses[node_id] = address_of(node, controller.run, void_round)
+                except WireError as refused:
+                    logger.warning("node %s is left out: %s", node_id, refused)
         if not addresses:
             return
         questions = []
