@@ -57,6 +57,14 @@ class Check:
             total_spent=account.total_spent - account.earlier_spent,
         ).to_record()
 
+    def lose_buffer(self) -> None:
+        """Begin again: what was not answered is booked as spent, and never heard of again."""
+        before = self.ledger.account(CLIENT)
+        lost = self.ledger.begin_again(CLIENT, "b")
+        after = self.ledger.account(CLIENT)
+        _need(after.total_spent == before.total_spent + lost, f"{lost} was not booked")
+        self._booked_round = self.round_number
+
     def book(self, record: dict[str, Any]) -> None:
         """Book a receipt, and compare what it added with what was ordered."""
         before, booked = self.ledger.account(CLIENT), self.ledger.booked
@@ -102,7 +110,7 @@ def target(data: bytes) -> None:
     check = Check(choices.pick((9, 1, 2, 100_000_000)))
     closed = 0
     for _ in range(choices.number(30)):
-        what = choices.number(7)
+        what = choices.number(9)
         if what in (0, 1):
             check.order(choices)
         elif what == 2 and check.round_number > closed:
@@ -110,6 +118,10 @@ def target(data: bytes) -> None:
             check.ledger.close_round(closed)
         elif what == 3:
             check.ledger = Ledger.from_record(check.ledger.to_record())
+        elif what == 4:
+            check.lose_buffer()
+        elif what == 5:
+            check.ledger.void(CLIENT, choices.number(3), choices.number(9))
         else:
             record = check.honest()
             for _ in range(choices.number(6)):
@@ -120,6 +132,6 @@ def target(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """Runs of orders and receipts; the fields that a receipt changes are decisions, too."""
-    honest = bytes([0, 20]) + bytes([0, 0, 0, 0, 4, 0, 2]) * 5
-    samples = bytes([0, 20]) + bytes([0, 0, 3, 0, 4, 5, 3, 1, 32, 0]) * 3
+    honest = bytes([0, 20]) + bytes([0, 0, 0, 0, 6, 0, 2]) * 5
+    samples = bytes([0, 20]) + bytes([0, 0, 3, 0, 7, 5, 3, 1, 32, 0]) * 3
     return [honest, samples, bytes([3, 9]) + bytes(range(60)), bytes([0, 30]) + bytes(range(90))]

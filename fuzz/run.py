@@ -89,6 +89,7 @@ def _fuzz(name: str, seconds: int, folder: Path) -> Outcome:
         f"-rss_limit_mb={MEMORY_MB}",
         f"-timeout={SECONDS_PER_INPUT}",
         f"-max_len={LONGEST_INPUT}",
+        "-len_control=0",
         f"-artifact_prefix={crashes}/",
         "-print_final_stats=1",
     ]

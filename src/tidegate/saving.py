@@ -29,8 +29,8 @@ FIXED: Mapping[str, bool] = MappingProxyType({"fixed": True})
 """Metadata of a field that belongs to the policy: a saved state must have the same value."""
 
 UNREADABLE = (
-    *(ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RuntimeError),
-    *(SyntaxError, TypeError, UnicodeError, Warning),
+    *(ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError),
+    *(RecursionError, SyntaxError, TypeError, UnicodeError, Warning),
     *(json.JSONDecodeError, struct.error, tokenize.TokenError, zipfile.BadZipFile),
 )
 """What content that is not as it should be makes parsers raise, besides a ``ValueError``."""
@@ -127,10 +127,10 @@ class Archive:
         self._names.remove(f"{name}.npy")
         about = self._zip.getinfo(f"{name}.npy")
         self._left -= about.file_size
-        if about.compress_type != zipfile.ZIP_STORED or self._left < 0:
+        if about.compress_type != zipfile.ZIP_STORED or about.flag_bits & 1 or self._left < 0:
             raise ValueError(
-                f"part {name} of the file is compressed, or larger than the file: it was not "
-                "written by this program"
+                f"part {name} of the file is compressed, encrypted or larger than the file: it was "
+                "not written by this program"
             )
         return array_from(self._zip.read(about))
 

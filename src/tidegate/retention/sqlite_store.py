@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidegate.retention.codec import ArrayCodec, SampleCodec
 from tidegate.retention.store import Books, Change, StoredSample, check_unmoved, with_void
-from tidegate.saving import plain, reading
+from tidegate.saving import UNREADABLE, plain
 from tidegate.wire import LARGEST_INTEGER, Order, Receipt
 
 APPLICATION_ID = 0x71DE6A7E
@@ -56,26 +56,35 @@ def store_path(folder: Path, run: str, client: str) -> Path:
     return folder / f"{readable}-{exact}.sqlite"
 
 
-REMEDY = "delete it, and the client begins again with an empty buffer"
-
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Method = Callable[Concatenate["SqliteStore", Given], Result]
 
 
+class DamagedError(ValueError):
+    """A buffer's file that is not as it was written."""
+
+    def __init__(self, path: Path, wrong: object) -> None:
+        reason = f"{type(wrong).__name__}: {str(wrong)[:500]}"
+        remedy = "delete it, and the client begins again with an empty buffer"
+        super().__init__(f"{path} is damaged ({reason}); {remedy}")
+
+
 def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
-    """Where the file is damaged say so; a full disk or a locked file is SQLite's own error."""
+    """Say which file is damaged; a full disk or a locked file stays SQLite's own error."""
 
     @functools.wraps(method)
     def wrapped(self: "SqliteStore", /, *given: Given.args, **named: Given.kwargs) -> Result:
         try:
-            with reading(self.path, REMEDY):
-                return method(self, *given, **named)
-        except sqlite3.DatabaseError as wrong:
-            code = getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-            if isinstance(wrong, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+            return method(self, *given, **named)
+        except DamagedError:
+            raise
+        except sqlite3.OperationalError as wrong:
+            if getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
                 raise
-            raise ValueError(f"{self.path} is damaged ({wrong}); {REMEDY}") from wrong
+            raise DamagedError(self.path, wrong) from wrong
+        except (ValueError, sqlite3.DatabaseError, *UNREADABLE) as wrong:
+            raise DamagedError(self.path, wrong) from wrong
 
     return wrapped
 
@@ -114,10 +123,10 @@ class SqliteStore:
         """Where the client stands."""
         rows = self._connection.execute("SELECT content FROM books LIMIT 2").fetchall()
         if len(rows) != 1:
-            raise ValueError(f"{self.path} has {len(rows)} books in place of one; {REMEDY}")
+            raise ValueError(f"{len(rows)} books in place of one")
         books = plain(Books, json.loads(rows[0][0]))
         if max(books.last_round, books.void_round, books.total_admitted) > LARGEST_INTEGER:
-            raise ValueError(f"{self.path} counts beyond {LARGEST_INTEGER}; {REMEDY}")
+            raise ValueError(f"counts must be at most {LARGEST_INTEGER}, got {books}")
         return books
 
     @_names_the_file
@@ -128,18 +137,23 @@ class SqliteStore:
             (self._capacity + 1,),
         ).fetchall()
         if len(rows) > self._capacity or not all(type(cell) is int for row in rows for cell in row):
-            raise ValueError(
-                f"{self.path} holds more than {self._capacity} samples, or no numbers; {REMEDY}"
-            )
+            raise ValueError(f"more than {self._capacity} samples, or no numbers")
         return [StoredSample(*row) for row in rows]
 
-    @_names_the_file
     def samples(self) -> list[Any]:
         """The samples themselves, oldest first."""
+        return [self._codec.decode(content) for content in self._contents()]
+
+    @_names_the_file
+    def _contents(self) -> list[bytes]:
+        """The samples as they are stored."""
         rows = self._connection.execute(
-            "SELECT content FROM contents ORDER BY position LIMIT ?", (self._capacity,)
-        )
-        return [self._codec.decode(content) for (content,) in rows]
+            "SELECT content FROM contents ORDER BY position LIMIT ?", (self._capacity + 1,)
+        ).fetchall()
+        contents = [content for (content,) in rows if type(content) is bytes]
+        if not len(contents) == len(rows) <= self._capacity:
+            raise ValueError(f"more than {self._capacity} samples, or no bytes")
+        return contents
 
     @_names_the_file
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
@@ -200,7 +214,7 @@ class SqliteStore:
         if tables and self._pragma("application_id") != APPLICATION_ID:
             raise ValueError(f"{path} is a database, but not a buffer; use another file")
         if tables:
-            self._check_tables(path)
+            self._check_tables()
         self._use_write_ahead_log()
         self._connection.execute("PRAGMA synchronous = FULL")
         if self._pragma("user_version") != len(MIGRATIONS):
@@ -214,14 +228,15 @@ class SqliteStore:
                 f"{start.buffer_capacity}; use another folder or file"
             )
 
-    def _check_tables(self, path: Path) -> None:
+    @_names_the_file
+    def _check_tables(self) -> None:
         """Refuse tables, views and triggers that are not ours: reading them may run anything."""
         version = self._pragma("user_version")
         made = itertools.chain.from_iterable(MIGRATIONS[:version])
         ours = {statement for statement in made if statement.startswith("CREATE")}
         found = self._connection.execute("SELECT sql FROM sqlite_master").fetchall()
         if version <= len(MIGRATIONS) and {statement for (statement,) in found} != ours:
-            raise ValueError(f"{path} has other tables than a buffer; {REMEDY}")
+            raise ValueError("it has other tables than a buffer")
 
     def _use_write_ahead_log(self) -> None:
         """Two processes may open a new file at once; SQLite does not wait here by itself."""
@@ -230,10 +245,8 @@ class SqliteStore:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as wrong:
-                waits = wrong.sqlite_errorcode & 0xFF in (
-                    sqlite3.SQLITE_BUSY,
-                    sqlite3.SQLITE_LOCKED,
-                )
+                code = wrong.sqlite_errorcode & 0xFF  # without what SQLite adds in higher bits
+                waits = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
                 if not waits or time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
