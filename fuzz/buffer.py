@@ -116,7 +116,7 @@ def _cell(old: Any, choices: Choices) -> Any:
     if isinstance(old, str) and choices.number(3):
         try:
             return text_of(choices.edited(json.loads(old)))
-        except ValueError:
+        except (ValueError, RecursionError):  # edited before
             return old
     if isinstance(old, bytes) and old and choices.number(3):
         return patched(old, choices)

@@ -13,7 +13,6 @@ import reprlib
 import struct
 import tokenize
 import typing
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ FIXED: Mapping[str, bool] = MappingProxyType({"fixed": True})
 """Metadata of a field that belongs to the policy: a saved state must have the same value."""
 
 UNREADABLE = (
-    *(ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, NotImplementedError),
+    *(ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError),
     *(RecursionError, SyntaxError, TypeError, UnicodeError, Warning),
     *(json.JSONDecodeError, struct.error, tokenize.TokenError, zipfile.BadZipFile),
 )
@@ -141,20 +140,19 @@ class Archive:
 
 def array_from(content: bytes) -> NDArray[Any]:
     """The array that ``np.save`` wrote, unless it announces more than there is, or a pickle."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        file = io.BytesIO(content)
-        # The third version differs from the second in how it spells the names of fields.
-        old = np.lib.format.read_magic(file) == (1, 0)
-        head = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+    file = io.BytesIO(content)
+    # The third version differs from the second in how it spells the names of fields.
+    old = np.lib.format.read_magic(file) == (1, 0)
+    head = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+    try:
         shape, _, dtype = head(file)
-        announced = math.prod(shape) * dtype.itemsize
-        if not dtype.hasobject and announced != len(content) - file.tell():
-            raise ValueError(
-                f"an array announces {announced} bytes, and has {len(content) - file.tell()}"
-            )
-        file.seek(0)
-        array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    except MemoryError:  # of Python's parser, whose stack a long expression fills
+        raise ValueError("the header of an array is too complex") from None
+    announced, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
+    if not dtype.hasobject and announced != there:
+        raise ValueError(f"an array announces {announced} bytes, and has {there}")
+    file.seek(0)
+    array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     return array
 
 
@@ -162,10 +160,12 @@ def plain(kind: type[Saved], values: Mapping[str, Any]) -> Saved:
     """A dataclass from JSON; one of its plain fields that holds another kind is refused."""
     hints = typing.get_type_hints(kind)
     for name, value in values.items():
-        if not _is_of(value, hints.get(name)):
+        if name not in hints:
+            raise ValueError(f"{kind.__name__} has no {reprlib.repr(name)}")
+        if not _is_of(value, hints[name]):
+            wanted = getattr(hints[name], "__name__", hints[name])
             raise ValueError(
-                f"{name} must be {getattr(hints.get(name), '__name__', hints.get(name))} in "
-                f"{kind.__name__}, got {reprlib.repr(value)}"
+                f"{name} must be {wanted} in {kind.__name__}, got {reprlib.repr(value)}"
             )
     return kind(**values)
 
@@ -181,7 +181,7 @@ def _is_of(value: object, hint: object) -> bool:
     options = typing.get_args(hint)
     if type(None) in options:
         return any(_is_of(value, one) for one in options)
-    return hint is not None
+    return True
 
 
 def _to_tree(value: object, arrays: list[NDArray[Any]]) -> object:

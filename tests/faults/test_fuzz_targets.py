@@ -157,6 +157,7 @@ def npy_of(array: Any) -> bytes:
         (archive_of(other=b""), "no part 'tree'"),
         (archive_of(tree=b"nonsense"), "magic string"),
         (archive_of(tree=npy("{'descr': '<f8', 'shape': (1L,)}")), "is damaged|header"),
+        (archive_of(tree=npy("-" * 9000 + "1")), "header of an array is too complex"),
         (packed(tree="[" * 100_000), "a state is damaged .RecursionError"),
         (packed(tree="{"), "a state is damaged .JSONDecodeError"),
         (packed(tree="\0"), "a state is damaged"),
@@ -265,6 +266,13 @@ def test_a_buffer_that_somebody_changed_is_refused_by_name(
     with pytest.raises(ValueError, match=reason) as refused:
         buffer.use(path)
     assert str(path) in str(refused.value)
+
+
+def test_a_closed_buffer_is_not_called_damaged(tmp_path: Path) -> None:
+    store = buffer.open_store(tmp_path / "buffer.sqlite")
+    store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        store.books()
 
 
 class Payload:

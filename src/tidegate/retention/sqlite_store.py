@@ -77,14 +77,14 @@ def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
     def wrapped(self: "SqliteStore", /, *given: Given.args, **named: Given.kwargs) -> Result:
         try:
             return method(self, *given, **named)
-        except DamagedError:
+        except (DamagedError, sqlite3.ProgrammingError):  # the latter: closed, another thread
             raise
         except sqlite3.OperationalError as wrong:
             if getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
                 raise
-            raise DamagedError(self.path, wrong) from wrong
+            raise DamagedError(self._path, wrong) from wrong
         except (ValueError, sqlite3.DatabaseError, *UNREADABLE) as wrong:
-            raise DamagedError(self.path, wrong) from wrong
+            raise DamagedError(self._path, wrong) from wrong
 
     return wrapped
 
@@ -100,7 +100,7 @@ class SqliteStore:
         buffer_capacity: int,
         codec: SampleCodec | None = None,
     ) -> None:
-        self.path = path
+        self._path = path
         self._codec = ArrayCodec() if codec is None else codec
         self._capacity = buffer_capacity
         start = Books(run=run, client=client, buffer_capacity=buffer_capacity)
