@@ -87,6 +87,7 @@ class Controller:
     """Policy, fleet and ledger of one run."""
 
     def __init__(self, terms: Terms, run: str) -> None:
+        Address(run=run)  # refuses a name that cannot be sent
         self._terms = terms
         self._round_number = 1
         self._ledger = Ledger(run)
@@ -340,11 +341,8 @@ def _check_numbers(record: Mapping[str, Any]) -> None:
     counts = [record["round_number"] - 1, ledger["closed_round"], *absences.values()]
     if not all(type(count) is int and 0 <= count <= LARGEST_INTEGER for count in counts):
         raise ValueError(f"rounds must be whole numbers, got {reprlib.repr(counts)}")
-    if not (isinstance(ledger["run"], str) and math.isfinite(record["overspend"])):
-        raise ValueError(
-            "a run has a name and a finite overspend, got "
-            f"{reprlib.repr((ledger['run'], record['overspend']))}"
-        )
+    if not math.isfinite(record["overspend"]):
+        raise ValueError(f"overspend must be finite, got {record['overspend']}")
 
 
 def _gone_back(client: str, booked_round: int, known_round: int) -> WireError:

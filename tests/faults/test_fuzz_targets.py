@@ -211,7 +211,7 @@ def test_a_checkpoint_that_cannot_be_read_deletes_no_model(tmp_path: Path) -> No
     [
         (("round_number",), "3", "is damaged .TypeError"),
         (("round_number",), 2.0, "rounds must be whole numbers"),
-        (("overspend",), float("nan"), "a finite overspend, got"),
+        (("overspend",), float("nan"), "overspend must be finite, got nan"),
         (("ledger", "booked", "spent"), "x", "spent must be float in RoundTotals, got 'x'"),
         (("ledger", "accounts", "a", "total_admitted"), 0.5, "total_admitted must be int in Acc"),
         (("decision", "ordered"), [], "ordered must be float . None in _Decision"),

@@ -85,7 +85,7 @@ def _heard(
 ) -> tuple[Introduction, Receipt | None, int]:
     """What a node says of itself: under the name that it is registered by, or else its own."""
     if reply.has_error():
-        reason = str(reply.error.reason)
+        reason = str(reply.error.reason)[:500]
         if "No query function registered" in reason:
             reason = "its ClientApp has no ClientGate"
         raise WireError(f"it did not introduce itself: {reason}")
