@@ -105,14 +105,20 @@ def _fuzz(name: str, seconds: int, folder: Path) -> Outcome:
     found = tuple(sorted(one for one in crashes.iterdir() if one.stat().st_mtime >= start))
     if done.returncode:
         print(told[-4000:])
-    return Outcome(name, tried, edges, features, found, failed=done.returncode != 0)
+    outcome = Outcome(name, tried, edges, features, found, failed=done.returncode != 0)
+    print(_row(outcome), flush=True)
+    return outcome
+
+
+def _row(one: Outcome) -> str:
+    crashes = len(one.crashes) or int(one.failed)
+    return f"{one.target:12}{one.inputs:>12,}{one.edges:>8,}{one.features:>10,}{crashes:>9}"
 
 
 def _show(outcomes: Sequence[Outcome]) -> None:
     print(f"\n{'target':12}{'inputs':>12}{'edges':>8}{'features':>10}{'crashes':>9}")
     for one in outcomes:
-        crashes = len(one.crashes) or int(one.failed)
-        print(f"{one.target:12}{one.inputs:>12,}{one.edges:>8,}{one.features:>10,}{crashes:>9}")
+        print(_row(one))
     for one in outcomes:
         for path in one.crashes:
             print(f"\n{one.target} crashed on {path}\nscripts/fuzz --replay {path} {one.target}")

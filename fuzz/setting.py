@@ -2,10 +2,13 @@
 
 from fuzz.choices import Choices
 from fuzz.limits import empty_folder, may_refuse
+from tidegate import problem
+from tidegate.admission.rule import Quote
 from tidegate.cli import setting
 from tidegate.cli.run import _pair
 from tidegate.cli.setting import Setting
 from tidegate.flower.app import _settings
+from tidegate.presets import make_policy
 
 FLAGS = ("capacities", "price", "experiment")
 FILE = """capacities = "8,9,10x3"
@@ -20,7 +23,8 @@ FILES = (FILE, 'price = "markov:2,8,0.75,0.5"\nphi = 0.9\n', "capacities = [8, 9
 APP = '[tool.flwr.app.components]\nserverapp = "quickstart.server_app:app"\n'
 FEW_CLIENTS = 10_000
 
-setting.MOST_CLIENTS = FEW_CLIENTS  # what the true limit permits is slow, not wrong
+setting.MOST_CLIENTS = FEW_CLIENTS  # what the true limits permit is slow, not wrong
+problem.MOST_ROUNDS = 10_000
 
 
 def target(data: bytes) -> None:
@@ -48,7 +52,10 @@ def target(data: bytes) -> None:
 def _use(given: Setting) -> None:
     if given.problem.num_clients > FEW_CLIENTS:
         raise AssertionError("more clients than the limit")
-    repr(given.options)
+    for name in ("acdpp", "tide"):
+        rule = make_policy(name, given.problem, given.options, preset="as_printed").admission
+        quote = Quote(5.0)
+        rule.decide(rule.learn(rule.start(), quote), quote, 1e9)
 
 
 def seeds() -> list[bytes]:

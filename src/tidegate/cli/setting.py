@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 from tidegate.policies import ControlOptions
 from tidegate.presets import EXPERIMENTS
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
-from tidegate.problem import LearningConstants, Problem
+from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
 from tidegate.suggestion import suggestion
 
 MOST_CLIENTS = 100_000_000
@@ -61,6 +61,7 @@ class Setting(BaseModel):
     retention_horizon: int | None = Field(
         None,
         ge=1,
+        le=MOST_ROUNDS,
         description="K, rounds that a sample stays, in place of the planned one (not Tide, where "
         "a sample stays until another takes its place).",
     )
