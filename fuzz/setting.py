@@ -1,5 +1,7 @@
 """What the command line is given, as flags or in a file."""
 
+from unittest.mock import patch
+
 from fuzz.choices import Choices
 from fuzz.limits import empty_folder, may_refuse
 from tidegate import problem
@@ -22,11 +24,12 @@ retention_horizon = 4
 FILES = (FILE, 'price = "markov:2,8,0.75,0.5"\nphi = 0.9\n', "capacities = [8, 9]\nbudget = 1e3\n")
 APP = '[tool.flwr.app.components]\nserverapp = "quickstart.server_app:app"\n'
 FEW_CLIENTS = 10_000
+FEW_ROUNDS = 10_000
+"""What the true limits permit is slow, not wrong."""
 
-setting.MOST_CLIENTS = FEW_CLIENTS  # what the true limits permit is slow, not wrong
-problem.MOST_ROUNDS = 10_000
 
-
+@patch.object(setting, "MOST_CLIENTS", FEW_CLIENTS)
+@patch.object(problem, "MOST_ROUNDS", FEW_ROUNDS)
 def target(data: bytes) -> None:
     """A file of settings, one flag's text, a ``--set`` of an app, or an app's own file."""
     choices = Choices(data)
