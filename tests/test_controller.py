@@ -112,6 +112,11 @@ def test_a_controller_that_is_brought_back_goes_on_as_if_nothing_had_happened(na
         assert killed.close() == expected
 
 
+def test_a_run_whose_name_cannot_be_sent_is_refused_before_it_begins() -> None:
+    with pytest.raises(WireError, match="run must be a name of at most 200 printable characters"):
+        Controller(terms(), "line\nbreak")
+
+
 def test_a_checkpoint_of_other_terms_is_refused() -> None:
     controller = Controller(terms(), "r")
     fleet(controller, MNIST)

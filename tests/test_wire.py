@@ -28,9 +28,10 @@ RECEIPT: dict[str, Any] = {
 
 amounts = st.floats(0, 1e12)
 counts = st.integers(0, 2**40)
+names = st.text(min_size=1, max_size=200).filter(str.isprintable)
 
 
-@given(run=st.text(min_size=1), now=st.integers(1, 2**40), price=amounts, count=counts)
+@given(run=names, now=st.integers(1, 2**40), price=amounts, count=counts)
 def test_an_order_survives_the_journey(run: str, now: int, price: float, count: int) -> None:
     order = Order(run=run, round_number=now, price=price, retention_horizon=3, count=count)
     assert Order.from_record(order.to_record()) == order
@@ -140,7 +141,7 @@ def test_an_impossible_receipt_is_refused(change: dict[str, Any], reason: str) -
         ({"round_number": "3"}, "round_number must be a whole number from 0 to .*, got '3'"),
         ({"round_number": 3.0}, "round_number must be a whole number"),
         ({"round_number": [0] * 10**6}, "round_number must be a whole number"),
-        ({"run": 7}, "run must be a name, got 7"),
+        ({"run": 7}, "run must be a name of at most 200 .*, got 7"),
     ],
 )
 def test_a_record_is_checked_before_it_is_believed(
@@ -209,9 +210,25 @@ def test_addresses_and_introductions_survive_the_journey() -> None:
     ("kind", "changes", "reason"),
     [
         (Address, {"run": ""}, "run must be a name"),
-        (Address, {"client": 3}, "client must be a name, got 3"),
-        (Introduction, {"client": ""}, "client must be a name, got ''"),
-        (Introduction, {"buffer_id": ""}, "buffer_id must be a name, got ''"),
+        (
+            Address,
+            {"client": 3},
+            "client must be a name of at most 200 .*, got 3",
+        ),
+        (
+            Introduction,
+            {"client": ""},
+            "client must be a name of at most 200 .*, got ''",
+        ),
+        (
+            Introduction,
+            {"buffer_id": ""},
+            "buffer_id must be a name of at most 200 .*, got ''",
+        ),
+        (Address, {"client": "a" * 201}, "client must be a name of at most 200 printable"),
+        (Address, {"fingerprint": "\ud800"}, "fingerprint must be a name of at most 200 .*, got"),
+        (Introduction, {"buffer_id": "a\nb"}, "buffer_id must be a name of at most 200 .*, got"),
+        (Introduction, {"buffer_capacity": 10**8 + 1}, "must be at most 100000000; count larger"),
         (Introduction, {"void_round": -1}, "void_round must be a whole number"),
         (Introduction, {"buffer_capacity": 0}, "buffer_capacity must be at least 1, got 0"),
         (Introduction, {"buffer_capacity": -1}, "buffer_capacity must be a whole number"),

@@ -7,6 +7,8 @@ a controller that is brought back after ``decide`` gives the same orders again.
 
 import io
 import logging
+import math
+import reprlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -17,9 +19,9 @@ from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
 from tidegate.fleet import Fleet, Terms
 from tidegate.ledger import Account, Booking, Ledger
-from tidegate.saving import read, write
+from tidegate.saving import plain, read, write
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import Address, Introduction, Order, Receipt, WireError
+from tidegate.wire import LARGEST_INTEGER, Address, Introduction, Order, Receipt, WireError
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +87,7 @@ class Controller:
     """Policy, fleet and ledger of one run."""
 
     def __init__(self, terms: Terms, run: str) -> None:
+        Address(run=run)  # refuses a name that cannot be sent
         self._terms = terms
         self._round_number = 1
         self._ledger = Ledger(run)
@@ -271,13 +274,14 @@ class Controller:
                     f"the checkpoint was made with {name} = {value}, this run has "
                     f"{fixed.get(name)}; resume with the same, or start a new run in another folder"
                 )
+        _check_numbers(record)
         controller._round_number = record["round_number"]
         controller._ledger = Ledger.from_record(record["ledger"])
         controller._fleet = Fleet(terms, controller._ledger, record["absences"])
-        controller._tally = ReuseTally(**record["tally"])
+        controller._tally = plain(ReuseTally, record["tally"])
         controller._overspend = record["overspend"]
         if record["decision"] is not None:
-            controller._decision = _Decision(**record["decision"])
+            controller._decision = plain(_Decision, record["decision"])
         if record["state"] is not None:
             policy = controller._fleet.policy
             owed = np.zeros(len(policy.shares)) if record["replanned"] else None
@@ -335,6 +339,16 @@ class Controller:
             )
         if now < self._round_number:
             self.book(client, newest)
+
+
+def _check_numbers(record: Mapping[str, Any]) -> None:
+    """Refuse a saved record whose round, overspend or absences cannot be."""
+    ledger, absences = record["ledger"], record["absences"]
+    counts = [record["round_number"] - 1, ledger["closed_round"], *absences.values()]
+    if not all(type(count) is int and 0 <= count <= LARGEST_INTEGER for count in counts):
+        raise ValueError(f"rounds must be whole numbers, got {reprlib.repr(counts)}")
+    if not math.isfinite(record["overspend"]):
+        raise ValueError(f"overspend must be finite, got {record['overspend']}")
 
 
 def _gone_back(client: str, booked_round: int, known_round: int) -> WireError:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.admission.rule import RoundTotals
+from tidegate.saving import plain
 from tidegate.wire import Order, Receipt, WireError
 
 
@@ -201,7 +202,8 @@ class Ledger:
         self._accounts[client] = replace(
             account,
             total_admitted=account.earlier_admitted + receipt.total_admitted,
-            total_spent=account.earlier_spent + receipt.total_spent,
+            # What rounding lets through must not make it fall.
+            total_spent=max(account.total_spent, account.earlier_spent + receipt.total_spent),
             last_round=receipt.round_number,
             cohorts=_cohorts(account, order, booking, receipt),
             lost_cohorts=_without_oldest(account.lost_cohorts, booking.admitted),
@@ -250,8 +252,9 @@ class Ledger:
                 for name in ("cohorts", "lost_cohorts")
             }
             orders = tuple(Order.from_record(order) for order in values["outstanding"])
-            accounts[client] = Account(**{**values, **cohorts, "outstanding": orders})
-        booked = RoundTotals(**record["booked"])
+            known = {**values, **cohorts, "outstanding": orders}
+            accounts[client] = plain(Account, known)
+        booked = plain(RoundTotals, record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
 
     def _difference(self, client: str, account: Account, order: Order, receipt: Receipt) -> Booking:

@@ -8,7 +8,7 @@ rounds, so a longer run begins exactly like a shorter one.
 import csv
 import io
 import itertools
-import math
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ import numpy as np
 
 from tidegate.arrays import FloatArray
 from tidegate.randomness import PRICES, generator
+from tidegate.wire import LARGEST_AMOUNT
 
 Price = float | FloatArray
 """One price for all clients, or an array with one a client."""
@@ -76,8 +77,8 @@ class PricePath:
 
 
 def _check_price(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} must be 0 or more and finite, got {value}")
+    if not 0 <= value <= LARGEST_AMOUNT:
+        raise ValueError(f"{name} must be 0 or more and at most {LARGEST_AMOUNT:g}, got {value}")
 
 
 @dataclass(frozen=True)
@@ -183,12 +184,12 @@ class RecordedPrices:
         values = np.array(self.values, dtype=np.float64)
         if values.ndim not in (1, 2) or values.size == 0:
             raise ValueError("recorded prices need at least one round, and one or more columns")
-        wrong = np.argwhere(~(np.isfinite(values) & (values >= 0)))
+        wrong = np.argwhere(~((values >= 0) & (values <= LARGEST_AMOUNT)))
         if len(wrong):
             place = tuple(int(index) for index in wrong[0])
             raise ValueError(
                 f"recorded price {values[place]} in row {place[0] + 1} is not a price: "
-                "0 or more and finite"
+                f"0 or more and at most {LARGEST_AMOUNT:g}"
             )
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
@@ -201,15 +202,20 @@ class RecordedPrices:
         except UnicodeDecodeError:
             raise ValueError(f"{path} is not a text file in UTF-8") from None
         reader = csv.DictReader(io.StringIO(text, newline=""))
-        header = list(reader.fieldnames or [])
+        try:
+            header = list(reader.fieldnames or [])
+        except csv.Error as wrong:
+            raise ValueError(f"{path} has no header: {wrong}") from None
         for column in columns:
             if column not in header:
-                known = ", ".join(header) or "none at all"
+                known = ", ".join(header)[:1000] or "none at all"
                 raise ValueError(f"{path} has no column {column!r}; it has {known}")
-        rows = [
-            [_cell(path, number, column, row[column]) for column in columns]
-            for number, row in enumerate(reader, start=2)
-        ]
+        rows = []
+        try:
+            for number, row in enumerate(reader, start=2):
+                rows.append([_cell(path, number, column, row[column]) for column in columns])
+        except csv.Error as wrong:
+            raise ValueError(f"{path}, line {reader.line_num}, is no CSV: {wrong}") from None
         if not rows:
             raise ValueError(f"{path} has a header but no prices below it")
         table = np.array(rows)
@@ -256,7 +262,9 @@ def _cell(path: Path, line: int, column: str, text: str | None) -> float:
     try:
         return float(text if text is not None else "")
     except ValueError:
-        raise ValueError(f"{path}, line {line}, column {column}: {text!r} is no price") from None
+        raise ValueError(
+            f"{path}, line {line}, column {column}: {reprlib.repr(text)} is no price"
+        ) from None
 
 
 def price_law(text: str) -> PriceLaw:

@@ -1,15 +1,18 @@
 """What is given before a run starts: clients, memory, budget, rounds and learning constants."""
 
-import math
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from tidegate.arrays import FloatArray, IntArray
+from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY
 
-LARGEST_CAPACITY = 100_000_000
-"""Counts of one client's admissions are kept in 4 bytes, and stay far from their end."""
+MOST_ROUNDS = 10_000_000
+"""A plan weighs every round: ten million take seconds."""
+LARGEST_CONSTANT = 1e50
+"""Of the bound, and its inverse the smallest: products of their powers stay within a float."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,8 +43,11 @@ class LearningConstants:
     def __post_init__(self) -> None:
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{entry.name} must be positive and finite, got {value}")
+            if not 1 / LARGEST_CONSTANT <= value <= LARGEST_CONSTANT:
+                raise ValueError(
+                    f"{entry.name} must be positive and finite, from {1 / LARGEST_CONSTANT:g} to "
+                    f"{LARGEST_CONSTANT:g}, got {value}"
+                )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -90,10 +96,16 @@ class Problem:
                 f"got {np.size(self.mean_price)}"
             )
         for name, value in (("budget", self.budget), ("mean_price", self.average_price)):
-            if not (math.isfinite(value) and value > 0):
-                raise ValueError(f"{name} must be positive and finite, got {value}")
-        if self.num_rounds < 1:
-            raise ValueError(f"num_rounds must be at least 1, got {self.num_rounds}")
+            if not 1 / LARGEST_AMOUNT <= value <= LARGEST_AMOUNT:
+                raise ValueError(
+                    f"{name} must be positive and finite, from {1 / LARGEST_AMOUNT:g} to "
+                    f"{LARGEST_AMOUNT:g}, got {value}; count money in another unit"
+                )
+        if not 1 <= self.num_rounds <= MOST_ROUNDS:
+            raise ValueError(
+                f"num_rounds must be at least 1 and at most {MOST_ROUNDS}, "
+                f"got {reprlib.repr(self.num_rounds)}"
+            )
 
     @property
     def capacities(self) -> IntArray:

@@ -5,9 +5,17 @@ replaces an older one in a single step, so a crash leaves the old state or the n
 """
 
 import dataclasses
+import io
 import json
+import math
 import os
-from collections.abc import Callable, Mapping
+import reprlib
+import struct
+import tokenize
+import typing
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any, TypeVar
@@ -19,7 +27,24 @@ FORMAT_VERSION = 1
 FIXED: Mapping[str, bool] = MappingProxyType({"fixed": True})
 """Metadata of a field that belongs to the policy: a saved state must have the same value."""
 
+UNREADABLE = (
+    *(ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError),
+    *(RecursionError, SyntaxError, TypeError, UnicodeError, Warning),
+    *(json.JSONDecodeError, struct.error, tokenize.TokenError, zipfile.BadZipFile),
+)
+"""What content that is not as it should be makes parsers raise, besides a ``ValueError``."""
+
 Saved = TypeVar("Saved")
+
+
+@contextmanager
+def reading(what: object, remedy: str) -> Iterator[None]:
+    """Say which file cannot be read and what to do, whatever its content made a parser raise."""
+    try:
+        yield
+    except UNREADABLE as wrong:
+        reason = f"{type(wrong).__name__}: {str(wrong)[:200]}"
+        raise ValueError(f"{what} is damaged ({reason}); {remedy}") from wrong
 
 
 def save(state: object, path: Path) -> None:
@@ -48,7 +73,7 @@ def replace_file(path: Path, write_content: Callable[[IO[bytes]], None]) -> None
 def restore(template: Saved, path: Path) -> Saved:
     """Read a state back into the shape of ``template``, a state of the same policy and problem."""
     with path.open("rb") as file:
-        return read(template, file)
+        return read(template, file, path)
 
 
 def write(state: object, file: IO[bytes]) -> None:
@@ -60,15 +85,103 @@ def write(state: object, file: IO[bytes]) -> None:
     np.savez(file, tree=text, **named)  # type: ignore[arg-type]
 
 
-def read(template: Saved, file: IO[bytes]) -> Saved:
-    """Read a state from an open file."""
-    with np.load(file, allow_pickle=False) as archive:
-        content = json.loads(archive["tree"].tobytes())
+def read(template: Saved, file: IO[bytes], what: object = "a saved state") -> Saved:
+    """Read a state from an open file; ``what`` names it where it cannot be read."""
+    with reading(what, "take an older copy, or begin again"), Archive(file) as archive:
+        content = archive.json("tree")
         version = content["version"]
         if type(version) is not int or version != FORMAT_VERSION:
-            raise ValueError(f"the file has format {version}, this program reads {FORMAT_VERSION}")
+            raise ValueError(
+                f"the file has format {reprlib.repr(version)}, this program reads {FORMAT_VERSION}"
+            )
         restored: Saved = _from_tree(template, content["state"], archive)
     return restored
+
+
+class Archive:
+    """The parts of a file that ``np.savez`` wrote: no pickles, and nothing compressed.
+
+    A part is given once, and all together are no larger than the file, so that a small file cannot
+    ask for much memory.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._zip = zipfile.ZipFile(file)
+        self._left = file.seek(0, os.SEEK_END)
+        self._names = set(self._zip.namelist())
+
+    def __enter__(self) -> "Archive":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    def __contains__(self, name: str) -> bool:
+        return f"{name}.npy" in self._names
+
+    def array(self, name: str) -> NDArray[Any]:
+        """A part that was not taken before."""
+        if name not in self:
+            raise ValueError(f"the file has no part {reprlib.repr(name)} that is not yet read")
+        self._names.remove(f"{name}.npy")
+        about = self._zip.getinfo(f"{name}.npy")
+        self._left -= about.file_size
+        if about.compress_type != zipfile.ZIP_STORED or about.flag_bits & 1 or self._left < 0:
+            raise ValueError(
+                f"part {name} of the file is compressed, encrypted or larger than the file: it was "
+                "not written by this program"
+            )
+        return array_from(self._zip.read(about))
+
+    def json(self, name: str) -> Any:
+        """What the JSON text of a part holds."""
+        return json.loads(self.array(name).tobytes())
+
+
+def array_from(content: bytes) -> NDArray[Any]:
+    """The array that ``np.save`` wrote, unless it announces more than there is, or a pickle."""
+    file = io.BytesIO(content)
+    # The third version differs from the second in how it spells the names of fields.
+    old = np.lib.format.read_magic(file) == (1, 0)
+    head = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+    try:
+        shape, _, dtype = head(file)
+    except MemoryError:  # of Python's parser, whose stack a long expression fills
+        raise ValueError("the header of an array is too complex") from None
+    announced, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
+    if not dtype.hasobject and announced != there:
+        raise ValueError(f"an array announces {announced} bytes, and has {there}")
+    file.seek(0)
+    array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    return array
+
+
+def plain(kind: type[Saved], values: Mapping[str, Any]) -> Saved:
+    """A dataclass from JSON; one of its plain fields that holds another kind is refused."""
+    hints = typing.get_type_hints(kind)
+    for name, value in values.items():
+        if name not in hints:
+            raise ValueError(f"{kind.__name__} has no {reprlib.repr(name)}")
+        if not _is_of(value, hints[name]):
+            wanted = getattr(hints[name], "__name__", hints[name])
+            raise ValueError(
+                f"{name} must be {wanted} in {kind.__name__}, got {reprlib.repr(value)}"
+            )
+    return kind(**values)
+
+
+def _is_of(value: object, hint: object) -> bool:
+    """Whether a value is of a plain kind; a whole number will do for a float, and not for truth."""
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    if hint in (int, str, bool):
+        return type(value) is hint
+    if hint is type(None):
+        return value is None
+    options = typing.get_args(hint)
+    if type(None) in options:
+        return any(_is_of(value, one) for one in options)
+    return True
 
 
 def _to_tree(value: object, arrays: list[NDArray[Any]]) -> object:
@@ -85,15 +198,18 @@ def _to_tree(value: object, arrays: list[NDArray[Any]]) -> object:
     raise TypeError(f"cannot save a {type(value).__name__}: {value!r}")
 
 
-def _from_tree(template: Any, tree: Any, archive: Any) -> Any:
+def _from_tree(template: Any, tree: Any, archive: Archive) -> Any:
     if isinstance(tree, list):
+        _need_kind(template, tuple, tree)
         return tuple(_from_tree(None, item, archive) for item in tree)
     if not isinstance(tree, dict):
         if type(tree) not in (int, float, bool):
-            raise ValueError(f"the file holds {tree!r} where a number should be")
+            raise ValueError(f"the file holds {reprlib.repr(tree)} where a number should be")
+        _need_kind(template, int | float, tree)
         return tree
     if "array" in tree:
-        array = archive[f"array_{tree['array']}"]
+        _need_kind(template, np.ndarray, tree)
+        array = archive.array(f"array_{tree['array']}")
         kind = array.shape, array.dtype
         if template is not None and kind != (template.shape, template.dtype):
             raise ValueError(
@@ -105,7 +221,8 @@ def _from_tree(template: Any, tree: Any, archive: Any) -> Any:
     fields = dataclasses.fields(template)
     if {one.name for one in fields} != set(tree["fields"]):
         raise ValueError(
-            f"the file holds {sorted(tree['fields'])}, which is no {type(template).__name__}: "
+            f"the file holds {reprlib.repr(sorted(tree['fields']))}, which is no "
+            f"{type(template).__name__}: "
             "it was saved by another policy or version"
         )
     parts = {}
@@ -117,3 +234,11 @@ def _from_tree(template: Any, tree: Any, archive: Any) -> Any:
                 f"the file was saved with {one.name} = {parts[one.name]}, this policy has {mine}"
             )
     return type(template)(**parts)
+
+
+def _need_kind(template: object, kind: Any, tree: object) -> None:
+    """Refuse what has not the shape of the template; within a tuple there is none."""
+    if template is not None and not isinstance(template, kind):
+        raise ValueError(
+            f"the file holds {reprlib.repr(tree)} where a {type(template).__name__} should be"
+        )

@@ -20,10 +20,15 @@ LARGEST_INTEGER = 2**63 - 1
 """What a database and a Flower record can carry."""
 LARGEST_AMOUNT = 1e15
 """Of money or price: beyond it a float can no longer count cents."""
+LONGEST_NAME = 200
+"""Characters: a name goes into logs, file names and every message."""
+NAME = f"a name of at most {LONGEST_NAME} printable characters"
 WHOLE = f"a whole number from 0 to {LARGEST_INTEGER}"
 AMOUNT = f"a float from 0 to {LARGEST_AMOUNT:g}"
 MOST_THRESHOLDS = 1001
 """One for an empty slot, and a thousand ages."""
+LARGEST_CAPACITY = 100_000_000
+"""Samples of one client: counts of its admissions are kept in 4 bytes, far from their end."""
 NO_LIMIT = 2**31 - 1
 """A count that nothing exceeds: what 4 bytes hold."""
 
@@ -191,7 +196,10 @@ class Introduction(Record):
     """It will apply no order up to this round that it has not applied before."""
 
     def _check(self) -> None:
-        _need(self.buffer_capacity >= 1, "buffer_capacity", self.buffer_capacity, "at least 1")
+        capacity = self.buffer_capacity
+        _need(capacity >= 1, "buffer_capacity", capacity, "at least 1")
+        most = f"at most {LARGEST_CAPACITY}; count larger units (batches) in place of samples"
+        _need(capacity <= LARGEST_CAPACITY, "buffer_capacity", capacity, most)
 
 
 def _need(fulfilled: bool, name: str, value: object, limit: str) -> None:
@@ -205,7 +213,8 @@ def _check_kinds(message: Record) -> None:
         value = getattr(message, name)
         if kind is str:
             named = type(value) is str and (value != "" or optional)
-            _need(named, name, value, "a name")
+            short = named and len(value) <= LONGEST_NAME and value.isprintable()
+            _need(short, name, value, NAME)
         elif kind is int:
             whole = type(value) is int and 0 <= value <= LARGEST_INTEGER
             _need(whole, name, value, WHOLE)

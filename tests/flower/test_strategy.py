@@ -377,6 +377,21 @@ def test_a_node_that_introduces_itself_as_another_is_left_out(
     assert reason in caplog.text
 
 
+def test_a_node_registered_by_a_name_that_cannot_be_sent_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Registered(RecordingGrid):
+        def get_nodes(self) -> list[NodeInfo]:
+            names = {2: "partition-0", 3: "partition-1", 4: "a" * 201}
+            return [NodeInfo(node_id=one, name=names[one]) for one in self.get_node_ids()]
+
+    strategy = control()
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(strategy, Registered(gated_app(), NODES), rounds=1)
+    assert strategy._running().fleet == ["partition-0", "partition-1"]
+    assert "node 4 is left out: client must be a name of at most 200 printable" in caplog.text
+
+
 def test_a_registered_node_wins_its_name_from_a_stranger(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -92,5 +92,5 @@ def _pair(text: str) -> tuple[str, Any]:
         raise ValueError(f"--set {text!r} must read key=value")
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return key, value

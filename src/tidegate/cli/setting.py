@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 from tidegate.policies import ControlOptions
 from tidegate.presets import EXPERIMENTS
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
-from tidegate.problem import LearningConstants, Problem
+from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
 from tidegate.suggestion import suggestion
 
 MOST_CLIENTS = 100_000_000
@@ -61,6 +61,7 @@ class Setting(BaseModel):
     retention_horizon: int | None = Field(
         None,
         ge=1,
+        le=MOST_ROUNDS,
         description="K, rounds that a sample stays, in place of the planned one (not Tide, where "
         "a sample stays until another takes its place).",
     )
@@ -190,7 +191,7 @@ def _read(file: Path) -> dict[str, object]:
     """The settings of a TOML file; a trace's path counts from the file's folder."""
     try:
         values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise ValueError(f"{file} is not TOML: {wrong}") from None
     price = values.get("price")
     if isinstance(price, str) and price.startswith("trace:"):

@@ -110,7 +110,7 @@ class Experiment(BaseModel):
         """
         try:
             values = tomllib.loads(file.read_text("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
+        except (ValueError, RecursionError) as wrong:
             raise ValueError(f"{file} is not TOML: {wrong}") from None
         values = {**values, **(changes or {})}
         _check_names(f"{file}: an experiment", values, cls)

@@ -114,7 +114,8 @@ def hapt(source: Path, size: int | None) -> DatasetDict:
     """
     if size is not None:
         raise ValueError("--size is for images; HAPT has windows of sensor readings")
-    with np.load(_find(source, "streams", "hapt.npz") / "hapt.npz") as file:
+    path = _find(source, "streams", "hapt.npz") / "hapt.npz"
+    with np.load(path, allow_pickle=False) as file:
         kept = file["win_label"] <= HAPT_BASIC
         starts, labels = file["win_start"][kept], file["win_label"][kept] - 1
         people, recordings = file["win_subject"][kept], file["experiment"][starts]

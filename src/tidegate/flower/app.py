@@ -48,7 +48,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     path = folder / "pyproject.toml"
     try:
         settings = tomllib.loads(path.read_text("utf-8"))
-    except tomllib.TOMLDecodeError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise ValueError(f"{path} is not TOML: {wrong}") from None
     try:
         app: dict[str, Any] = settings["tool"]["flwr"]["app"]

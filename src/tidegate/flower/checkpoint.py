@@ -9,6 +9,8 @@ it is settled.
 import dataclasses
 import json
 import os
+import re
+import reprlib
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -22,9 +24,13 @@ from flwr.serverapp.strategy import Strategy
 from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
 from tidegate.flower.wrapped import give_back, kept_by
-from tidegate.saving import replace_file
+from tidegate.saving import Archive, array_from, plain, reading, replace_file
 
 FORMAT_VERSION = 2
+NUMPY = "numpy.ndarray"
+"""What Flower calls arrays that ``np.save`` wrote."""
+MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
+REMEDY = "take a copy of the folder from before, or start a new run in another folder"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,21 +68,27 @@ class Checkpoint:
         path = self._folder / "control.npz"
         if not path.exists():
             return None
-        with np.load(path, allow_pickle=False) as archive:
-            content = json.loads(archive["control"].tobytes())
-            if content["version"] != FORMAT_VERSION:
-                raise ValueError(
-                    f"{path} has format {content['version']}, this program reads {FORMAT_VERSION}"
-                )
-            state = archive["state"].tobytes() if "state" in archive else None
-        controller = Controller.from_record(terms, {**content["controller"], "state": state})
-        self._model = content["model"]
+        with reading(path, REMEDY):
+            with path.open("rb") as file, Archive(file) as archive:
+                content = archive.json("control")
+                if content["version"] != FORMAT_VERSION:
+                    raise ValueError(
+                        f"{path} has format {reprlib.repr(content['version'])}, "
+                        f"this program reads {FORMAT_VERSION}"
+                    )
+                state = archive.array("state").tobytes() if "state" in archive else None
+            controller = Controller.from_record(terms, {**content["controller"], "state": state})
+            name = content["model"]
+            if not MODEL_NAME.fullmatch(name):
+                raise ValueError(f"{path} names a model {reprlib.repr(name)}; {REMEDY}")
+        arrays, kept = _read_model(self._folder / name)
+        rounds = self._rounds_before(controller.round_number)
+        give_back(strategy, kept)
+        self._model = name
         for model in self._folder.glob("model-*.npz"):
             if model.name != self._model:
                 model.unlink()  # left over by a server that died while it saved
-        arrays, kept = _read_model(self._folder / self._model)
-        give_back(strategy, kept)
-        return Resumed(controller, arrays, self._rounds_before(controller.round_number))
+        return Resumed(controller, arrays, rounds)
 
     def begin(self, controller: Controller, arrays: ArrayRecord, strategy: Strategy) -> None:
         """A new run, before its first round."""
@@ -124,13 +136,15 @@ class Checkpoint:
         """The rows of settled rounds; one of a round that was not is dropped from the file."""
         path = self._folder / "rounds.jsonl"
         settled = path.read_text().splitlines()[: round_number - 1]
+        with reading(path, REMEDY):
+            rounds = [plain(FleetRound, json.loads(line)) for line in settled]
         text = "".join(line + "\n" for line in settled)
 
         def write(file: IO[bytes]) -> None:
             file.write(text.encode())
 
         replace_file(path, write)
-        return [FleetRound(**json.loads(line)) for line in settled]
+        return rounds
 
 
 def _write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -> None:
@@ -165,25 +179,30 @@ def _write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) 
 
 
 def _read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
-    with np.load(path, allow_pickle=False) as archive:
-        index = json.loads(archive["index"].tobytes())
-        arrays = ArrayRecord(
-            {
-                one["name"]: Array(
-                    dtype=one["dtype"],
-                    shape=tuple(one["shape"]),
-                    stype=one["stype"],
-                    data=archive[f"part_{one['part']}"].tobytes(),
-                )
-                for one in index["model"]
-            }
-        )
+    with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
+        index = archive.json("index")
+        arrays = ArrayRecord({one["name"]: _array(one, archive) for one in index["model"]})
         kept: dict[str, Any] = {}
         for name, value in index["strategy"].items():
             if "named" in value:
-                kept[name] = {key: archive[f"part_{part}"] for key, part in value["named"].items()}
+                named = value["named"].items()
+                kept[name] = {key: archive.array(f"part_{part}") for key, part in named}
             elif "listed" in value:
-                kept[name] = [archive[f"part_{part}"] for part in value["listed"]]
+                kept[name] = [archive.array(f"part_{part}") for part in value["listed"]]
             else:
-                kept[name] = value["number"]
+                kept[name] = float(value["number"])
     return arrays, kept
+
+
+def _array(about: Mapping[str, Any], archive: Archive) -> Array:
+    """One of a model's arrays; where Flower keeps it as NumPy's, it is what it is said to be."""
+    data = archive.array(f"part_{about['part']}").tobytes()
+    shape, dtype, stype = tuple(about["shape"]), about["dtype"], about["stype"]
+    if stype == NUMPY:
+        content = array_from(data)
+        if (content.shape, str(content.dtype)) != (shape, dtype):
+            raise ValueError(
+                f"the model's array {reprlib.repr(about['name'])} is {content.shape} "
+                f"{content.dtype}, and should be {reprlib.repr(shape)} {reprlib.repr(dtype)}"
+            )
+    return Array(dtype=dtype, shape=shape, stype=stype, data=data)

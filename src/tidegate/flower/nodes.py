@@ -40,13 +40,7 @@ class Nodes:
             if node_id in online and reserved.get(client, node_id) == node_id
         }
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
-        known = set(self.clients.values())
-        addresses = {
-            node_id: address_of(node, controller.run, controller.round_number - 1)
-            for node_id, node in online.items()
-            if node_id not in known
-            and self._silent.get(node_id, (0, 0))[1] <= controller.round_number
-        }
+        addresses = self._to_ask(online, controller)
         if not addresses:
             return
         questions = []
@@ -72,6 +66,19 @@ class Nodes:
                 logger.warning("node %s is left out: another node is %r", node_id, client)
                 continue
             self._let_in(introduction, receipt, node_id, controller)
+
+    def _to_ask(self, online: Mapping[int, NodeInfo], controller: Controller) -> dict[int, Address]:
+        """Nodes that are not known yet, and how they are addressed."""
+        known, addresses = set(self.clients.values()), {}
+        for node_id, node in online.items():
+            _, asked_again = self._silent.get(node_id, (0, 0))
+            if node_id not in known and asked_again <= controller.round_number:
+                try:
+                    void_round = controller.round_number - 1
+                    addresses[node_id] = address_of(node, controller.run, void_round)
+                except WireError as refused:
+                    logger.warning("node %s is left out: %s", node_id, refused)
+        return addresses
 
     def _note(self, node_id: int, round_number: int, *, heard: bool) -> None:
         """Ask who answers nothing less and less often, because everybody waits meanwhile."""
@@ -102,7 +109,7 @@ def _heard(
 ) -> tuple[Introduction, Receipt | None, int]:
     """What a node says of itself: under the name that it is registered by, or else its own."""
     if reply.has_error():
-        reason = str(reply.error.reason)
+        reason = str(reply.error.reason)[:500]
         if "No query function registered" in reason:
             reason = "its ClientApp has no ClientGate"
         raise WireError(f"it did not introduce itself: {reason}")

@@ -17,6 +17,9 @@ from tidegate.wire import Address, Introduction, Order, Receipt, Record, WireErr
 TEXT = "json"
 """The one field of our records."""
 
+LONGEST_TEXT = 100_000
+"""Characters; an order with as many thresholds as there can be has a quarter of that."""
+
 QUERY = "query.tidegate"
 """The message type by which the server asks who a node is."""
 
@@ -51,6 +54,8 @@ def find(content: RecordDict, kind: type[Kind]) -> Kind | None:
     text = packed.get(TEXT) if isinstance(packed, ConfigRecord) else None
     if not isinstance(text, str):
         raise WireError(f"{key} is no ConfigRecord with a text named {TEXT!r}")
+    if len(text) > LONGEST_TEXT:
+        raise WireError(f"{key} must be at most {LONGEST_TEXT} characters, got {len(text)}")
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):

@@ -6,9 +6,15 @@ NumPy can turn into an array (a torch tensor, a PIL image) comes back as an arra
 
 import io
 import json
+import re
 from typing import Any, Protocol
 
 import numpy as np
+
+from tidegate.saving import array_from, reading
+
+KIND = re.compile(r"[<>|=][A-Za-z]\d*(\[\w+\])?")
+"""What NumPy calls a type without fields, such as ``<f4`` or ``<M8[ns]``."""
 
 
 class SampleCodec(Protocol):
@@ -48,7 +54,8 @@ class ArrayCodec:
             parts.append(data[place - size : place])
         if not parts:
             raise ValueError("a stored sample is empty")
-        return _rebuild(json.loads(parts[0]), parts[1:])
+        with reading("a stored sample", "delete the buffer's file, and the client begins again"):
+            return _rebuild(json.loads(parts[0]), dict(enumerate(parts[1:])))
 
 
 def _shape(value: Any, parts: list[bytes]) -> Any:
@@ -78,21 +85,24 @@ def _shape(value: Any, parts: list[bytes]) -> Any:
     return {"array": len(parts) - 1}
 
 
-def _rebuild(shape: Any, parts: list[bytes]) -> Any:
+def _rebuild(shape: Any, parts: dict[int, bytes]) -> Any:
+    """A sample from its shape; each part is used once, so a small head makes no large sample."""
     ((kind, content),) = shape.items()
-    if kind == "plain":
+    if kind == "plain" and (content is None or type(content) in (bool, int, float, str)):
         return content
     if kind == "raw":
         part, dtype, sizes = content
-        array = np.frombuffer(parts[part], dtype).reshape(sizes)
+        if not KIND.fullmatch(dtype):
+            raise ValueError(f"a stored sample holds an array of an unknown kind {dtype[:50]!r}")
+        array = np.frombuffer(parts.pop(part), dtype).reshape(sizes)
         return array.copy()  # bytes cannot be written to, a sample can
     if kind == "array":
-        return np.load(io.BytesIO(parts[content]), allow_pickle=False)
+        return array_from(parts.pop(content))
     if kind == "bytes":
-        return parts[content]
+        return parts.pop(content)
     if kind == "dict":
         return {name: _rebuild(item, parts) for name, item in content.items()}
     if kind in ("tuple", "list"):
         items = [_rebuild(item, parts) for item in content]
         return tuple(items) if kind == "tuple" else items
-    raise ValueError(f"a stored sample holds an unknown part {kind!r}")
+    raise ValueError(f"a stored sample holds an unknown part {kind[:50]!r}")

@@ -4,16 +4,18 @@ Write-ahead log, ``synchronous=FULL``: what was committed is on disk before an o
 Only its owner can read the file; a sample that has left the buffer is overwritten in it.
 """
 
+import functools
 import hashlib
+import itertools
 import json
 import re
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidegate.retention.codec import ArrayCodec, SampleCodec
 from tidegate.retention.store import (
@@ -24,7 +26,8 @@ from tidegate.retention.store import (
     check_unmoved,
     with_void,
 )
-from tidegate.wire import Order, Receipt
+from tidegate.saving import UNREADABLE, plain
+from tidegate.wire import LARGEST_INTEGER, Order, Receipt
 
 APPLICATION_ID = 0x71DE6A7E
 """Marks a file as ours, so that nobody else's database is ever changed."""
@@ -62,6 +65,39 @@ def store_path(folder: Path, run: str, client: str) -> Path:
     return folder / f"{readable}-{exact}.sqlite"
 
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Method = Callable[Concatenate["SqliteStore", Given], Result]
+
+
+class DamagedError(ValueError):
+    """A buffer's file that is not as it was written."""
+
+    def __init__(self, path: Path, wrong: object) -> None:
+        reason = f"{type(wrong).__name__}: {str(wrong)[:500]}"
+        remedy = "delete it, and the client begins again with an empty buffer"
+        super().__init__(f"{path} is damaged ({reason}); {remedy}")
+
+
+def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
+    """Say which file is damaged; a full disk or a locked file stays SQLite's own error."""
+
+    @functools.wraps(method)
+    def wrapped(self: "SqliteStore", /, *given: Given.args, **named: Given.kwargs) -> Result:
+        try:
+            return method(self, *given, **named)
+        except (DamagedError, sqlite3.ProgrammingError):  # the latter: closed, another thread
+            raise
+        except sqlite3.OperationalError as wrong:
+            if getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
+                raise
+            raise DamagedError(self._path, wrong) from wrong
+        except (ValueError, sqlite3.DatabaseError, *UNREADABLE) as wrong:
+            raise DamagedError(self._path, wrong) from wrong
+
+    return wrapped
+
+
 class SqliteStore:
     """A client's buffer in a file; the same file again goes on where it stopped."""
 
@@ -73,13 +109,15 @@ class SqliteStore:
         buffer_capacity: int,
         codec: SampleCodec | None = None,
     ) -> None:
+        self._path = path
         self._codec = ArrayCodec() if codec is None else codec
+        self._capacity = buffer_capacity
         start = Books(run=run, client=client, buffer_capacity=buffer_capacity)
         path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
         self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             self._prepare(path, start)
-        except sqlite3.DatabaseError as wrong:
+        except (sqlite3.DatabaseError, OverflowError) as wrong:
             self.close()
             raise ValueError(f"{path} cannot be opened as a buffer: {wrong}") from wrong
         except BaseException:
@@ -90,23 +128,44 @@ class SqliteStore:
         """Close the file."""
         self._connection.close()
 
+    @_names_the_file
     def books(self) -> Books:
         """Where the client stands."""
-        ((content,),) = self._connection.execute("SELECT content FROM books")
-        return Books(**json.loads(content))
+        rows = self._connection.execute("SELECT content FROM books LIMIT 2").fetchall()
+        if len(rows) != 1:
+            raise ValueError(f"{len(rows)} books in place of one")
+        books = plain(Books, json.loads(rows[0][0]))
+        if max(books.last_round, books.void_round, books.total_admitted) > LARGEST_INTEGER:
+            raise ValueError(f"counts must be at most {LARGEST_INTEGER}, got {books}")
+        return books
 
+    @_names_the_file
     def stored(self) -> list[StoredSample]:
         """What is in the buffer, oldest first."""
         rows = self._connection.execute(
-            "SELECT position, admitted_round, uses FROM samples ORDER BY position"
-        )
+            "SELECT position, admitted_round, uses FROM samples ORDER BY position LIMIT ?",
+            (self._capacity + 1,),
+        ).fetchall()
+        if len(rows) > self._capacity or not all(type(cell) is int for row in rows for cell in row):
+            raise ValueError(f"more than {self._capacity} samples, or no numbers")
         return [StoredSample(*row) for row in rows]
 
     def samples(self) -> list[Any]:
         """The samples themselves, oldest first."""
-        rows = self._connection.execute("SELECT content FROM contents ORDER BY position")
-        return [self._codec.decode(content) for (content,) in rows]
+        return [self._codec.decode(content) for content in self._contents()]
 
+    @_names_the_file
+    def _contents(self) -> list[bytes]:
+        """The samples as they are stored."""
+        rows = self._connection.execute(
+            "SELECT content FROM contents ORDER BY position LIMIT ?", (self._capacity + 1,)
+        ).fetchall()
+        contents = [content for (content,) in rows if type(content) is bytes]
+        if not len(contents) == len(rows) <= self._capacity:
+            raise ValueError(f"more than {self._capacity} samples, or no bytes")
+        return contents
+
+    @_names_the_file
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """The order of a round and the receipt that was given for it."""
         row = self._connection.execute(
@@ -120,6 +179,7 @@ class SqliteStore:
         """A sample as it will be stored."""
         return self._codec.encode(sample)
 
+    @_names_the_file
     def commit(self, change: Change) -> None:
         """Apply a change in one transaction, on disk when this returns."""
         now, execute = change.order.round_number, self._connection.execute
@@ -141,6 +201,7 @@ class SqliteStore:
         if change.removed:
             self._empty_log()
 
+    @_names_the_file
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one, from now on."""
         if self.books().void_round < round_number:
@@ -172,6 +233,8 @@ class SqliteStore:
         # In this order: whoever sees our tables sees the mark that was written with them.
         if tables and self._pragma("application_id") != APPLICATION_ID:
             raise ValueError(f"{path} is a database, but not a buffer; use another file")
+        if tables:
+            self._check_tables()
         self._use_write_ahead_log()
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA secure_delete = ON")
@@ -186,14 +249,26 @@ class SqliteStore:
                 f"{start.buffer_capacity}; use another folder or file"
             )
 
+    @_names_the_file
+    def _check_tables(self) -> None:
+        """Refuse tables, views and triggers that are not ours: reading them may run anything."""
+        version = self._pragma("user_version")
+        made = itertools.chain.from_iterable(MIGRATIONS[:version])
+        ours = {statement for statement in made if statement.startswith("CREATE")}
+        found = self._connection.execute("SELECT sql FROM sqlite_master").fetchall()
+        if version <= len(MIGRATIONS) and {statement for (statement,) in found} != ours:
+            raise ValueError("it has other tables than a buffer")
+
     def _use_write_ahead_log(self) -> None:
         """Two processes may open a new file at once; SQLite does not wait here by itself."""
         deadline = time.monotonic() + BUSY_SECONDS
         while True:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
+            except sqlite3.OperationalError as wrong:
+                code = wrong.sqlite_errorcode & 0xFF  # without what SQLite adds in higher bits
+                waits = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if not waits or time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
             else:

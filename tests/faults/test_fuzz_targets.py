@@ -1,0 +1,361 @@
+"""Everything that reads bytes from outside, given bytes that nobody meant: a reason, no crash."""
+
+import contextlib
+import io
+import itertools
+import json
+import pickle
+import sqlite3
+import zipfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord, RecordDict
+
+import fuzz
+from fuzz import buffer, checkpoint, choices, run, state
+from fuzz.archives import packed, unpacked
+from fuzz.mutations import inputs
+from tidegate import saving
+from tidegate.experiments.config import Experiment
+from tidegate.flower.checkpoint import Checkpoint
+from tidegate.flower.records import LONGEST_TEXT, TEXT, expect, key_of
+from tidegate.ledger import Ledger
+from tidegate.prices import RecordedPrices, price_law
+from tidegate.retention.codec import ArrayCodec
+from tidegate.theory.reuse import ReuseTally
+from tidegate.wire import Order, Receipt, WireError
+
+MUTATIONS = 200
+
+
+@pytest.mark.parametrize("name", fuzz.NAMES)
+def test_seeds_and_mutations_of_them_lead_to_nothing_else_than_refusals(name: str) -> None:
+    target = fuzz.load(name)
+    for data in inputs(target.seeds(), MUTATIONS, seed=7):
+        target.run(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        pytest.param("records", b"\0\1" + b"[" * 2000, id="nested deeper than a parser follows"),
+        pytest.param(
+            "fleet",
+            b"\x04\x04\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\xce" + bytes(range(16, 60)),
+            id="a capacity that no plan can be made for",
+        ),
+        pytest.param("checkpoint", b"\0\0", id="an empty control file"),
+        pytest.param("checkpoint", b"\0\1", id="an empty model"),
+        pytest.param("checkpoint", b"\1\0\2\xc8\0\7Z\1\xff", id="a wrong byte, a wrong checksum"),
+        pytest.param("checkpoint", b"\2\2\1\3\2\3\2\0\3\t", id="a row that is a number"),
+        pytest.param("checkpoint", b"\2\0\1\3\1\3\0\0\3\t", id="a model named by a number"),
+        pytest.param("checkpoint", b"\2\1\1\3\2", id="strategy state that is a number"),
+        pytest.param("checkpoint", b"\2\0\1\3\2\3\3\0\3\1", id="clients that are no names"),
+        pytest.param("state", b"\0\2\1\3\1\3\0\3\0\0\3\t", id="a state without fields"),
+        pytest.param("state", b"\1\3\t\x7f\1\3\3\t", id="a number in place of a state"),
+        pytest.param("buffer", b"\2~\25\0\xff\xfe\xfd\xff\xfc\xfey\r\xff\xff\r\25", id="a cursor"),
+        pytest.param("prices", b'\1\0usd\n"' + b"1" * 140_000, id="a cell longer than csv reads"),
+        pytest.param("experiment", b"\0a=" + b"[" * 3000, id="lists nested too deep in TOML"),
+        pytest.param("setting", b"\4rounds=" + b"[" * 3000, id="the same in a file of settings"),
+        pytest.param("setting", b"\0rounds=" + b"[" * 3000, id="the same in --set"),
+        pytest.param("setting", b"\1rounds=" + b"[" * 3000, id="the same in an app's file"),
+    ],
+)
+def test_what_once_crashed_is_refused(name: str, data: bytes) -> None:
+    fuzz.load(name).run(data)
+
+
+def content_of(text: str) -> RecordDict:
+    return RecordDict({key_of(Order): ConfigRecord({TEXT: text})})
+
+
+def test_a_text_of_megabytes_is_not_even_parsed() -> None:
+    with pytest.raises(WireError, match="must be at most 100000 characters, got 100001"):
+        expect(content_of(" " * (LONGEST_TEXT + 1)), Order)
+    with pytest.raises(WireError, match="tidegate-order is not JSON"):
+        expect(content_of("[" * LONGEST_TEXT), Order)
+
+
+def test_a_rule_that_takes_nothing_at_this_price_pays_nothing() -> None:
+    ledger = Ledger("r")
+    ledger.open("site", 9)
+    rule = Order(
+        run="r",
+        round_number=1,
+        price=5.0,
+        retention="oldest_first",
+        count=9,
+        thresholds=(4.0, 1.0),
+    )
+    ledger.send("site", rule)
+    with pytest.raises(WireError, match="its order can have led to 0 at most"):
+        ledger.book("site", receipt(1, admitted=2, spent=10.0, total_spent=10.0))
+
+
+def test_what_was_spent_never_falls() -> None:
+    ledger = Ledger("r")
+    ledger.open("site", 9)
+    for now in (1, 2):
+        ledger.send(
+            "site", Order(run="r", round_number=now, price=5.0, count=2, retention="frozen")
+        )
+    ledger.book("site", receipt(1, admitted=2, spent=10.0, total_spent=10.0))
+    ledger.book("site", receipt(2, admitted=0, spent=0.0, total_spent=10.0 - 1e-9))
+    assert ledger.account("site").total_spent == 10.0
+
+
+def receipt(now: int, *, admitted: int, spent: float, total_spent: float) -> Receipt:
+    return Receipt(
+        run="r",
+        round_number=now,
+        admitted=admitted,
+        spent=spent,
+        occupancy=2,
+        expiring=0,
+        prior_uses=0,
+        total_admitted=2,
+        total_spent=total_spent,
+    )
+
+
+def npy(header: str, data: bytes = b"") -> bytes:
+    """An array file with any header."""
+    text = header.encode("latin1") + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + data
+
+
+HUGE = npy("{'descr': '<f8', 'fortran_order': False, 'shape': (99999999999,)}", b"12345678")
+
+
+def archive_of(compression: int = zipfile.ZIP_STORED, **parts: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as made:
+        for name, part in parts.items():
+            made.writestr(f"{name}.npy", part)
+    return file.getvalue()
+
+
+def npy_of(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (archive_of(tree=HUGE), "announces 799999999992 bytes, and has 8"),
+        (
+            archive_of(zipfile.ZIP_DEFLATED, tree=npy_of(np.zeros(10**7, np.uint8))),
+            "part tree of the file is compressed, encrypted or larger than the file",
+        ),
+        (archive_of(other=b""), "no part 'tree'"),
+        (archive_of(tree=b"nonsense"), "magic string"),
+        (archive_of(tree=npy("{'descr': '<f8', 'shape': (1L,)}")), "is damaged|header"),
+        (archive_of(tree=npy("-" * 9000 + "1")), "header of an array is too complex"),
+        (packed(tree="[" * 100_000), "a state is damaged .RecursionError"),
+        (packed(tree="{"), "a state is damaged .JSONDecodeError"),
+        (packed(tree="\0"), "a state is damaged"),
+        (b"", "a state is damaged .BadZipFile"),
+    ],
+)
+def test_an_archive_is_checked_before_memory_is_set_aside(content: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        saving.read(ReuseTally(), io.BytesIO(content), "a state")
+
+
+def test_a_part_of_an_archive_is_given_once() -> None:
+    tree = '{"version": 1, "state": [{"array": 0}, {"array": 0}]}'
+    with pytest.raises(ValueError, match="no part 'array_0' that is not yet read"):
+        saving.read((), io.BytesIO(packed(tree=tree, array_0=np.zeros(5))))
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([b'{"array": 0}', HUGE], "announces"),
+        ([b'{"list": [{"bytes": 0}, {"bytes": 0}]}', b"x"], "is damaged .KeyError"),
+        ([b'{"bytes": -1}', b"x"], "is damaged .KeyError"),
+        ([b'{"raw": [0, "i4,i4", [1]]}', b"12345678"], "unknown kind 'i4,i4'"),
+        ([b'{"plain": {}}'], "unknown part 'plain'"),
+        ([b"[" * 100_000], "is damaged .RecursionError"),
+        ([b"7"], "is damaged .AttributeError"),
+    ],
+)
+def test_a_stored_sample_is_checked_before_memory_is_set_aside(
+    parts: list[bytes], reason: str
+) -> None:
+    data = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    with pytest.raises(ValueError, match=reason):
+        ArrayCodec().decode(data)
+
+
+def test_a_checkpoint_that_cannot_be_read_deletes_no_model(tmp_path: Path) -> None:
+    files = dict(checkpoint.real_files())
+    parts = unpacked(files["control.npz"])
+    control = json.loads(parts["control"].tobytes())
+    for name in ("model-000009.npz", "../../etc/passwd", 7):
+        files["control.npz"] = packed(**{**parts, "control": json.dumps(control | {"model": name})})
+        with pytest.raises((ValueError, OSError), match=r"model|damaged"):
+            checkpoint.load(tmp_path, files)
+        assert (tmp_path / checkpoint.MODEL).exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "reason"),
+    [
+        (("round_number",), "3", "is damaged .TypeError"),
+        (("round_number",), 2.0, "rounds must be whole numbers"),
+        (("overspend",), float("nan"), "overspend must be finite, got nan"),
+        (("ledger", "booked", "spent"), "x", "spent must be float in RoundTotals, got 'x'"),
+        (("ledger", "accounts", "a", "total_admitted"), 0.5, "total_admitted must be int in Acc"),
+        (("decision", "ordered"), [], "ordered must be float . None in _Decision"),
+    ],
+)
+def test_a_checkpoint_of_other_kinds_of_values_is_refused(
+    tmp_path: Path, place: tuple[str, ...], value: object, reason: str
+) -> None:
+    files = dict(checkpoint.real_files())
+    parts = unpacked(files["control.npz"])
+    control = json.loads(parts["control"].tobytes())
+    inner = control["controller"]
+    for name in place[:-1]:
+        inner = inner[name]
+    inner[place[-1]] = value
+    files["control.npz"] = packed(**{**parts, "control": json.dumps(control)})
+    with pytest.raises(ValueError, match=reason):
+        checkpoint.load(tmp_path, files)
+
+
+def changed_buffer(folder: Path, script: str) -> Path:
+    path = folder / "buffer.sqlite"
+    path.write_bytes(buffer.real_buffer())
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(script)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        *((scheme, "other tables than a buffer") for scheme in buffer.SCHEMES[-5:-1]),
+        ("DROP TABLE answers", "other tables than a buffer"),
+        (buffer.SCHEMES[-1], "more than 6 samples"),
+        ("UPDATE contents SET content = 'text'", "or no bytes.; delete it"),
+        ("UPDATE samples SET uses = 'often'", "or no numbers.; delete it"),
+        ("DELETE FROM books", "0 books in place of one"),
+        ("UPDATE books SET content = '[]'", "is damaged .AttributeError"),
+        (
+            "UPDATE books SET content = json_set(content, '$.cursor', 7)",
+            "cursor must be str . None",
+        ),
+        ("UPDATE books SET content = json_set(content, '$.last_round', 9e9)", "last_round must be"),
+        ("UPDATE answers SET receipt = 'x'", "is damaged .JSONDecodeError"),
+        ("UPDATE answers SET receipt = x'ff'", "is damaged"),
+    ],
+)
+def test_a_buffer_that_somebody_changed_is_refused_by_name(
+    tmp_path: Path, script: str, reason: str
+) -> None:
+    path = changed_buffer(tmp_path, script)
+    with pytest.raises(ValueError, match=reason) as refused:
+        buffer.use(path)
+    assert str(path) in str(refused.value)
+
+
+def test_a_closed_buffer_is_not_called_damaged(tmp_path: Path) -> None:
+    store = buffer.open_store(tmp_path / "buffer.sqlite")
+    store.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        store.books()
+
+
+class Payload:
+    """A pickle that leaves a trace if anybody reads it."""
+
+    def __init__(self, trace: Path) -> None:
+        self._trace = trace
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return Path.touch, (self._trace,)
+
+
+def test_no_pickle_is_ever_run(tmp_path: Path) -> None:
+    trace, folder = tmp_path / "trace", tmp_path / "run"
+    folder.mkdir()
+    raw = pickle.dumps(Payload(trace))
+    array = np.array([Payload(trace)], dtype=object)
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    saved, (template, content) = file.getvalue(), state.real_state("acdpp")
+    for wrong in (raw, packed(tree=array), packed(**{**unpacked(content), "array_0": array})):
+        with pytest.raises(ValueError, match=r"damaged|allow_pickle"):
+            saving.read(template, io.BytesIO(wrong))
+    for name in (checkpoint.CONTROL, checkpoint.MODEL):
+        parts = unpacked(checkpoint.real_files()[name])
+        damaged = [raw, saved, *(packed(**{**parts, part: array}) for part in parts)]
+        for wrong in damaged:
+            with pytest.raises(ValueError, match=r"."):
+                checkpoint.load(folder, {**checkpoint.real_files(), name: wrong})
+        for part, inner in itertools.product(parts, (raw, saved)):  # bytes of no meaning to us
+            with contextlib.suppress(ValueError):
+                inside = {**checkpoint.real_files(), name: packed(**{**parts, part: inner})}
+                checkpoint.load(folder, inside)
+    for head, part in ((b'{"array": 0}', saved), (b'{"array": 0}', raw), (b'{"raw": 0}', raw)):
+        pieces = [head, part]
+        with pytest.raises(ValueError, match=r"."):
+            ArrayCodec().decode(b"".join(len(one).to_bytes(8, "big") + one for one in pieces))
+    for column in ("books SET content", "contents SET content", "answers SET sent_order"):
+        with pytest.raises(ValueError, match=r"."):
+            buffer.use(changed_buffer(tmp_path, f"UPDATE {column} = x'{raw.hex()}'"))
+    with pytest.raises(WireError):
+        expect(content_of(raw.decode("latin1")), Order)
+    assert not trace.exists()
+    pickle.loads(raw)  # noqa: S301 - the payload does what it says where somebody runs it
+    assert trace.exists()
+
+
+def test_traces_and_files_of_settings_say_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text('usd\n"' + "1" * 200_000 + '"\n')
+    with pytest.raises(ValueError, match=r"line .* is no CSV: field larger than field limit"):
+        RecordedPrices.from_csv(path, ["usd"])
+    path.write_text('"' + "1" * 200_000)
+    with pytest.raises(ValueError, match="has no header: field larger than field limit"):
+        RecordedPrices.from_csv(path, ["usd"])
+    with pytest.raises(ValueError, match=r"must be 0 or more and at most 1e\+15, got 1e\+308"):
+        price_law("uniform:0,1e308")
+    path.write_text("rounds = " + "[" * 3000)
+    with pytest.raises(ValueError, match="is not TOML"):
+        Experiment.read(path)
+
+
+def test_decisions_are_the_same_for_the_same_bytes() -> None:
+    tree = {"a": [1, {"b": 2.5}], "c": "text"}
+    data = bytes(range(90))
+    assert choices.text_of(choices.Choices(data).edited(tree)) == choices.text_of(
+        choices.Choices(data).edited(tree)
+    )
+    assert choices.Choices(b"").edited(tree) == tree
+    assert tree == {"a": [1, {"b": 2.5}], "c": "text"}
+
+
+def test_an_input_is_replayed_without_atheris(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(b"\0\1[[")
+    assert run.main(["--replay", str(path), "records"]) == 0
+    assert "nothing happened" in capsys.readouterr().out
+    assert run.main(["nothing"]) == 2
+    assert "no target 'nothing'; choose from records" in capsys.readouterr().out
+
+
+def test_a_checkpoint_as_it_was_written_is_read(tmp_path: Path) -> None:
+    checkpoint.load(tmp_path, checkpoint.real_files())
+    assert Checkpoint(tmp_path / "none").load(checkpoint.terms(), checkpoint._strategy()) is None
