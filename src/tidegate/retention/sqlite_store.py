@@ -171,8 +171,9 @@ class SqliteStore:
         while True:
             try:
                 self._connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
+            except sqlite3.OperationalError as refused:
+                busy = refused.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+                if not busy or time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
             else:
