@@ -3,15 +3,14 @@
 import json
 import os
 import signal
-import sqlite3
 import tomllib
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from books import client_files, discrepancies, rows
 from deployment import Deployment, deployed, kill, simulated, wait_for
 from real_data import DATA, needs_mnist
 
@@ -35,19 +34,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         yield deployment
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    path = folder / "rounds.jsonl"
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def accounts(folder: Path) -> dict[str, Any]:
-    with np.load(folder / "control.npz") as archive:
-        control = json.loads(archive["control"].tobytes())
-    return dict(control["controller"]["ledger"]["accounts"])
-
-
 def model(folder: Path) -> list[Any]:
     (path,) = folder.glob("model-*.npz")
     with np.load(path) as archive:
@@ -55,37 +41,6 @@ def model(folder: Path) -> list[Any]:
         parts = [archive[f"part_{one['part']}"].tobytes() for one in index]
     return [np.frombuffer(part[-4 * int(np.prod(one["shape"])) :], np.float32)
             for part, one in zip(parts, index, strict=True)]  # fmt: skip
-
-
-def client_files(run: str, *folders: Path) -> dict[str, dict[str, Any]]:
-    """What each client's own file says: its books, and all orders and receipts."""
-    found = {}
-    for path in sorted(path for folder in folders for path in folder.glob(f"{run}-*.sqlite")):
-        with closing(sqlite3.connect(path)) as connection:
-            ((books,),) = connection.execute("SELECT content FROM books")
-            answers = connection.execute(
-                "SELECT sent_order, receipt FROM answers ORDER BY round_number"
-            ).fetchall()
-            ((stored,),) = connection.execute("SELECT count(*) FROM samples")
-        content = {**json.loads(books), "answers": answers, "stored": stored}
-        del content["buffer_id"]  # made up by each
-        found[content["client"]] = content
-    return found
-
-
-def assert_server_and_clients_agree(run: Path, clients: dict[str, dict[str, Any]]) -> None:
-    """Every server-side figure is the sum of the clients' own files."""
-    played = rows(run)
-    for name, account in accounts(run).items():
-        assert account["total_admitted"] == clients[name]["total_admitted"]
-        assert account["total_spent"] == pytest.approx(clients[name]["total_spent"], abs=1e-9)
-        assert account["outstanding"] == []
-    spent = sum(one["total_spent"] for one in clients.values())
-    assert sum(row["spent"] for row in played) == pytest.approx(spent)
-    admitted = sum(one["total_admitted"] for one in clients.values())
-    assert sum(row["admitted"] for row in played) == admitted
-    assert played[-1]["distinct_samples"] == admitted
-    assert played[-1]["training_size"] == sum(one["stored"] for one in clients.values())
 
 
 def quickstart_config(folder: Path) -> dict[str, Any]:
@@ -132,13 +87,13 @@ def test_one_app_on_three_engines(fleet: Deployment, tmp_path: Path) -> None:
     for folder, name in ((here, "here"), (ray, "ray"), (real, "real")):
         assert rows(folder / "run") == rows(here / "run")
         assert len(rows(folder / "run")) == ROUNDS
-        assert_server_and_clients_agree(folder / "run", files[name])
+        assert discrepancies(folder / "run", files[name]) == []
         for mine, other in zip(model(folder / "run"), model(here / "run"), strict=True):
             np.testing.assert_allclose(mine, other, atol=1e-5)
 
 
 def buffers(fleet: Deployment) -> list[Path]:
-    return [fleet.folder / f"buffers-{number}" for number in range(CLIENTS)]
+    return [fleet.buffers(number) for number in range(CLIENTS)]
 
 
 def faulty_config(folder: Path, run: str) -> dict[str, Any]:
@@ -182,7 +137,7 @@ def test_tide_admits_the_same_on_counts_alone_in_process_and_on_a_deployment(
     assert [row["spent"] for row in here] == pytest.approx(simulated_run.columns["spent"])
     files = client_files("whole", *buffers(fleet))
     assert files == client_files("whole", tmp_path / "here" / "buffers")  # orders and receipts
-    assert_server_and_clients_agree(tmp_path / "real" / "run", files)
+    assert discrepancies(tmp_path / "real" / "run", files) == []
     sent = [json.loads(order) for order, _ in files["partition-0"]["answers"]]
     assert all(order["thresholds"] for order in sent)
     assert {row["training_size"] for row in here[-3:]} == {30}
@@ -202,7 +157,7 @@ def test_a_killed_server_app_resumes_with_the_same_decisions(
     assert rows(tmp_path / "killed" / "run") == uninterrupted(tmp_path / "whole", 5)
     assert "resuming run server-kill after round 2" in fleet.log(run_id)
     files = client_files("server-kill", *buffers(fleet))
-    assert_server_and_clients_agree(tmp_path / "killed" / "run", files)
+    assert discrepancies(tmp_path / "killed" / "run", files) == []
 
 
 def test_a_killed_supernode_is_missed_comes_back_and_pays_once(
@@ -226,4 +181,4 @@ def test_a_killed_supernode_is_missed_comes_back_and_pays_once(
     assert len(played) == 5
     assert (played[-1]["answered"], played[-1]["exposure"]) == (3, 0.0)
     assert files["partition-1"]["answers"][:2] == committed["answers"]  # its buffer came back
-    assert_server_and_clients_agree(run, files)
+    assert discrepancies(run, files) == []

@@ -1,6 +1,7 @@
 """AdmissionControl in this process: what it sends, settles, averages and survives."""
 
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,30 @@ def test_every_message_has_its_own_order_a_time_to_live_and_shared_arrays() -> N
     grid = recording()
     fit(control(time_to_live=5.0), grid, rounds=2, timeout=77)
     assert {message.metadata.ttl for message in grid.training} == {5.0}
+
+
+class SlowIntroductions(RecordingGrid):
+    """A node that does not answer makes the server wait before its orders are sent."""
+
+    waited = 0.0
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        batch = list(messages)
+        if any(message.metadata.message_type == QUERY for message in batch):
+            self.waited += 100.0
+        return super().send_and_receive(batch, timeout=timeout)
+
+
+def test_orders_live_from_when_they_are_sent_however_long_introductions_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grid, clock = SlowIntroductions(gated_app(), NODES), time.time
+    monkeypatch.setattr(time, "time", lambda: clock() + grid.waited)
+    fit(control(time_to_live=60.0), grid, rounds=2)
+    assert grid.waited == 100.0
+    assert all(time.time() < one.metadata.created_at + 60.0 for one in grid.training)
 
 
 def test_the_average_weighs_each_client_by_importance_times_samples() -> None:

@@ -128,15 +128,40 @@ class SuperLink:
         )
 
     def __enter__(self) -> Self:
-        options = ["--host", "127.0.0.1", "--port", str(self.port), *self._options]
-        self.start("superlink", "flower-superlink", "--disable-runtime-dependency-installation",
-                   *options)  # fmt: skip
-        wait_for(self._healthy, "the SuperLink's health")
+        self.start_link()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End all that was started."""
         for process in reversed(self._processes):
             kill(process)
+        for left in self.processes():  # what a SuperLink that was killed had started
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(left, signal.SIGKILL)
+
+    def start_link(self) -> None:
+        """Start the SuperLink, also again after it was killed, and wait until it answers."""
+        options = ["--host", "127.0.0.1", "--port", str(self.port), *self._options]
+        self.link = self.start(
+            "superlink", "flower-superlink", "--disable-runtime-dependency-installation", *options
+        )
+        wait_for(self._healthy, "the SuperLink's health")
+
+    def processes(self) -> list[int]:
+        """All that was started for this deployment and lives."""
+        everything = (int(path.name) for path in Path("/proc").glob("[0-9]*"))
+        return [process for process in everything if self.owns(process)]
+
+    def owns(self, process: int, program: str = "") -> bool:
+        """Whether a process lives and was started for this deployment: it has its home."""
+        mark, place = f"FLWR_HOME={self.folder / 'home'}".encode(), Path(f"/proc/{process}")
+        with contextlib.suppress(OSError):
+            mine = mark in (place / "environ").read_bytes().split(b"\0")
+            return mine and program.encode() in (place / "cmdline").read_bytes()
+        return False
 
     def start(self, name: str, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a program of Flower's in a session of its own; its output goes to a file."""
@@ -212,13 +237,15 @@ class SuperLink:
 class Deployment(SuperLink):
     """A SuperLink with TLS, and SuperNodes that must prove who they are."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more: str) -> None:
         write_certificates(folder)
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
+        self.ways: dict[int, int] = {}
+        """The port by which a node reaches the SuperLink, where it is not the SuperLink's own."""
         options = [
             "--ssl-ca-certfile", str(folder / "ca.crt"), "--ssl-certfile",
             str(folder / "server.pem"), "--ssl-keyfile", str(folder / "server.key"),
-            "--enable-supernode-auth",
+            "--enable-supernode-auth", *more,
         ]  # fmt: skip
         connection = f'root-certificates = "{folder / "ca.crt"}"'
         super().__init__(folder, connection=connection, options=options)
@@ -238,14 +265,19 @@ class Deployment(SuperLink):
 
     def start_node(self, number: int, count: int) -> None:
         """Start a registered node."""
+        port = self.ways.get(number, self.port)
         self.nodes[number] = self.start(
             f"node-{number}",
-            "flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port()),
+            "flower-supernode", "--superlink", f"127.0.0.1:{port}", "--port", str(free_port()),
             "--root-certificates", self.path("ca.crt"),
             "--auth-supernode-private-key", self.path(f"node-{number}"),
             "--node-config", f"partition-id={number} num-partitions={count} "
-            f'tidegate-folder="{self.folder / f"buffers-{number}"}"',
+            f'tidegate-folder="{self.buffers(number)}"',
         )  # fmt: skip
+
+    def buffers(self, number: int) -> Path:
+        """Where a node keeps its buffers."""
+        return self.folder / f"buffers-{number}"
 
     def restart_node(self, number: int, count: int) -> None:
         """Start a node again, and again while it is refused because it was killed."""
@@ -273,10 +305,10 @@ class Deployment(SuperLink):
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """SIGKILL a process and all that it started."""
-    with contextlib.suppress(ProcessLookupError):
+    """SIGKILL a process and all that it started; the number of one that has ended may be taken."""
+    if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        process.wait()
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from breakable import Disk, can_mount
 
 from tidegate.gate import Gate
 from tidegate.retention import sqlite_store
@@ -166,6 +167,19 @@ def test_a_full_disk_leaves_the_books_right(tmp_path: Path) -> None:
     store._connection.execute("PRAGMA max_page_count = 100000")
     assert gate.apply(order(2, 3)).total_admitted == 5
     store.close()
+
+
+@pytest.mark.skipif(not can_mount(), reason="only root can mount a disk that is full")
+def test_a_new_file_on_a_full_disk_is_refused_at_once(tmp_path: Path) -> None:
+    with Disk(tmp_path / "disk", kilobytes=64) as disk:
+        path = tmp_path / "disk" / "a.sqlite"
+        disk.fill()
+        before = time.monotonic()
+        with pytest.raises(ValueError, match="buffer: database or disk is full"):
+            SqliteStore(path, "r", "site", 5)
+        assert time.monotonic() - before < sqlite_store.BUSY_SECONDS / 2
+        disk.free()
+        SqliteStore(path, "r", "site", 5).close()
 
 
 def test_a_new_file_may_be_opened_by_many_at_once(tmp_path: Path) -> None:

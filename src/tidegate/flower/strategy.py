@@ -7,6 +7,7 @@ books, and hands on only replies that belong into this round's average.
 
 import logging
 import math
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
@@ -309,6 +310,8 @@ class AdmissionControl(Strategy):
         return bool(weight)
 
     def _with_time_to_live(self, message: Message) -> Message:
+        """Let a message live from now on: nodes were met since it was written, a minute at most."""
+        message.metadata.created_at = time.time()
         message.metadata.ttl = self._seconds_to_live
         return message
 

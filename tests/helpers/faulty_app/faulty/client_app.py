@@ -7,17 +7,24 @@ from pathlib import Path
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
+from numpy.typing import NDArray
 
 from tidegate.flower import ClientGate
 from tidegate.streams import IndexedStream
 
+Points = list[tuple[NDArray[np.float64], float]]
+
 app = ClientApp()
 
 
+def points_of(number: int) -> Points:
+    """All that a client's stream will ever give."""
+    points = np.random.default_rng(number).normal(size=(500, 3))
+    return [(point, float(point @ [1.0, -2.0, 0.5])) for point in points]
+
+
 def open_stream(context: Context) -> IndexedStream:
-    draw = np.random.default_rng(int(context.node_config["partition-id"]))
-    points = draw.normal(size=(500, 3))
-    return IndexedStream([(point, float(point @ [1.0, -2.0, 0.5])) for point in points])
+    return IndexedStream(points_of(int(context.node_config["partition-id"])))
 
 
 gate = ClientGate(app, open_stream, buffer_capacity=10)
@@ -31,6 +38,7 @@ def train(message: Message, context: Context) -> Message:
             (Path(str(config["signals"])) / "client").write_text(str(os.getpid()))
             while True:  # until it is killed
                 time.sleep(0.05)
+        time.sleep(float(config["train-seconds"]))
         if not now.samples:
             return now.reply()
         w = message.content.array_records["arrays"]["w"].numpy()

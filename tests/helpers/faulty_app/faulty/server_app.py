@@ -1,11 +1,14 @@
 """FedAvg under a budget; the server can be told to stop, and to wait for its nodes."""
 
+import itertools
+import json
 import os
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context
+from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
@@ -15,33 +18,66 @@ from tidegate.prices import PricePath, UniformPrice
 app = ServerApp()
 
 
+def heard(folder: Path) -> list[str]:
+    """The clients whose receipts of the round that was closed last came in time."""
+    with np.load(folder / "control.npz") as archive:
+        ledger = json.loads(archive["control"].tobytes())["controller"]["ledger"]
+    last = ledger["closed_round"]
+    return [name for name, one in ledger["accounts"].items() if one["last_round"] == last > 0]
+
+
+def wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 600
+    while not until():
+        if time.monotonic() > deadline:
+            raise TimeoutError("nobody came")
+        time.sleep(0.05)
+
+
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     config = context.run_config
+    signals, folder = Path(str(config["signals"])), Path(str(config["folder"]))
+
+    calls = itertools.count()
+
+    def note(what: str, **more: object) -> None:
+        with (signals / "trace.jsonl").open("a") as file:
+            file.write(json.dumps({"time": time.time(), "what": what, **more}) + "\n")
 
     def after(server_round: int, arrays: ArrayRecord) -> None:
+        if next(calls):  # the first comes before any round
+            note("round", round=server_round, heard=heard(folder))
         if server_round and server_round == config["pause-server"]:
-            (Path(str(config["signals"])) / "server").write_text(str(os.getpid()))
-            while True:  # until it is killed
-                time.sleep(0.05)
+            (signals / "server").write_text(str(os.getpid()))
+            wait(lambda: False)  # until it is killed
+        if server_round and server_round == config["calm-round"]:
+            wait((signals / "calm").exists)
+            note("calm")
         if server_round == 3:
-            deadline = time.monotonic() + 120
-            while len(list(grid.get_node_ids())) < int(config["await-nodes"]):
-                if time.monotonic() > deadline:
-                    raise TimeoutError("the nodes did not come back")
-                time.sleep(0.2)
+            wait(lambda: len(list(grid.get_node_ids())) >= int(config["await-nodes"]))
 
+    ask = grid.send_and_receive
+
+    def patient(messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        return ask(messages, timeout=600 if (signals / "calm").exists() else timeout)
+
+    grid.send_and_receive = patient  # type: ignore[method-assign]
     strategy = AdmissionControl(
         FedAvg(fraction_evaluate=0.0),
         str(config["policy"]),
         budget=16.5,
         prices=PricePath(UniformPrice(1, 10), seed=1),
-        folder=Path(str(config["folder"])),
+        folder=folder,
         run=str(config["run"]),
+        time_to_live=float(config["time-to-live"]),
     )
+    note("start", pid=os.getpid())
     strategy.start(
         grid,
         ArrayRecord({"w": Array(np.zeros(3))}),
         num_rounds=int(config["num-server-rounds"]),
+        timeout=float(config["timeout"]),
         evaluate_fn=after,
     )
+    note("end")

@@ -1,0 +1,112 @@
+"""The books of a run on Flower: the server's, each client's own, and where they differ."""
+
+import json
+import math
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    """One row for each round that is settled."""
+    path = folder / "rounds.jsonl"
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def accounts(folder: Path) -> dict[str, Any]:
+    """The server's account of each client."""
+    with np.load(folder / "control.npz") as archive:
+        control = json.loads(archive["control"].tobytes())
+    return dict(control["controller"]["ledger"]["accounts"])
+
+
+def client_files(run: str, *folders: Path) -> dict[str, dict[str, Any]]:
+    """What each client's own file says: its books, its samples, and all orders and receipts."""
+    found = {}
+    for path in sorted(path for folder in folders for path in folder.glob(f"{run}-*.sqlite")):
+        with closing(sqlite3.connect(path)) as connection:
+            ((books,),) = connection.execute("SELECT content FROM books")
+            answers = connection.execute(
+                "SELECT sent_order, receipt FROM answers ORDER BY round_number"
+            ).fetchall()
+            samples = connection.execute(
+                "SELECT position, content FROM samples JOIN contents USING (position) "
+                "ORDER BY position"
+            ).fetchall()
+            ((stored,),) = connection.execute("SELECT count(*) FROM samples")
+        content = {**json.loads(books), "answers": answers, "samples": samples, "stored": stored}
+        del content["buffer_id"]  # made up by each
+        found[content["client"]] = content
+    return found
+
+
+class Differences:
+    """Collects, in words, what should be the same and is not."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def same(self, what: str, mine: object, other: object) -> None:
+        if isinstance(mine, float) and isinstance(other, int | float):
+            alike = math.isclose(mine, other, rel_tol=1e-9, abs_tol=1e-9)
+        else:
+            alike = mine == other
+        if not alike:
+            self.found.append(f"{what}: {mine} and {other}")
+
+    def at_most(self, what: str, value: int, limit: int) -> None:
+        if value > limit:
+            self.found.append(f"{what}: {value}, of {limit} at most")
+
+
+def discrepancies(run: Path, clients: dict[str, dict[str, Any]]) -> list[str]:
+    """Where the server's books, after a last round that all answered, and the clients' differ."""
+    differ, played, booked = Differences(), rows(run), accounts(run)
+    differ.same("clients with an account and with a file", sorted(booked), sorted(clients))
+    for name in booked.keys() & clients.keys():
+        account, own = booked[name], clients[name]
+        for figure in ("total_admitted", "total_spent", "last_round"):
+            differ.same(
+                f"{name}'s {figure} at the server and at home", account[figure], own[figure]
+            )
+        differ.same(f"{name}'s unanswered orders", account["outstanding"], [])
+    differ.same("rounds", [row["round_number"] for row in played], [*range(1, len(played) + 1)])
+    spent = math.fsum(row["spent"] for row in played)
+    paid = math.fsum(one["total_spent"] for one in clients.values())
+    admitted = sum(one["total_admitted"] for one in clients.values())
+    differ.same("spent by rounds and by accounts", spent,
+                math.fsum(one["total_spent"] for one in booked.values()))  # fmt: skip
+    differ.same("spent by rounds and by clients", spent, paid)
+    differ.same("admitted by rounds and by clients", sum(r["admitted"] for r in played), admitted)
+    differ.same("distinct samples", played[-1]["distinct_samples"], admitted)
+    stored = sum(one["stored"] for one in clients.values())
+    differ.same("samples in the last training and in buffers", played[-1]["training_size"], stored)
+    for name, own in clients.items():
+        _check_own(name, own, differ)
+    return differ.found
+
+
+def _check_own(name: str, own: dict[str, Any], differ: Differences) -> None:
+    """A client's books against its own orders, receipts and samples."""
+    pairs = [(json.loads(order), json.loads(receipt)) for order, receipt in own["answers"]]
+    total, paid = 0, 0.0
+    for order, receipt in pairs:
+        where, admitted = f"{name}, round {order['round_number']}", receipt["admitted"]
+        total, paid = total + admitted, paid + order["price"] * admitted
+        differ.same(f"{where}: the receipt's round", receipt["round_number"], order["round_number"])
+        differ.same(f"{where}: admitted up to now", receipt["total_admitted"], total)
+        differ.same(f"{where}: paid up to now", receipt["total_spent"], paid)
+        differ.at_most(f"{where}: admitted", admitted, order["count"])
+        differ.at_most(f"{where}: stored", receipt["occupancy"], own["buffer_capacity"])
+    differ.same(f"{name}: admitted in total", own["total_admitted"], total)
+    differ.same(f"{name}: price x admitted, summed", paid, own["total_spent"])
+    differ.same(f"{name}: samples taken from the stream", int(own["cursor"] or 0), total)
+    differ.at_most(f"{name}: stored", own["stored"], own["buffer_capacity"])
+    differ.same(f"{name}: samples with a content", len(own["samples"]), own["stored"])
+    differ.at_most(f"{name}: last position", max((p for p, _ in own["samples"]), default=-1),
+                   total - 1)  # fmt: skip

@@ -1,0 +1,246 @@
+"""A run on a real deployment in which things break, and what came of it.
+
+SuperLink, server app and SuperNodes are killed and stopped, the disk of one node is full and the
+network of another is cut. What died is started again, a run that ended is
+started again with its folder, and afterwards all books must agree.
+"""
+
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from books import client_files, discrepancies, rows
+from breakable import Disk, Proxy
+from breaker import CLIENTS, CUT_NODE, DISK_NODE, KINDS, Breaker, Fault
+from deployment import Deployment, wait_for
+from supervisor import APP, Supervisor
+
+from tidegate.retention.codec import ArrayCodec
+
+RUN = "chaos"
+LAST_ROUNDS = 2
+"""Rounds at the end that nothing disturbs, so that everybody is heard once more."""
+TIME_TO_LIVE = 60.0
+"""Seconds in which an order can be answered, late if not in time."""
+TICK = 0.2
+
+
+@dataclass
+class Happened:
+    """A fault that was done."""
+
+    fault: Fault
+    began: float
+    ended: float | None = None
+    recovered: float | None = None
+    """When the first round closed that began after the end and in which the target took part."""
+    missed: int = 0
+    """Rounds that were closed without the node meanwhile."""
+
+    @property
+    def recovery(self) -> float | None:
+        """Seconds from the end of the fault."""
+        if self.ended is None or self.recovered is None:
+            return None
+        return self.recovered - self.ended
+
+
+class Drill:
+    """One run under faults.
+
+    Args:
+        fleet: the deployment.
+        breaker: breaks it.
+        faults: what will be broken.
+        rounds: of the run.
+        timeout: seconds that a round waits for its clients, until all is calm.
+        tell: is told what happens.
+    """
+
+    def __init__(
+        self,
+        fleet: Deployment,
+        breaker: Breaker,
+        faults: Sequence[Fault],
+        rounds: int,
+        timeout: float,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.fleet = fleet
+        self.folder = fleet.folder / "run"
+        """The server's books."""
+        self.happened: list[Happened] = []
+        self._breaker, self._rounds, self._tell = breaker, rounds, tell
+        config = {
+            "run": RUN,
+            "folder": str(self.folder),
+            "num-server-rounds": rounds,
+            "calm-round": rounds - LAST_ROUNDS,
+            "train-seconds": 1.0,
+            "timeout": timeout,
+            "time-to-live": TIME_TO_LIVE,
+        }
+        self.supervisor = Supervisor(fleet, CLIENTS, config, self._say)
+        self._waiting = list(faults)
+        self._undisturbed: list[float] = []
+        self._begun = time.time()
+        self._played, self._since, self._before = 0, 0.0, 0.0
+
+    def play(self, seconds: float) -> None:
+        """Let the run go on until its end, with all that breaks on the way."""
+        wait_for(self._step, f"the end of a run of {self._rounds} rounds", seconds, every=TICK)
+
+    def reconciled(self) -> list[str]:
+        """Where the books differ; nobody must be writing any more."""
+        files = client_files(RUN, *map(self.fleet.buffers, range(CLIENTS)))
+        return [*discrepancies(self.folder, files), *_wrong_samples(files)]
+
+    def report(self) -> dict[str, Any]:
+        """What happened, by kind of fault, as JSON can carry it."""
+        by_kind = {
+            kind: _summed([one for one in self.happened if one.fault.kind == kind])
+            for kind in KINDS
+        }
+        signals = sum(one.fault.kind.endswith(("killed", "stopped")) for one in self.happened)
+        whole = self._undisturbed
+        return {
+            "kinds": by_kind,
+            "faults": len(self.happened),
+            "signals": signals,
+            "not_begun": len(self._waiting),
+            "rounds": len(rows(self.folder)),
+            "run_starts": self.supervisor.launches,
+            "undisturbed_round_seconds": round(statistics.median(whole), 1) if whole else None,
+        }
+
+    def _step(self) -> bool | None:
+        for line in self.supervisor.news():
+            if line["what"] == "round":
+                self._see_round(line["round"], self._before, line["time"], line["heard"])
+            self._before = line["time"]
+            if line["what"] == "end":
+                return True
+        for one in self._active():
+            self._go_on(one)
+        self.supervisor.keep_nodes()
+        if not any(one.fault.kind.startswith("SuperLink") for one in self._active()):
+            self.supervisor.keep_run()
+        if self._played < self._rounds - LAST_ROUNDS:
+            self._break_what_is_due()
+        else:
+            self._calm_down()
+        return None
+
+    def _see_round(self, number: int, began: float, closed: float, heard: Sequence[str]) -> None:
+        """Note for each fault whether the round missed its target, or has it back."""
+        self._played, self._since = number, time.time()
+        disturbed = len(heard) < CLIENTS
+        for one in self.happened:
+            if one.recovered is not None or closed < one.began:
+                continue
+            disturbed = True
+            if one.fault.node >= 0 and one.fault.target not in heard:
+                one.missed += 1
+            elif one.ended is not None and began > one.ended:
+                one.recovered = closed
+                self._say(f"{one.fault}: back {closed - one.ended:.0f} s after its end")
+        if not disturbed:
+            self._undisturbed.append(closed - began)
+
+    def _active(self) -> list[Happened]:
+        return [one for one in self.happened if one.ended is None]
+
+    def _go_on(self, one: Happened) -> None:
+        """Keep up a fault, and end one that has lasted long enough."""
+        fault, now = one.fault, time.time()
+        self._breaker.hold(fault)
+        if now >= one.began + fault.seconds and one.missed >= fault.until_missed:
+            one.ended = now
+            self._say(f"{fault}: over after {now - one.began:.0f} s")
+            self._breaker.end(fault, self.supervisor.servers())
+
+    def _break_what_is_due(self) -> None:
+        busy = {one.fault.target for one in self.happened if one.recovered is None}
+        for fault in list(self._waiting):
+            now = time.time()
+            due = fault.after_round < self._played or (
+                fault.after_round == self._played and now >= self._since + fault.delay
+            )
+            if not due or fault.target in busy:
+                continue
+            if self._breaker.begin(fault, self.supervisor.servers()):
+                self._say(str(fault))
+                self._waiting.remove(fault)
+                self.happened.append(Happened(fault, now, ended=now if fault.at_once else None))
+                busy.add(fault.target)
+
+    def _calm_down(self) -> None:
+        """Let the last rounds be played once nothing is broken and everybody is back."""
+        calm = self.supervisor.signals / "calm"
+        if not calm.exists() and not self._active() and self.supervisor.all_back():
+            self._say("all is calm, the last rounds are played")
+            calm.touch()
+
+    def _say(self, text: str) -> None:
+        self._tell(f"[{time.time() - self._begun:6.1f} s, round {self._played:3d}] {text}")
+
+
+def _summed(happened: Sequence[Happened]) -> dict[str, Any]:
+    """Faults of one kind in figures."""
+    times = [round(one.recovery, 1) for one in happened if one.recovery is not None]
+    return {
+        "faults": len(happened),
+        "rounds_missed": sum(one.missed for one in happened),
+        "recovered": len(times),
+        "recovery_seconds": times,
+        "median": round(statistics.median(times), 1) if times else None,
+        "worst": max(times, default=None),
+    }
+
+
+def _wrong_samples(files: dict[str, dict[str, Any]]) -> list[str]:
+    """Samples that are not those of their place in the stream."""
+    sys.path.insert(0, str(APP))
+    try:
+        from faulty.client_app import points_of
+    finally:
+        sys.path.remove(str(APP))
+    codec, wrong = ArrayCodec(), []
+    for number in range(CLIENTS):
+        name, points = f"partition-{number}", points_of(number)
+        for position, content in files.get(name, {}).get("samples", []):
+            point, target = codec.decode(content)
+            if not np.array_equal(point, points[position][0]) or target != points[position][1]:
+                wrong.append(f"{name}: sample {position} is not number {position} of its stream")
+    return wrong
+
+
+@contextmanager
+def drilled(
+    folder: Path,
+    faults: Sequence[Fault],
+    rounds: int,
+    *,
+    disk: bool,
+    timeout: float = 20.0,
+    tell: Callable[[str], None] = lambda text: None,
+) -> Iterator[Drill]:
+    """A deployment that can be broken in every way; nothing of it is left when the block ends."""
+    with ExitStack() as stack:
+        fleet = Deployment(folder, "--database", str(folder / "superlink.db"))
+        small = stack.enter_context(Disk(fleet.buffers(DISK_NODE))) if disk else None
+        stack.enter_context(fleet)
+        proxy = stack.enter_context(Proxy(fleet.port))
+        fleet.ways[CUT_NODE] = proxy.port
+        drill = Drill(fleet, Breaker(fleet, proxy, small), faults, rounds, timeout, tell)
+        for number in range(CLIENTS):
+            fleet.register(number)
+            drill.supervisor.start_node(number)
+        fleet.wait_for_nodes(CLIENTS)
+        yield drill
