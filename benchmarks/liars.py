@@ -107,12 +107,20 @@ def forget(client: Client, _: Account, __: Order) -> Receipt:
     raise WireError("it has lost its buffer")
 
 
+def stay_silent(client: Client, account: Account, order: Order) -> Receipt:
+    """Answer every tenth order only, and claim then all that is believed."""
+    if order.round_number % 10:
+        raise TimeoutError
+    return pocket(client, account, order)
+
+
 LIES: dict[str, Lie] = {
     "honest": honest,
     "claims to spend and does not": pocket,
     "always claims a full buffer": full,
     "buys and does not tell": conceal,
     "loses its disk in every round": forget,
+    "answers every tenth order": stay_silent,
 }
 
 
@@ -155,7 +163,7 @@ def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False)
                 says = lie if name == LIAR else honest
                 receipt = says(clients[name], controller.ledger.account(name), order)
                 controller.book(name, receipt)
-            except WireError:
+            except (WireError, TimeoutError):
                 unknown.add(name)
             else:
                 sums += name != LIAR and (receipt.admitted, receipt.occupancy, receipt.prior_uses)

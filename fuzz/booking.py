@@ -27,7 +27,7 @@ class Check:
         self._booked_round = 0
 
     def order(self, choices: Choices) -> None:
-        """Send one order more."""
+        """Send one order more; one that was not answered is void."""
         self.round_number += 1
         order = Order(
             run="r",
@@ -39,18 +39,22 @@ class Check:
         if choices.number(3) == 1:
             rule = (choices.pick(PRICES), *sorted((choices.pick(PRICES), choices.pick(PRICES))))
             order = replace(order, retention="oldest_first", thresholds=rule)
+        last_round = self.ledger.account(CLIENT).last_round
+        self.ledger.void(CLIENT, last_round, void_round=self.round_number)
         self.ledger.send(CLIENT, order)
         self._orders.append(order)
 
     def honest(self) -> dict[str, Any]:
-        """The receipt of a client that applied all orders but had no fresh samples."""
+        """The receipt of a client that applied its order but had no fresh samples."""
         account = self.ledger.account(CLIENT)
+        now = max(self.round_number, 1)
+        horizon = account.outstanding.retention_horizon if account.outstanding else 0
         return Receipt(
             run="r",
-            round_number=max(self.round_number, 1),
+            round_number=now,
             admitted=0,
             spent=0.0,
-            occupancy=0,
+            occupancy=account.carried_samples(now, horizon),
             expiring=0,
             prior_uses=0,
             total_admitted=account.total_admitted - account.earlier_admitted,

@@ -15,10 +15,13 @@ from fuzz.limits import empty_folder, may_refuse
 from tidegate.controller import Controller
 from tidegate.fleet import Terms
 from tidegate.flower.checkpoint import Checkpoint
+from tidegate.gate import Gate
 from tidegate.policies import DEFAULT_OPTIONS
 from tidegate.presets import find_policy
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.wire import Introduction, Receipt
+from tidegate.retention.store import MemoryStore
+from tidegate.streams import IndexedStream
+from tidegate.wire import Introduction
 
 CONTROL, ROWS = "control.npz", "rounds.jsonl"
 MODEL = "model-000002.npz"
@@ -51,26 +54,14 @@ def real_files() -> Mapping[str, bytes]:
         for client in ("a", "b"):
             known = Introduction(run="r", client=client, buffer_capacity=9, buffer_id=client)
             controller.join(known)
+        gate = Gate(MemoryStore("r", "a", 9), IndexedStream(range(100)))
         saved.begin(controller, arrays, strategy)
         for now in range(1, ROUNDS + 2):
             orders = controller.decide(["a", "b"], ["a", "b"])
             saved.save_control(controller)
             if now > ROUNDS:
                 break
-            paid = orders["a"].count * orders["a"].price
-            account = controller.ledger.account("a")
-            receipt = Receipt(
-                run="r",
-                round_number=now,
-                admitted=orders["a"].count,
-                spent=paid,
-                occupancy=orders["a"].count,
-                expiring=0,
-                prior_uses=0,
-                total_admitted=account.total_admitted + orders["a"].count,
-                total_spent=account.total_spent + paid,
-            )
-            controller.book("a", receipt)
+            controller.book("a", gate.apply(orders["a"]))
             saved.save_round(controller, arrays, strategy, controller.close())
         return {path.name: path.read_bytes() for path in folder.iterdir()}
 

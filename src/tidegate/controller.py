@@ -23,6 +23,8 @@ from tidegate.saving import plain, read, write
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import LARGEST_INTEGER, Address, Introduction, Order, Receipt, WireError
 
+BEGIN_AGAIN = "Delete its file, and it begins again"
+
 logger = logging.getLogger(__name__)
 
 
@@ -125,32 +127,37 @@ class Controller:
             newest: the last receipt that this buffer gave, if any.
         """
         client, buffer_id = introduction.client, introduction.buffer_id
-        largest = self._terms.largest_buffer
-        if largest is not None and introduction.buffer_capacity > largest:
-            raise WireError(
-                f"{client} says that it can store {introduction.buffer_capacity} samples, which is "
-                f"not believed above {largest}; raise largest_buffer if it is so"
-            )
-        self._ledger.open(client, introduction.buffer_capacity, buffer_id)
-        account = self._ledger.account(client)
-        if account.buffer_capacity != introduction.buffer_capacity:
-            raise WireError(
-                f"{client} has a capacity of {introduction.buffer_capacity} now, and had "
-                f"{account.buffer_capacity} before; it must stay the same in a run"
-            )
-        if newest is not None:
-            self._settle_unheard(account, introduction, newest)
-        elif account.buffer_id != buffer_id:
+        fresh = Account(introduction.buffer_capacity, buffer_id)
+        known = client in self._ledger.clients
+        account = self._ledger.account(client) if known else fresh
+        self._check_capacity(account, introduction)
+        if account.buffer_id == buffer_id:
+            last_round = newest.round_number if newest else 0
+            if last_round < account.last_round:
+                raise WireError(
+                    f"the buffer of {client} is an old copy: round {account.last_round} was "
+                    f"booked, and it knows of none after {last_round}. {BEGIN_AGAIN}"
+                )
+            self._settle_unheard(client, account, newest)
+            self._ledger.open(client, introduction.buffer_capacity, buffer_id)
+            self._ledger.void(client, last_round, introduction.void_round)
+        elif newest is not None:
+            raise self._unknown(client, newest)
+        else:
             lost = self._ledger.begin_again(client, buffer_id)
             logger.warning(
                 "%s has lost its buffer, with what was booked up to round %d. It begins again; "
                 "%.4g that it may have paid unheard is booked as spent",
                 *(client, account.last_round, lost),
             )
-        elif account.last_round:
-            raise _gone_back(client, account.last_round, 0)
-        last_round = newest.round_number if newest else 0
-        self._ledger.void(client, last_round, introduction.void_round)
+
+    def is_silent(self, client: str) -> bool:
+        """Whether a client has not answered an order of a round that is over.
+
+        It gets no further one before it has, or has introduced itself again.
+        """
+        order = self._ledger.account(client).outstanding
+        return order is not None and order.round_number < self._round_number
 
     def address(self, client: str) -> Address:
         """Whom an order is for, and how far that client's books are known here."""
@@ -180,7 +187,8 @@ class Controller:
             self._server = admission.start()
         quote = self._fleet.quote(self._round_number)
         self._server = admission.learn(self._server, quote)
-        chosen, clients = set(present), self._fleet.clients
+        clients = self._fleet.clients
+        chosen = {one for one in present if self._ledger.account(one).outstanding is None}
         takes_part = np.array([client in chosen for client in clients])
         room, limit = self._fleet.room(self._round_number, takes_part)
         wanted, most = admission.decide(self._server, quote, limit), None
@@ -320,25 +328,43 @@ class Controller:
             client: order
             for client in self._fleet.clients
             if client in reachable
-            for order in self._ledger.account(client).outstanding
-            if order.round_number == self._round_number
+            and (order := self._ledger.account(client).outstanding) is not None
+            and order.round_number == self._round_number
         }
 
-    def _settle_unheard(
-        self, account: Account, introduction: Introduction, newest: Receipt
-    ) -> None:
-        """Book what a client did in rounds that are over; an open round's receipt will come."""
-        client, now = introduction.client, newest.round_number
-        sent = {account.last_round, *(order.round_number for order in account.outstanding)}
-        if account.buffer_id == introduction.buffer_id and now < account.last_round:
-            raise _gone_back(client, account.last_round, now)
-        if account.buffer_id != introduction.buffer_id or now not in sent:
+    def _check_capacity(self, account: Account, introduction: Introduction) -> None:
+        """Refuse a capacity that has changed, or that is not believed."""
+        client, capacity = introduction.client, introduction.buffer_capacity
+        largest = self._terms.largest_buffer
+        if largest is not None and capacity > largest:
             raise WireError(
-                f"{client} is at round {now} of run {self.run!r}, of which "
-                "nothing is known here: resume from its checkpoint, or name another run"
+                f"{client} says that it can store {capacity} samples, which is not believed above "
+                f"{largest}; raise largest_buffer if it is so"
             )
-        if now < self._round_number:
-            self.book(client, newest)
+        if account.buffer_capacity != capacity:
+            raise WireError(
+                f"{client} has a capacity of {capacity} now, and had {account.buffer_capacity} "
+                "before; it must stay the same in a run"
+            )
+
+    def _settle_unheard(self, client: str, account: Account, newest: Receipt | None) -> None:
+        """Book what a client did in a round that is over; an open round's receipt will come."""
+        if newest is None or newest.round_number == account.last_round:
+            return
+        order = account.outstanding
+        if order is None or order.round_number != newest.round_number:
+            raise self._unknown(client, newest)
+        if newest.round_number < self._round_number:
+            try:
+                self.book(client, newest)
+            except WireError as refused:
+                raise WireError(f"{refused}. {BEGIN_AGAIN}") from refused
+
+    def _unknown(self, client: str, newest: Receipt) -> WireError:
+        return WireError(
+            f"{client} is at round {newest.round_number} of run {self.run!r}, of which "
+            "nothing is known here: resume from its checkpoint, or name another run"
+        )
 
 
 def _check_numbers(record: Mapping[str, Any]) -> None:
@@ -349,10 +375,3 @@ def _check_numbers(record: Mapping[str, Any]) -> None:
         raise ValueError(f"rounds must be whole numbers, got {reprlib.repr(counts)}")
     if not math.isfinite(record["overspend"]):
         raise ValueError(f"overspend must be finite, got {record['overspend']}")
-
-
-def _gone_back(client: str, booked_round: int, known_round: int) -> WireError:
-    return WireError(
-        f"the buffer of {client} is an old copy: round {booked_round} was booked, and it knows "
-        f"of none after {known_round}. Delete its file, and it begins again"
-    )

@@ -97,6 +97,12 @@ class Fleet:
                 learning=terms.learning,
             )
             self._policy = terms.policy(problem)
+            rules = {self.retention(number)[0] for number in range(len(self.absences))}
+            if "oldest_first" in rules and terms.headroom > 1:
+                raise ValueError(
+                    f"{terms.policy_name} keeps every slot full, and has no use for a headroom of "
+                    f"{terms.headroom}; leave it out"
+                )
         return self._policy
 
     def see(self, reachable: Collection[str]) -> None:

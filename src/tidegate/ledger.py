@@ -1,7 +1,8 @@
 """The server's books: what was ordered, admitted and paid, each order once.
 
-Receipts are cumulative, so a lost one is made good by the next; what was sent and has not been
-answered is kept, so that no client can report more than it was ever asked for.
+A client has one order at a time: before the next one it answers, or says how far it came and that
+it will not apply the order any more. So the server knows exactly what a client's buffer holds, and
+believes no receipt that cannot follow from it.
 """
 
 import math
@@ -12,6 +13,9 @@ from typing import Any
 from tidegate.admission.rule import RoundTotals
 from tidegate.saving import plain
 from tidegate.wire import Order, Receipt, WireError
+
+ROUNDING = 1e-9
+"""Of sums of money, relative and in units."""
 
 
 @dataclass(frozen=True)
@@ -34,31 +38,25 @@ class Account:
     lost_cohorts: tuple[tuple[int, int], ...] = ()
     """What may have been in them, from the second on, and has not been bought again."""
     cohorts: tuple[tuple[int, int], ...] = ()
-    """(round, samples admitted in it) of what was stored when it was given, oldest first. Where
-    the round was not heard: the latest that can be, if samples expire, so that none is taken for
-    gone too early; else the earliest, so that none is taken for too young."""
-    outstanding: tuple[Order, ...] = ()
-    """Sent and not answered, oldest first; the client may have applied any of them."""
+    """(round, samples admitted in it) of what is stored, oldest first."""
+    outstanding: Order | None = None
+    """Sent and not answered; the client may have applied it."""
 
     def most_admitted(self, order: Order) -> int:
-        """Samples that an order can lead to, whatever the client did without being heard.
+        """Samples that an order can lead to, beside what is stored.
 
         A rule by age leads to no more than there are slots that are empty, or old enough for the
         price: a client cannot claim to have bought again what it claimed to have bought just now.
         """
+        now, evicts = order.round_number, order.retention == "oldest_first"
+        kept = self.carried_samples(now, order.retention_horizon)
+        empty = self.buffer_capacity - kept
         if not order.thresholds:
-            return min(order.count, self.buffer_capacity)
-        now, last = order.round_number, len(order.thresholds) - 1
-
-        def takes(uses: int) -> bool:
-            return order.price <= order.thresholds[min(uses, last)]
-
-        # An empty slot may have been filled in a round that was not heard of.
-        unheard_rounds = now - self.last_round - 1
-        empty = self.buffer_capacity - sum(count for _, count in self.cohorts)
-        fresh = empty if takes(0) or (unheard_rounds and takes(unheard_rounds)) else 0
-        old = sum(count for admitted_round, count in self.cohorts if takes(now - admitted_round))
-        return min(order.count, fresh + old)
+            return min(order.count, self.buffer_capacity if evicts else empty)
+        # Nobody has trained on a sample in more rounds than there were since it was admitted.
+        takes = [order.price <= threshold for threshold in order.thresholds]
+        old = sum(count for since, count in self.cohorts if takes[min(now - since, len(takes) - 1)])
+        return min(order.count, empty * takes[0] + old)
 
     @property
     def all_cohorts(self) -> tuple[tuple[int, int], ...]:
@@ -72,7 +70,7 @@ class Account:
         return replace(order, count=replace(self, cohorts=self.all_cohorts).most_admitted(order))
 
     def carried_samples(self, round_number: int, retention_horizon: int) -> int:
-        """Samples that are still stored when a round begins, as far as was heard.
+        """Samples that are still stored when a round begins.
 
         Args:
             round_number: t.
@@ -85,8 +83,9 @@ class Account:
 
     @property
     def exposure(self) -> float:
-        """What the orders that are not answered may turn out to have cost."""
-        return math.fsum(self.most_admitted(order) * order.price for order in self.outstanding)
+        """What the order that is not answered may turn out to have cost."""
+        order = self.outstanding
+        return 0.0 if order is None else self.most_admitted(order) * order.price
 
 
 @dataclass(frozen=True)
@@ -145,16 +144,16 @@ class Ledger:
     def begin_again(self, client: str, buffer_id: str = "") -> float:
         """Go on with a client that has lost its buffer and its books with it.
 
-        What it may have paid for orders that were never answered can no longer be told; it is
-        booked as spent. Those that are still on their way are for the buffer that is gone. The
-        first new buffer is filled at once; one that is lost after it only as fast as samples are
+        What it may have paid for an order that was never answered can no longer be told; it is
+        booked as spent. One that is still on its way is for the buffer that is gone. The first
+        new buffer is filled at once; one that is lost after it only as fast as samples are
         replaced in a buffer that is not, so that losing them earns nobody more money.
 
         Returns:
             that amount.
         """
         account = self.account(client)
-        lost = account.exposure
+        lost, had_any = account.exposure, bool(account.all_cohorts or account.outstanding)
         self._accounts[client] = Account(
             buffer_capacity=account.buffer_capacity,
             buffer_id=buffer_id,
@@ -162,54 +161,60 @@ class Ledger:
             total_spent=account.total_spent + lost,
             earlier_admitted=account.total_admitted,
             earlier_spent=account.total_spent + lost,
-            losses=account.losses + 1,
+            losses=account.losses + had_any,
             lost_cohorts=_lost(account) if account.losses else (),
         )
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
         return lost
 
     def void(self, client: str, last_round: int, void_round: int) -> None:
-        """Forget orders that a client will never apply: those after its last, up to a round."""
+        """Forget an order that a client will never apply: one after its last, up to a round."""
         account = self.account(client)
-        left = (
-            one for one in account.outstanding if not last_round < one.round_number <= void_round
-        )
-        self._accounts[client] = replace(account, outstanding=tuple(left))
+        order = account.outstanding
+        if order is not None and last_round < order.round_number <= void_round:
+            self._accounts[client] = replace(account, outstanding=None)
 
     def send(self, client: str, order: Order) -> None:
         """Write down an order before it is sent."""
         account = self.account(client)
         if order.run != self.run:
             raise WireError(f"the ledger keeps run {self.run!r}, not {order.run!r}")
-        newest = max([account.last_round, *(one.round_number for one in account.outstanding)])
-        if order.round_number <= newest:
-            raise WireError(f"{client} has an order of round {newest}, then one of an older round")
-        self._accounts[client] = replace(account, outstanding=(*account.outstanding, order))
+        if account.outstanding is not None:
+            raise WireError(
+                f"{client} has not answered round {account.outstanding.round_number}; it must "
+                "before it gets another order"
+            )
+        if order.round_number <= account.last_round:
+            raise WireError(
+                f"{client} has answered round {account.last_round}, and gets no order of an older"
+            )
+        self._accounts[client] = replace(account, outstanding=order)
 
     def book(self, client: str, receipt: Receipt) -> Booking:
         """Book a receipt; one that was booked before adds nothing, an impossible one is refused."""
         account = self.account(client)
         if receipt.run == self.run and receipt.round_number <= account.last_round:
             return Booking(0, 0.0, on_time=False)
-        order = next(
-            (one for one in account.outstanding if one.round_number == receipt.round_number), None
-        )
-        if order is None:
+        order = account.outstanding
+        if order is None or order.round_number != receipt.round_number:
             raise WireError(f"{client} was sent no order of round {receipt.round_number}")
         receipt.check_answers(order, buffer_capacity=account.buffer_capacity)
-        booking = self._difference(client, account, order, receipt)
-        _check_occupancy(account, order, booking, receipt)
+        cohorts = _after(client, account, order, receipt)
+        # What rounding lets through must not make it fall.
+        spent = max(account.total_spent, account.earlier_spent + receipt.total_spent)
+        booking = Booking(
+            admitted=receipt.admitted,
+            spent=spent - account.total_spent,
+            on_time=receipt.round_number > self._closed_round,
+        )
         self._accounts[client] = replace(
             account,
-            total_admitted=account.earlier_admitted + receipt.total_admitted,
-            # What rounding lets through must not make it fall.
-            total_spent=max(account.total_spent, account.earlier_spent + receipt.total_spent),
+            total_admitted=account.total_admitted + receipt.admitted,
+            total_spent=spent,
             last_round=receipt.round_number,
-            cohorts=_cohorts(account, order, booking, receipt),
-            lost_cohorts=_without_oldest(account.lost_cohorts, booking.admitted),
-            outstanding=tuple(
-                one for one in account.outstanding if one.round_number > receipt.round_number
-            ),
+            cohorts=cohorts,
+            lost_cohorts=_without_oldest(account.lost_cohorts, receipt.admitted),
+            outstanding=None,
         )
         self._booked = _plus(self._booked, booking, receipt)
         return booking
@@ -231,7 +236,7 @@ class Ledger:
         accounts = {
             client: {
                 **vars(account),
-                "outstanding": [order.to_record() for order in account.outstanding],
+                "outstanding": account.outstanding and account.outstanding.to_record(),
             }
             for client, account in self._accounts.items()
         }
@@ -251,76 +256,53 @@ class Ledger:
                 name: tuple((int(now), int(count)) for now, count in values[name])
                 for name in ("cohorts", "lost_cohorts")
             }
-            orders = tuple(Order.from_record(order) for order in values["outstanding"])
-            known = {**values, **cohorts, "outstanding": orders}
+            sent = values["outstanding"]
+            order = None if sent is None else Order.from_record(sent)
+            known = {**values, **cohorts, "outstanding": order}
             accounts[client] = plain(Account, known)
         booked = plain(RoundTotals, record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
 
-    def _difference(self, client: str, account: Account, order: Order, receipt: Receipt) -> Booking:
-        """What a receipt adds, if the orders up to its round can have led to it."""
-        possible = account.most_admitted(order)
-        if receipt.admitted > possible:
-            raise WireError(
-                f"{client} reports {receipt.admitted} samples of round {receipt.round_number}, "
-                f"where its order can have led to {possible} at most"
-            )
-        missed = [o for o in account.outstanding if o.round_number < receipt.round_number]
-        admitted = account.earlier_admitted + receipt.total_admitted - account.total_admitted
-        spent = account.earlier_spent + receipt.total_spent - account.total_spent
-        rounding = 1e-9 * (1 + account.earlier_spent + receipt.total_spent)
-        most = receipt.admitted + sum(account.most_admitted(one) for one in missed)
-        dearest = receipt.spent + sum(account.most_admitted(one) * one.price for one in missed)
-        if not receipt.admitted <= admitted <= most:
-            raise WireError(
-                f"{client} reports {admitted} samples since round {account.last_round}, "
-                f"its orders allow {receipt.admitted} to {most}"
-            )
-        if not receipt.spent - rounding <= spent <= dearest + rounding:
-            raise WireError(
-                f"{client} reports {spent} spent since round {account.last_round}, "
-                f"its orders allow {receipt.spent} to {dearest}"
-            )
-        on_time = receipt.round_number > self._closed_round
-        return Booking(admitted, max(spent, 0.0), on_time=on_time)
 
-
-def _check_occupancy(account: Account, order: Order, booking: Booking, receipt: Receipt) -> None:
-    """Refuse a receipt with more samples than were bought, or fewer where none ever leave."""
-    kept = account.carried_samples(receipt.round_number, order.retention_horizon)
-    most = min(kept + booking.admitted, account.buffer_capacity)
-    least = most if order.retention == "oldest_first" else receipt.admitted
-    if not least <= receipt.occupancy <= most:
-        raise WireError(
-            f"occupancy must be from {least} to {most} after {booking.admitted} new samples, "
-            f"got {receipt.occupancy}"
-        )
-
-
-def _cohorts(
-    account: Account, order: Order, booking: Booking, receipt: Receipt
+def _after(
+    client: str, account: Account, order: Order, receipt: Receipt
 ) -> tuple[tuple[int, int], ...]:
-    """When the samples that a client keeps were admitted.
-
-    The oldest always leave first, so the newest ones make up what is left.
-    """
-    now, unheard = receipt.round_number, booking.admitted - receipt.admitted
-    unheard_round = now - 1 if order.retention == "k_step" else account.last_round + 1
-    newest_first = (now, receipt.admitted), (unheard_round, unheard), *account.cohorts[::-1]
-    left = receipt.occupancy
-    kept: list[tuple[int, int]] = []
-    for admitted_round, admitted in newest_first:
-        count = min(admitted, left)
-        if count:
-            kept.append((admitted_round, count))
-        left -= count
-    return tuple(reversed(kept))
+    """What a client stores after an order, if its receipt can be the answer."""
+    possible, admitted, now = account.most_admitted(order), receipt.admitted, order.round_number
+    if admitted > possible:
+        raise WireError(
+            f"{client} reports {admitted} samples of round {now}, where its order can have led "
+            f"to {possible} at most"
+        )
+    before = account.total_admitted - account.earlier_admitted
+    if receipt.total_admitted != before + admitted:
+        raise WireError(
+            f"{client} reports {receipt.total_admitted} samples in all, after {before} and "
+            f"{admitted} of round {now}"
+        )
+    paid = account.total_spent - account.earlier_spent + receipt.spent
+    if not math.isclose(receipt.total_spent, paid, rel_tol=ROUNDING, abs_tol=ROUNDING):
+        raise WireError(f"{client} reports {receipt.total_spent} spent in all, in place of {paid}")
+    horizon = order.retention_horizon if order.retention == "k_step" else math.inf
+    kept = tuple(one for one in account.cohorts if now < one[0] + horizon)
+    cohorts = (*kept, *([(now, admitted)] if admitted else []))
+    stored = sum(count for _, count in cohorts)
+    cohorts = _without_oldest(cohorts, max(stored - account.buffer_capacity, 0))
+    expiring = sum(count for since, count in cohorts if now + 1 >= since + horizon)
+    held = sum(count for _, count in cohorts), expiring
+    if (receipt.occupancy, receipt.expiring) != held:
+        raise WireError(
+            f"{client} must store {held[0]} samples, of which {held[1]} expire; it reports "
+            f"{receipt.occupancy} and {receipt.expiring}"
+        )
+    return cohorts
 
 
 def _lost(account: Account) -> tuple[tuple[int, int], ...]:
-    """What a client may have had and lost: all that was booked, and all that was not answered."""
-    unheard = tuple((one.round_number, account.most_admitted(one)) for one in account.outstanding)
-    cohorts = tuple(one for one in (*account.all_cohorts, *unheard) if one[1])
+    """What a client may have had and lost: all that was booked, and what was not answered."""
+    order, cohorts = account.outstanding, account.all_cohorts
+    if order is not None:
+        cohorts = (*cohorts, (order.round_number, account.most_admitted(order)))
     too_many = sum(count for _, count in cohorts) - account.buffer_capacity
     return _without_oldest(cohorts, max(too_many, 0))
 

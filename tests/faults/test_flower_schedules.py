@@ -205,7 +205,7 @@ def check(strategy: AdmissionControl, folder: Path, *, strict: bool) -> None:
         assert account.total_admitted - account.earlier_admitted == books.total_admitted
         assert account.total_spent - account.earlier_spent == pytest.approx(books.total_spent)
         assert account.last_round == books.last_round == ROUNDS
-        assert account.outstanding == ()
+        assert account.outstanding is None
         assert len(stored) <= CAPACITY
         assert int(books.cursor or 0) == books.total_admitted
 

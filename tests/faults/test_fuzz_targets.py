@@ -9,6 +9,7 @@ import sqlite3
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -100,11 +101,10 @@ def test_a_rule_that_takes_nothing_at_this_price_pays_nothing() -> None:
 def test_what_was_spent_never_falls() -> None:
     ledger = Ledger("r")
     ledger.open("site", 9)
-    for now in (1, 2):
-        ledger.send(
-            "site", Order(run="r", round_number=now, price=5.0, count=2, retention="frozen")
-        )
+    fill = Order(run="r", round_number=1, price=5.0, count=2, retention="frozen")
+    ledger.send("site", fill)
     ledger.book("site", receipt(1, admitted=2, spent=10.0, total_spent=10.0))
+    ledger.send("site", replace(fill, round_number=2))
     ledger.book("site", receipt(2, admitted=0, spent=0.0, total_spent=10.0 - 1e-9))
     assert ledger.account("site").total_spent == 10.0
 

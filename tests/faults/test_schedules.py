@@ -72,7 +72,7 @@ def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
 def _forget_outstanding(ledger: Ledger) -> dict[str, Any]:
     record = to_record(ledger)
     for account in record["accounts"].values():
-        account["outstanding"] = []
+        account["outstanding"] = None
     return record
 
 

@@ -21,13 +21,14 @@ needs_disk = pytest.mark.skipif(not DISK, reason="only root can mount a disk tha
 
 def test_a_run_survives_kills_stops_a_full_disk_and_a_cut_network(tmp_path: Path) -> None:
     faults = [
-        Fault("node stopped", 0, after_round=1, until_missed=1),
-        Fault("network cut", CUT_NODE, after_round=1, until_missed=1),
-        Fault("SuperLink killed", after_round=2),
-        Fault("server app killed", after_round=3),
+        # Two seconds later all orders are out; nodes wait for the rest of one for 45 s.
+        Fault("server app killed", after_round=1, delay=2.0),
+        Fault("node stopped", 0, after_round=2, until_missed=1),
+        Fault("network cut", CUT_NODE, after_round=2, until_missed=1),
+        Fault("SuperLink killed", after_round=3),
     ]
     if DISK:
-        faults.insert(0, Fault("disk full", DISK_NODE, after_round=1, until_missed=1))
+        faults.insert(0, Fault("disk full", DISK_NODE, after_round=2, until_missed=1))
     with drilled(tmp_path, faults, ROUNDS, disk=DISK, timeout=10) as drill:
         drill.play(240)
         drill.fleet.stop()

@@ -4,8 +4,9 @@ import io
 import json
 import pickle
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -134,7 +135,13 @@ REFUSED: dict[str, Lie] = {
     "more than memory announced": put_bytes(announced(10**17)),
     "an archive": put_bytes(archive()),
     "another format": put_bytes(b"", stype="torch"),
+    "bytes of another length": put("w", np.zeros(4, dtype=np.uint8)),
+    "texts": put("w", np.array(["a", "b", "c"])),
+    "dates": put("w", np.zeros(3, dtype="datetime64[s]")),
+    "records": put("w", np.zeros(3, dtype=[("a", "f8"), ("b", "f8")])),
+    "complex numbers": put("w", np.zeros(3, dtype=complex)),
     "another metric": metric("accuracy", 1.0),
+    "a list in place of a metric": metric("loss", [1.0, 2.0]),
     "more metrics": more_metrics,
 }
 
@@ -265,13 +272,37 @@ def test_a_receipt_that_lies_costs_its_client_the_round_and_nobody_else_anything
     assert sum(row.spent for row in strategy.rounds) == pytest.approx(spent)
 
 
+@pytest.mark.parametrize("lie", [send_two, more_metrics, rename, leave_out])
+def test_of_two_replies_the_one_with_the_models_form_is_taken(lie: Lie) -> None:
+    strategy = control()
+    result = strategy.start(Hostile(lie, clients=2), MODEL, num_rounds=ROUNDS)
+    assert set(result.arrays) == set(MODEL)
+    assert np.abs(result.arrays["w"].numpy()).max() > 0
+
+
+def empty(content: RecordDict) -> None:
+    content["arrays"] = ArrayRecord({})
+
+
+@pytest.mark.parametrize("lie", [empty, leave_out, put("w", np.full(3, 1.7e308))])
+def test_one_reply_alone_cannot_replace_the_model_by_something_else(lie: Lie) -> None:
+    """Two of the largest numbers there are have no average."""
+    grid = Hostile(lie, clients=1)
+    strategy = control(FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1))
+    result = strategy.start(grid, MODEL, num_rounds=2)
+    assert set(result.arrays) == set(MODEL)
+    assert all(np.isfinite(array.numpy()).all() for array in result.arrays.values())
+
+
 class Evaluating(LocalGrid):
     """One node reports other metrics than all others."""
+
+    odd: Mapping[str, Any] = MappingProxyType({"surprise": 1.0})
 
     def _answer(self, message: Message) -> Message:
         if message.metadata.message_type != "evaluate":
             return super()._answer(message)
-        odd = {"surprise": 1.0} if message.metadata.dst_node_id == LIAR else {}
+        odd = self.odd if message.metadata.dst_node_id == LIAR else {}
         metrics = MetricRecord({"accuracy": 0.5, "num-examples": 4, **odd})
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
@@ -284,6 +315,23 @@ def test_metrics_of_another_form_do_not_stop_an_evaluation(
         result = control(FedAvg()).start(grid, MODEL, num_rounds=2)
     assert result.evaluate_metrics_clientapp[2]["accuracy"] == 0.5
     assert f"node {LIAR} is left out of the average" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"num-examples": -8},
+        {"num-examples": [1, 2]},
+        {"num-examples": float("nan")},
+        {"accuracy": [1.0, 2.0]},
+        {"accuracy": float("nan")},
+    ],
+)
+def test_metrics_that_break_an_evaluation_are_left_out(odd: dict[str, Any]) -> None:
+    grid = Evaluating(gated_app(), [{"partition-id": number} for number in range(3)])
+    grid.odd = odd
+    result = control(FedAvg()).start(grid, MODEL, num_rounds=2)
+    assert result.evaluate_metrics_clientapp[2]["accuracy"] == 0.5
 
 
 class Mute(LocalGrid):
@@ -332,8 +380,10 @@ class Renaming(LocalGrid):
         {"run": "another"},
         {"buffer_capacity": 0},
         {"buffer_capacity": 10**30},
+        {"buffer_capacity": 10**9},
         {"buffer_id": ""},
         {"void_round": -1},
+        {"client": "x" * 201},
     ],
 )
 def test_an_introduction_that_lies_leaves_one_node_out(told: dict[str, Any]) -> None:
@@ -353,3 +403,18 @@ def test_a_name_that_two_nodes_claim_is_given_to_one() -> None:
     strategy.start(grid, MODEL, num_rounds=3)
     assert [row.orders for row in strategy.rounds] == [2, 2, 2]
     assert strategy._running().ledger.clients == ["partition-1", "partition-2"]
+
+
+class Renamed(Renaming):
+    """One node has a new name whenever it is asked."""
+
+    def _answer(self, message: Message) -> Message:
+        self.told = {"client": f"client-{message.metadata.message_id}"}
+        return super()._answer(message)  # it fails, and is asked again in every round
+
+
+def test_a_node_has_one_name() -> None:
+    grid = Renamed(gated_app(), [{"partition-id": number} for number in range(3)])
+    strategy = control()
+    strategy.start(grid, MODEL, num_rounds=8)
+    assert len(strategy._running().ledger.clients) == 3

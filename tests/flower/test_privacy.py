@@ -45,11 +45,11 @@ def test_no_sample_takes_part_more_often_than_its_policy_says(name: str) -> None
         assert bound == ROUNDS
 
 
-def by_hand(noise: float, releases: int, delta: float) -> float:
-    """Rényi divergence of Gaussians one apart, composed and converted, order by order."""
+def by_hand(sensitivity: float, noise: float, releases: int, delta: float) -> float:
+    """Rényi divergence of Gaussians, composed and converted, order by order."""
     orders = [1 + number / 10 for number in range(1, 100)] + list(range(11, 513))
     return min(
-        releases * order / (2 * noise**2)
+        releases * order * sensitivity**2 / (2 * noise**2)
         + math.log1p(-1 / order)
         - (math.log(delta) + math.log(order)) / (order - 1)
         for order in orders
@@ -65,11 +65,14 @@ def test_the_loss_of_a_sample_is_that_of_the_rounds_it_takes_part_in(
     from tidegate.flower.privacy import sample_privacy
 
     spent = sample_privacy(
-        noise_multiplier=noise_multiplier,
-        participations=participations,
-        delta=1e-5,
-        num_clients=10,
+        noise_multiplier=noise_multiplier, participations=participations, delta=1e-5
     )
-    expected = by_hand(noise_multiplier / 2, participations, 1e-5)
+    # One of n updates, each clipped to a norm, goes from one end of the ball to the other; Flower
+    # adds noise of multiplier x norm / n to their average.
+    norm, clients = 0.7, 13
+    ends = np.array([norm, 0.0]), np.array([-norm, 0.0])
+    moved = float(np.linalg.norm(ends[0] - ends[1])) / clients
+    noise = noise_multiplier * norm / clients
+    expected = by_hand(moved, noise, participations, 1e-5)
     assert spent.epsilon == pytest.approx(expected, rel=0.01)
     assert spent.num_releases == participations

@@ -74,7 +74,7 @@ def discrepancies(run: Path, clients: dict[str, dict[str, Any]]) -> list[str]:
             differ.same(
                 f"{name}'s {figure} at the server and at home", account[figure], own[figure]
             )
-        differ.same(f"{name}'s unanswered orders", account["outstanding"], [])
+        differ.same(f"{name}'s unanswered orders", account["outstanding"], None)
     differ.same("rounds", [row["round_number"] for row in played], [*range(1, len(played) + 1)])
     spent = math.fsum(row["spent"] for row in played)
     paid = math.fsum(one["total_spent"] for one in clients.values())

@@ -14,7 +14,7 @@ from tidegate.gate import Gate
 from tidegate.retention import sqlite_store
 from tidegate.retention import store as memory_store
 from tidegate.retention.sqlite_store import SqliteStore, store_path
-from tidegate.retention.store import MemoryStore
+from tidegate.retention.store import BooksMovedError, MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import Order, WireError
 
@@ -47,26 +47,8 @@ def test_an_older_file_is_brought_up_to_date(
     assert store._connection.execute("SELECT origin FROM samples").fetchall() == [(None,)] * 3
     store.close()
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has schema 3, this program knows 2"):
+    with pytest.raises(ValueError, match="has schema 2, this program knows 1"):
         SqliteStore(path, "r", "site", 5)
-
-
-def test_a_file_without_an_id_of_its_own_is_given_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.sqlite"
-    store = SqliteStore(path, "r", "site", 5)
-    Gate(store, IndexedStream("abcdef")).apply(order(1, 3))
-    execute = store._connection.execute
-    execute("UPDATE books SET content = json_remove(content, '$.buffer_id', '$.void_round')")
-    execute("PRAGMA user_version = 1")
-    store.close()
-    store = SqliteStore(path, "r", "site", 5)
-    made_up = store.books().buffer_id
-    assert len(made_up) == 32
-    assert (store.books().last_round, store.books().void_round) == (1, 0)
-    store.close()
-    store = SqliteStore(path, "r", "site", 5)
-    assert store.books().buffer_id == made_up
-    store.close()
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -251,6 +233,9 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
         assert [file.name for file in files] == ["a.sqlite", "a.sqlite-shm", "a.sqlite-wal"]
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
         store.close()
+        (tmp_path / "a.sqlite").chmod(0o644)  # as an earlier version left it
+        SqliteStore(tmp_path / "a.sqlite", "r", "site", 6).close()
+        assert stat.S_IMODE((tmp_path / "a.sqlite").stat().st_mode) == 0o600
     finally:
         os.umask(before)
 
@@ -269,5 +254,29 @@ def test_old_answers_are_dropped_and_use_counts_go_on(
     assert [now for now in range(1, 21) if store.answer(now)] == [16, 17, 18, 19, 20]
     assert [one.uses for one in store.stored()] == [3, 3, 2, 2, 1, 1]
     assert receipt.total_admitted == 40
+    if isinstance(store, SqliteStore):
+        store.close()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_an_introduction_while_samples_are_acquired_does_not_have_them_acquired_again(
+    tmp_path: Path, durable: bool
+) -> None:
+    path = tmp_path / "a.sqlite"
+    store = SqliteStore(path, "r", "site", 6) if durable else MemoryStore("r", "site", 6)
+    asked = []
+
+    def acquire(sample: object, key: str) -> object:
+        asked.append(key)
+        store.void(3)  # the server has been started again, and asks who is there
+        return sample
+
+    gate = Gate(store, IndexedStream("abcdef"), acquire)
+    assert gate.apply(order(4, 2)).admitted == 2
+    assert asked == ["r/site/1", "r/site/2"]
+    assert store.books().void_round == 3
+    with pytest.raises(BooksMovedError, match="rounds up to 5 are void"):
+        Gate(store, IndexedStream("abcdef"), lambda one, _: store.void(5) or one).apply(order(5, 1))
+    assert store.books().total_admitted == 2
     if isinstance(store, SqliteStore):
         store.close()

@@ -2,7 +2,7 @@
 
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
@@ -27,8 +27,15 @@ class Nodes:
     def __init__(self) -> None:
         self.clients: dict[str, int] = {}
         """The node id of each client that can be reached."""
+        self._names: dict[int, str] = {}
+        """The name under which each node was let in first; it has no other."""
         self._silent: dict[int, tuple[int, int]] = {}
         """How often a node did not answer at all, and the round in which it is asked again."""
+
+    def forget(self, clients: Iterable[str]) -> None:
+        """Ask these who they are, and how far they came, before they take part again."""
+        for client in clients:
+            self.clients.pop(client, None)
 
     def meet(self, grid: Grid, controller: Controller) -> None:
         """Forget nodes that are gone, and ask new ones who they are."""
@@ -39,6 +46,7 @@ class Nodes:
             for client, node_id in self.clients.items()
             if node_id in online and reserved.get(client, node_id) == node_id
         }
+        self._names = {node: name for node, name in self._names.items() if node in online}
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
         addresses = self._to_ask(online, controller)
         if not addresses:
@@ -64,6 +72,12 @@ class Nodes:
             client = introduction.client
             if client in self.clients or reserved.get(client, node_id) != node_id:
                 logger.warning("node %s is left out: another node is %r", node_id, client)
+                continue
+            if self._names.setdefault(node_id, client) != client:
+                logger.warning(
+                    "node %s is left out: it was %r before, and is %r now",
+                    *(node_id, self._names[node_id], client),
+                )
                 continue
             self._let_in(introduction, receipt, node_id, controller)
 
@@ -118,6 +132,11 @@ def _heard(
     introduction = expect(reply.content, Introduction)
     if address is None or introduction.run != address.run:
         raise WireError(f"asked as {address}, it answered as {introduction}")
+    if introduction.void_round < address.void_round:
+        raise WireError(
+            f"{introduction.client} calls orders up to round {introduction.void_round} void, and "
+            f"was asked to up to round {address.void_round}"
+        )
     if address.client and introduction.client != address.client:
         raise WireError(f"registered as {address.client!r}, it says {introduction.client!r}")
     return introduction, find(reply.content, Receipt), node_id

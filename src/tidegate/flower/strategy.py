@@ -30,7 +30,7 @@ from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import attach, expect
-from tidegate.flower.updates import check_update, of_one_form
+from tidegate.flower.updates import check_update, of_one_form, replaces, usable_metrics
 from tidegate.flower.wrapped import weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
@@ -172,6 +172,7 @@ class AdmissionControl(Strategy):
         now = server_round + self._rounds_before
         written = list(self.strategy.configure_train(now, arrays, config, grid))
         self._arrays, self._grid = arrays, grid
+        self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         self._nodes.meet(grid, controller)
         nodes = self._nodes.clients
         unknown = [client for client in self._importance or {} if client not in nodes]
@@ -207,6 +208,9 @@ class AdmissionControl(Strategy):
         arrays, metrics = None, None
         if alike:  # of nothing, some strategies cannot make an average
             arrays, metrics = self.strategy.aggregate_train(now, list(alike.values()))
+        if arrays is not None and not replaces(arrays, self._arrays):
+            logger.warning("the average of round %d is no model, and is dropped", now)
+            arrays = None
         if arrays is not None:
             self._arrays = arrays
         row = controller.close()
@@ -234,7 +238,7 @@ class AdmissionControl(Strategy):
         for reply in replies:
             if reply.has_error():
                 failed.append(reply)
-            elif any(metrics.get(key, 1) for metrics in reply.content.metric_records.values()):
+            elif usable_metrics(reply.content, key):  # one without examples has nothing to say
                 useful[f"node {reply.metadata.src_node_id}"] = reply
         alike, odd = of_one_form(useful, self._arrays)
         for node in odd:
@@ -291,7 +295,7 @@ class AdmissionControl(Strategy):
             on_time = self._running().book(client, receipt).on_time
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
-            self._nodes.clients.pop(client, None)  # the next round asks it where it stands
+            self._nodes.forget([client])  # the next round asks it where it stands
             return False
         if receipt.exhausted:
             logger.warning("%s could not take in all that was ordered; its stream is dry", client)

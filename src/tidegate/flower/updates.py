@@ -5,35 +5,62 @@ run, or make the model not-a-number for good. Such a reply is left out; what its
 booked all the same. An update that is well-formed and wrong is for a robust strategy to outvote.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from tidegate.wire import WireError
 
-Form = frozenset[tuple[str, type, frozenset[str]]]
-"""Names and kinds of the records in a reply, and the names that each holds."""
+NUMBERS = "biuf"
+"""Kinds of arrays that can be averaged: truth values, whole and real numbers."""
+
+Form = frozenset[tuple[str, type, frozenset[tuple[str, int | None]]]]
+"""Names and kinds of the records in a reply, and what each holds: names, and lengths of lists."""
 
 
 def check_update(content: RecordDict, model: ArrayRecord) -> None:
-    """Refuse arrays that cannot be averaged: unreadable, not finite, or not of the model's shape.
+    """Refuse arrays that cannot be averaged, or not with the model."""
+    for record in content.array_records.values():
+        for name, array in record.items():
+            check_array(name, array, model.get(name))
+
+
+def check_array(name: str, array: Array, expected: Array | None) -> None:
+    """Refuse an array that is unreadable, not finite, or unlike the model's of this name.
 
     Bytes (trees of a boosted model, say) may have any length.
     """
-    for record in content.array_records.values():
-        for name, array in record.items():
-            values = _read(name, array)
-            if values.dtype.kind in "fc" and not np.isfinite(values).all():
-                raise WireError(f"its array {name!r} holds numbers that are not finite")
-            expected = model[name].shape if name in model else values.shape
-            if values.shape != tuple(expected) and values.dtype != np.uint8:
-                raise WireError(
-                    f"its array {name!r} has the shape {values.shape}, the model's has {expected}"
-                )
+    values = _read(name, array)
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise WireError(f"its array {name!r} holds numbers that are not finite")
+    if expected is None:
+        return
+    kind, shape = np.dtype(expected.dtype), tuple(expected.shape)
+    if kind == np.uint8 == values.dtype:
+        return
+    if values.shape != shape or not np.can_cast(values.dtype, kind, "same_kind"):
+        raise WireError(
+            f"its array {name!r} is {values.dtype} of {values.shape}, the model's {kind} of {shape}"
+        )
+
+
+def usable_metrics(content: RecordDict, weight_key: str) -> bool:
+    """Whether a reply's metrics are finite, and its weight is a number above 0."""
+    values = [
+        value
+        for record in content.metric_records.values()
+        for metric in record.values()
+        for value in (metric if isinstance(metric, list) else [metric])
+    ]
+    weights = [record.get(weight_key, 1) for record in content.metric_records.values()]
+    return all(map(math.isfinite, values)) and all(
+        not isinstance(weight, list) and weight > 0 for weight in weights
+    )
 
 
 def of_one_form(
@@ -41,22 +68,41 @@ def of_one_form(
 ) -> tuple[dict[str, Message], list[str]]:
     """Replies that have the form of most, and whose do not.
 
-    Where two forms are as frequent, the one with the model's names is taken.
+    A form with one record of the model's arrays and one of metrics is taken before any other.
     """
     forms = {client: _form(reply.content) for client, reply in replies.items()}
     counts = Counter(forms.values())
 
-    def rank(form: Form) -> tuple[int, bool]:
-        named = any(kind is ArrayRecord and names == set(model) for _, kind, names in form)
-        return counts[form], named
+    def rank(form: Form) -> tuple[bool, int]:
+        arrays = [{name for name, _ in names} for _, kind, names in form if kind is ArrayRecord]
+        metrics = [kind for _, kind, _ in form if kind is MetricRecord]
+        return arrays in ([], [set(model)]) and len(metrics) == 1, counts[form]
 
     usual = max(counts, key=rank, default=frozenset())
     alike = {client: reply for client, reply in replies.items() if forms[client] == usual}
     return alike, [client for client in replies if client not in alike]
 
 
+def replaces(arrays: ArrayRecord, model: ArrayRecord) -> bool:
+    """Whether an average can take the model's place: the same names, shapes, finite numbers."""
+    if len(model) and set(arrays) != set(model):
+        return False
+    try:
+        for name, array in arrays.items():
+            check_array(name, array, model.get(name))
+    except WireError:
+        return False
+    return True
+
+
 def _form(content: RecordDict) -> Form:
-    return frozenset((name, type(record), frozenset(record)) for name, record in content.items())
+    return frozenset(
+        (name, type(record), frozenset(_held(record))) for name, record in content.items()
+    )
+
+
+def _held(record: Mapping[str, Any]) -> list[tuple[str, int | None]]:
+    return [(name, len(one) if isinstance(one, list) else None) for name, one in record.items()]
 
 
 def _read(name: str, array: Array) -> NDArray[Any]:
@@ -64,6 +110,6 @@ def _read(name: str, array: Array) -> NDArray[Any]:
         values = array.numpy()
     except Exception as wrong:  # whatever the bytes led to, nothing of it is executed
         raise WireError(f"its array {name!r} cannot be read: {wrong}") from wrong
-    if not isinstance(values, np.ndarray) or values.dtype.hasobject:
+    if not isinstance(values, np.ndarray) or values.dtype.kind not in NUMBERS:
         raise WireError(f"its array {name!r} is no array of numbers")
     return values

@@ -23,7 +23,7 @@ from tidegate.retention.store import (
     Books,
     Change,
     StoredSample,
-    check_unmoved,
+    checked_books,
     with_void,
 )
 from tidegate.saving import UNREADABLE, plain
@@ -44,7 +44,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             round_number INTEGER PRIMARY KEY, sent_order TEXT NOT NULL, receipt TEXT NOT NULL
         )""",
     ),
-    ("UPDATE books SET content = json_set(content, '$.buffer_id', lower(hex(randomblob(16))))",),
 )
 """Statements number v take a file of schema version v to version v + 1."""
 
@@ -114,6 +113,7 @@ class SqliteStore:
         self._capacity = buffer_capacity
         start = Books(run=run, client=client, buffer_capacity=buffer_capacity)
         path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
+        path.chmod(OWNER_ONLY)
         self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
             self._prepare(path, start)
@@ -184,7 +184,7 @@ class SqliteStore:
         """Apply a change in one transaction, on disk when this returns."""
         now, execute = change.order.round_number, self._connection.execute
         with self._transaction():
-            check_unmoved(change, self.books())
+            books = checked_books(change, self.books())
             for position in change.removed:
                 execute("DELETE FROM samples WHERE position = ?", (position,))
                 execute("DELETE FROM contents WHERE position = ?", (position,))
@@ -192,14 +192,13 @@ class SqliteStore:
             for position, packed in enumerate(change.admitted, change.before.total_admitted):
                 execute("INSERT INTO samples VALUES (?, ?, 1)", (position, now))
                 execute("INSERT INTO contents VALUES (?, ?)", (position, packed))
-            execute("UPDATE books SET content = ?", (_text(asdict(change.books)),))
+            execute("UPDATE books SET content = ?", (_text(asdict(books)),))
             execute(
                 "INSERT INTO answers VALUES (?, ?, ?)",
                 (now, _text(change.order.to_record()), _text(change.receipt.to_record())),
             )
             execute("DELETE FROM answers WHERE round_number <= ?", (now - KEPT_ANSWERS,))
-        if change.removed:
-            self._empty_log()
+        self._empty_log()
 
     @_names_the_file
     def void(self, round_number: int) -> None:

@@ -122,13 +122,20 @@ class BooksMovedError(RuntimeError):
     """Another process wrote in between; asking again gives its receipt."""
 
 
-def check_unmoved(change: Change, now: Books) -> None:
-    """Refuse a change that was worked out from books that are no longer the newest."""
-    if now != change.before:
+def checked_books(change: Change, now: Books) -> Books:
+    """The books after a change, unless it was worked out from books that are no longer the newest.
+
+    An introduction in between, which calls other rounds void, is no reason to acquire again.
+    """
+    round_number = change.order.round_number
+    if replace(now, void_round=change.before.void_round) != change.before or (
+        round_number <= now.void_round
+    ):
         raise BooksMovedError(
-            f"round {change.order.round_number} was worked out at round "
-            f"{change.before.last_round}, the books are at {now.last_round}; apply it again"
+            f"round {round_number} was worked out at round {change.before.last_round}, the books "
+            f"are at {now.last_round}, and rounds up to {now.void_round} are void; apply it again"
         )
+    return replace(change.books, void_round=now.void_round)
 
 
 KEPT_ANSWERS = 1000
@@ -172,7 +179,7 @@ class MemoryStore:
 
     def commit(self, change: Change) -> None:
         """Apply a change; what could fail is done before anything is assigned."""
-        check_unmoved(change, self._books)
+        books = checked_books(change, self._books)
         now = change.order.round_number
         stored = dict(self._stored)
         for position in change.removed:
@@ -183,7 +190,7 @@ class MemoryStore:
         if len(self._answers) > KEPT_ANSWERS:
             del self._answers[next(iter(self._answers))]
         self._applied += 1
-        self._stored, self._books = stored, change.books
+        self._stored, self._books = stored, books
 
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one, from now on."""
