@@ -112,7 +112,7 @@ class Order(Record):
 class Receipt(Record):
     """What an order led to, and what the client has admitted and paid in all.
 
-    The totals are cumulative, so a receipt that was lost is made good by the next one.
+    The totals are cumulative: whoever has the newest receipt knows what the client has paid in all.
     """
 
     run: str
