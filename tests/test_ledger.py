@@ -109,6 +109,7 @@ def honest(now: int = 1) -> Receipt:
         ({"admitted": 4, "occupancy": 4, "total_admitted": 4}, "admitted must be <= 3, got 4"),
         ({"occupancy": 11}, "at most the capacity 10, got 11"),
         ({"occupancy": 10}, "a must store 3 samples, of which 0 expire; it reports 10 and 0"),
+        ({"round_number": 1, "prior_uses": 1}, "prior_uses must be at most 0, got 1"),
         ({"expiring": 3}, "a must store 3 samples, of which 0 expire; it reports 3 and 3"),
         ({"total_admitted": 9}, "a reports 9 samples in all, after 0 and 3 of round 1"),
         ({"spent": 3.0}, "spent must be the price, 6.0, got 3.0"),
@@ -153,6 +154,19 @@ def test_a_rule_leads_to_no_more_than_slots_that_are_empty_or_old_enough() -> No
     )  # fmt: skip
     with pytest.raises(WireError, match="5 samples of round 2, where its order can have led to 4"):
         ledger.book("a", lie)
+
+
+def test_samples_are_used_once_a_round_at_most() -> None:
+    ledger, one = opened("a"), gate()
+    for now in (3, 4, 6):  # it was not there in round 5
+        ledger.send("a", order(now, 1, retention_horizon=9))
+        receipt = one.apply(order(now, 1, retention_horizon=9))
+        if now < 6:
+            ledger.book("a", receipt)
+    assert receipt.prior_uses == 3  # two of the first sample, one of the second
+    with pytest.raises(WireError, match="a cannot have used its samples 6 times, in 5 rounds"):
+        ledger.book("a", replace(receipt, prior_uses=6))
+    assert ledger.book("a", receipt).admitted == 1
 
 
 def test_a_buffer_that_never_changes_is_filled_once() -> None:

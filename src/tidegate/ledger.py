@@ -15,7 +15,7 @@ from tidegate.saving import plain
 from tidegate.wire import Order, Receipt, WireError
 
 ROUNDING = 1e-9
-"""Of sums of money, relative and in units."""
+"""Of sums of money: for each unit of them."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Account:
         price: a client cannot claim to have bought again what it claimed to have bought just now.
         """
         now, evicts = order.round_number, order.retention == "oldest_first"
-        kept = self.carried_samples(now, order.retention_horizon)
+        kept = self.carried_samples(now, _horizon(order))
         empty = self.buffer_capacity - kept
         if not order.thresholds:
             return min(order.count, self.buffer_capacity if evicts else empty)
@@ -281,9 +281,9 @@ def _after(
             f"{admitted} of round {now}"
         )
     paid = account.total_spent - account.earlier_spent + receipt.spent
-    if not math.isclose(receipt.total_spent, paid, rel_tol=ROUNDING, abs_tol=ROUNDING):
+    if abs(receipt.total_spent - paid) > ROUNDING * (1 + account.total_spent + receipt.total_spent):
         raise WireError(f"{client} reports {receipt.total_spent} spent in all, in place of {paid}")
-    horizon = order.retention_horizon if order.retention == "k_step" else math.inf
+    horizon = _horizon(order) or math.inf
     kept = tuple(one for one in account.cohorts if now < one[0] + horizon)
     cohorts = (*kept, *([(now, admitted)] if admitted else []))
     stored = sum(count for _, count in cohorts)
@@ -295,7 +295,18 @@ def _after(
             f"{client} must store {held[0]} samples, of which {held[1]} expire; it reports "
             f"{receipt.occupancy} and {receipt.expiring}"
         )
+    most_uses = sum(count * (now - since) for since, count in cohorts)
+    if receipt.prior_uses > most_uses:
+        raise WireError(
+            f"{client} cannot have used its samples {receipt.prior_uses} times, in {most_uses} "
+            "rounds that they were there"
+        )
     return cohorts
+
+
+def _horizon(order: Order) -> int:
+    """K, or 0 where samples do not expire."""
+    return order.retention_horizon if order.retention == "k_step" else 0
 
 
 def _lost(account: Account) -> tuple[tuple[int, int], ...]:
