@@ -4,10 +4,9 @@ The same as ``test_schedules``, a level higher and slower: what dies here is the
 any two writes, what is lost are Flower's messages, and the clock jumps by days.
 """
 
-import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -17,6 +16,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset
+from quiet import quietly
 
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
 from tidegate.flower.private import name_message
@@ -25,6 +25,8 @@ from tidegate.prices import PricePath, UniformPrice
 from tidegate.retention.sqlite_store import SqliteStore, store_path
 from tidegate.saving import replace_file
 from tidegate.streams import IndexedStream
+
+_quietly = pytest.fixture(autouse=True)(quietly)
 
 ROUNDS = 14
 CALM = 4
@@ -208,16 +210,6 @@ def check(strategy: AdmissionControl, folder: Path, *, strict: bool) -> None:
         assert account.outstanding is None
         assert len(stored) <= CAPACITY
         assert int(books.cursor or 0) == books.total_admitted
-
-
-@pytest.fixture(autouse=True)
-def _quietly() -> Iterator[None]:
-    before = {name: logging.getLogger(name).level for name in ("flwr", "tidegate")}
-    for name in before:
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    yield
-    for name, level in before.items():
-        logging.getLogger(name).setLevel(level)
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))

@@ -1,28 +1,20 @@
 """One client says whatever it likes; the others, and the budget, must not pay for it."""
 
 import dataclasses
-import logging
-from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from quiet import quietly
 from world import terms
 
 from liars import CAPACITY, LIAR, LIES, POLICIES, RUN, Client, play
 from tidegate.controller import Controller, FleetRound
 from tidegate.wire import Introduction, Order, Receipt, WireError
 
-
-@pytest.fixture(autouse=True)
-def _quietly() -> Iterator[None]:
-    logger = logging.getLogger("tidegate")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    yield
-    logger.setLevel(before)
+_quietly = pytest.fixture(autouse=True)(quietly)
 
 
 @pytest.mark.parametrize("policy", POLICIES)

@@ -1,8 +1,5 @@
 """Hypothesis drives server and clients, and makes what it finds as short as it can."""
 
-import logging
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -13,7 +10,10 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from quiet import quietly
 from world import POLICIES, World, terms
+
+_quietly = pytest.fixture(autouse=True)(quietly)
 
 some = st.integers(0, 10**6)
 """Which of what there is, whatever there is."""
@@ -111,13 +111,3 @@ TestFaults.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-
-
-@pytest.fixture(autouse=True)
-def _quietly() -> Iterator[None]:
-    """Thousands of warnings about what is meant to go wrong would only cost time."""
-    logger = logging.getLogger("tidegate")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    yield
-    logger.setLevel(before)

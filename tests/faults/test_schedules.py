@@ -1,13 +1,12 @@
 """Schedules of faults by number; one that fails is played again by its number alone."""
 
-import logging
 import multiprocessing
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
 import pytest
 import world
+from quiet import quietly
 from rich.progress import Progress
 from world import World, play_schedule, play_some, terms
 
@@ -17,6 +16,8 @@ from tidegate.ledger import Ledger
 from tidegate.retention.store import Books, Change, MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import Address
+
+_quietly = pytest.fixture(autouse=True)(quietly)
 
 IN_ONE_TEST = 250
 
@@ -35,14 +36,6 @@ def test_books_reconcile_in_a_hundred_thousand_schedules() -> None:
         parts = [pool.submit(play_some, first, 250) for first in range(0, 100_000, 250)]
         for part in progress.track(as_completed(parts), total=len(parts)):
             part.result()
-
-
-@pytest.fixture(autouse=True)
-def _quietly() -> Iterator[None]:
-    logger = logging.getLogger("tidegate")
-    before = logger.level
-    yield
-    logger.setLevel(before)
 
 
 def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
