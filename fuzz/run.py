@@ -11,6 +11,7 @@ stays in the folder and is the start of the next run; delete the folder to begin
 
 import argparse
 import hashlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -55,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             fuzz.load(name).run(told.replay.read_bytes())
         print(f"{told.replay}: nothing happened")
         return 0
+    if importlib.util.find_spec("atheris") is None:
+        print("scripts/fuzz needs atheris: pip install -e '.[fuzz]'")
+        return 2
     outcomes = [_fuzz(name, told.seconds, told.folder) for name in told.targets or fuzz.NAMES]
     _show(outcomes)
     return int(any(one.failed for one in outcomes))

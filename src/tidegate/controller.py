@@ -25,7 +25,8 @@ from tidegate.wire import LARGEST_INTEGER, Address, Introduction, Order, Receipt
 
 BEGIN_AGAIN = "Delete its file, and it begins again"
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 
 @dataclass(frozen=True)

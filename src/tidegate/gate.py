@@ -20,7 +20,8 @@ the sample to store. Called once for each sample that is admitted. Where the pro
 disk is full, after the call and before the commit, it is called again with the same key: a hook
 that must not pay twice asks its supplier for that key."""
 
-logger = logging.getLogger(__name__)
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 
 class Gate:

@@ -30,7 +30,7 @@ def test_a_run_survives_kills_stops_a_full_disk_and_a_cut_network(tmp_path: Path
     if DISK:
         faults.insert(0, Fault("disk full", DISK_NODE, after_round=2, until_missed=1))
     with drilled(tmp_path, faults, ROUNDS, disk=DISK, timeout=10) as drill:
-        drill.play(240)
+        drill.play(600)
         drill.fleet.stop()
         assert drill.reconciled() == []
         files = client_files(RUN, *map(drill.fleet.buffers, range(CLIENTS)))

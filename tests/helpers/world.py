@@ -383,7 +383,7 @@ def play_schedule(number: int, make_store: MakeStore | None = None) -> World:
 
 def play_some(first: int, count: int) -> None:
     """So many schedules, from a number on; one that fails is named."""
-    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
+    logging.getLogger("flwr.tidegate").setLevel(logging.CRITICAL)
     for number in range(first, first + count):
         try:
             play_schedule(number)

@@ -81,6 +81,8 @@ class Checkpoint:
             name = content["model"]
             if not MODEL_NAME.fullmatch(name):
                 raise ValueError(f"{path} names a model {reprlib.repr(name)}; {REMEDY}")
+        if not (self._folder / name).exists():
+            raise ValueError(f"{self._folder / name} is missing; {REMEDY}")
         arrays, kept = _read_model(self._folder / name)
         rounds = self._rounds_before(controller.round_number)
         give_back(strategy, kept)

@@ -13,7 +13,8 @@ from tidegate.flower.records import QUERY, attach, expect, find
 from tidegate.wire import Address, Introduction, Receipt, WireError
 
 INTRODUCTION_SECONDS = 60.0
-"""How long the server waits for nodes that it does not know; who is later is asked again."""
+"""How long the server waits for nodes that it does not know, unless a round's timeout is shorter;
+who is later is asked again."""
 
 LONGEST_PAUSE = 6
 """A node that never answers is asked again after 1, 2, 4 and at last 2 ** 6 rounds."""
@@ -37,8 +38,9 @@ class Nodes:
         for client in clients:
             self.clients.pop(client, None)
 
-    def meet(self, grid: Grid, controller: Controller) -> None:
+    def meet(self, grid: Grid, controller: Controller, timeout: float) -> None:
         """Forget nodes that are gone, and ask new ones who they are."""
+        seconds = min(timeout, INTRODUCTION_SECONDS)
         online = {node.node_id: node for node in grid.get_nodes()}
         reserved = {node.name: node_id for node_id, node in online.items() if node.name}
         self.clients = {
@@ -55,18 +57,23 @@ class Nodes:
         for node_id, address in addresses.items():
             content = RecordDict()
             attach(content, address)
-            questions.append(Message(content, node_id, QUERY, ttl=INTRODUCTION_SECONDS))
-        replies = grid.send_and_receive(questions, timeout=INTRODUCTION_SECONDS)
-        answered = {reply.metadata.reply_to_message_id for reply in replies}
-        for question in questions:
-            heard = question.metadata.message_id in answered
-            self._note(question.metadata.dst_node_id, controller.round_number, heard=heard)
+            questions.append(Message(content, node_id, QUERY, ttl=seconds))
+        replies = grid.send_and_receive(questions, timeout=seconds)
+        answered = {reply.metadata.reply_to_message_id: reply for reply in replies}
         introduced = []
-        for reply in replies:
+        for question in questions:
+            node_id, reply = (
+                question.metadata.dst_node_id,
+                answered.get(question.metadata.message_id),
+            )
+            self._note(node_id, controller.round_number, heard=reply is not None)
+            if reply is None:
+                logger.warning("node %s did not say who it is within %g s", node_id, seconds)
+                continue
             try:
-                introduced.append(_heard(reply, addresses))
+                introduced.append((*_heard(reply, addresses[node_id]), node_id))
             except WireError as refused:
-                logger.warning("a node is left out: %s", refused)
+                logger.warning("node %s is left out: %s", node_id, refused)
         # In the order of names, so that sums of money do not depend on who answers first.
         for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
             client = introduction.client
@@ -101,7 +108,6 @@ class Nodes:
             return
         times, _ = self._silent.get(node_id, (0, 0))
         self._silent[node_id] = times + 1, round_number + 2 ** min(times, LONGEST_PAUSE)
-        logger.warning("node %s did not say who it is within %g s", node_id, INTRODUCTION_SECONDS)
 
     def _let_in(
         self,
@@ -118,19 +124,15 @@ class Nodes:
             self.clients[introduction.client] = node_id
 
 
-def _heard(
-    reply: Message, addresses: Mapping[int, Address]
-) -> tuple[Introduction, Receipt | None, int]:
+def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:
     """What a node says of itself: under the name that it is registered by, or else its own."""
     if reply.has_error():
         reason = str(reply.error.reason)[:500]
         if "No query function registered" in reason:
             reason = "its ClientApp has no ClientGate"
         raise WireError(f"it did not introduce itself: {reason}")
-    node_id = reply.metadata.src_node_id
-    address = addresses.get(node_id)
     introduction = expect(reply.content, Introduction)
-    if address is None or introduction.run != address.run:
+    if introduction.run != address.run:
         raise WireError(f"asked as {address}, it answered as {introduction}")
     if introduction.void_round < address.void_round:
         raise WireError(
@@ -139,7 +141,7 @@ def _heard(
         )
     if address.client and introduction.client != address.client:
         raise WireError(f"registered as {address.client!r}, it says {introduction.client!r}")
-    return introduction, find(reply.content, Receipt), node_id
+    return introduction, find(reply.content, Receipt)
 
 
 def address_of(node: NodeInfo, run: str, void_round: int) -> Address:

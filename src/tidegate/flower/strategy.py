@@ -123,7 +123,7 @@ class AdmissionControl(Strategy):
         self._checkpoint = None if folder is None else Checkpoint(Path(folder))
         self._run = run
         self._time_to_live = time_to_live
-        self._seconds_to_live = 0.0
+        self._seconds_to_live = self._timeout = 0.0
         self._controller: Controller | None = None
         self._nodes = Nodes()
         self._outbox = Outbox()
@@ -145,6 +145,7 @@ class AdmissionControl(Strategy):
         The arguments are Flower's. Rounds keep their numbers over a restart, also in the result
         and in ``evaluate_fn``, while Flower's log counts those of this start.
         """
+        self._timeout = timeout
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
         with nullcontext() if self._checkpoint is None else self._checkpoint.held():
             self._begin(initial_arrays, num_rounds)
@@ -173,7 +174,7 @@ class AdmissionControl(Strategy):
         written = list(self.strategy.configure_train(now, arrays, config, grid))
         self._arrays, self._grid = arrays, grid
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
-        self._nodes.meet(grid, controller)
+        self._nodes.meet(grid, controller, self._timeout)
         nodes = self._nodes.clients
         unknown = [client for client in self._importance or {} if client not in nodes]
         if unknown and now == 1:
@@ -298,7 +299,11 @@ class AdmissionControl(Strategy):
             self._nodes.forget([client])  # the next round asks it where it stands
             return False
         if receipt.exhausted:
-            logger.warning("%s could not take in all that was ordered; its stream is dry", client)
+            logger.warning(
+                "%s could not take in all that was ordered: its stream is dry, or its supplier "
+                "failed; its own log says which",
+                client,
+            )
         if not (on_time and receipt.occupancy and has_model(reply.content)):
             return False
         weight: float = receipt.occupancy
@@ -329,7 +334,8 @@ def _checked_importance(importance: Mapping[str, float] | None) -> Mapping[str, 
 
 def _told(row: FleetRound) -> str:
     return (
-        f"round {row.round_number}: {row.answered} of {row.orders} clients, price {row.price:.4g}, "
+        f"round {row.round_number}: {row.answered} of {row.orders} orders answered, "
+        f"{row.fleet} in the fleet, price {row.price:.4g}, "
         f"{row.admitted} samples admitted for {row.spent:.4g}, {row.training_size} in training, "
         f"cost debt {row.cost_debt:.4g}, exposure {row.exposure:.4g}"
     )

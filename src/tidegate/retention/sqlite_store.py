@@ -119,7 +119,10 @@ class SqliteStore:
             self._prepare(path, start)
         except (sqlite3.DatabaseError, OverflowError) as wrong:
             self.close()
-            raise ValueError(f"{path} cannot be opened as a buffer: {wrong}") from wrong
+            raise ValueError(
+                f"{path} cannot be opened as a buffer: {wrong}; if it is damaged, delete it, and "
+                "the client begins again"
+            ) from wrong
         except BaseException:
             self.close()
             raise
@@ -245,7 +248,7 @@ class SqliteStore:
             raise ValueError(
                 f"{path} belongs to {kept.client!r} in run {kept.run!r} with capacity "
                 f"{kept.buffer_capacity}, not to {start.client!r} in {start.run!r} with "
-                f"{start.buffer_capacity}; use another folder or file"
+                f"{start.buffer_capacity}; give it what it had, or use another folder or file"
             )
 
     @_names_the_file
