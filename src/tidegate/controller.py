@@ -168,6 +168,7 @@ class Controller:
             client=client,
             buffer_id=account.buffer_id,
             booked_round=account.last_round,
+            skip=account.lost_samples,
         )
 
     def decide(self, present: Collection[str], online: Collection[str]) -> dict[str, Order]:

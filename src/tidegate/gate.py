@@ -33,8 +33,14 @@ class Gate:
         self._acquire = acquire
         self._start = stream.cursor
 
-    def apply(self, order: Order) -> Receipt:
-        """Apply an order; the same one again gives the same receipt and changes nothing."""
+    def apply(self, order: Order, skip: int = 0) -> Receipt:
+        """Apply an order; the same one again gives the same receipt and changes nothing.
+
+        Args:
+            order: what to do.
+            skip: samples that a buffer which is lost has taken; the first order of the next one
+                begins after them.
+        """
         books = self._store.books()
         if order.run != books.run:
             raise WireError(f"this gate serves run {books.run!r}, not {order.run!r}")
@@ -49,6 +55,8 @@ class Gate:
         place = self._start if books.cursor is None else books.cursor
         if place != self._stream.cursor:
             self._stream.seek(place)
+        if books.cursor is None and skip:
+            self._stream.take(skip)
         stored = self._store.stored()
         kept = [one for one in stored if not _is_over(one, order, order.round_number)]
         empty, wanted = _wanted(kept, order, books.buffer_capacity)

@@ -35,6 +35,8 @@ class Account:
     earlier_spent: float = 0.0
     losses: int = 0
     """Buffers that the client has lost."""
+    lost_samples: int = 0
+    """That may have gone into them: at most so many were read from the stream."""
     lost_cohorts: tuple[tuple[int, int], ...] = ()
     """What may have been in them, from the second on, and has not been bought again."""
     cohorts: tuple[tuple[int, int], ...] = ()
@@ -162,6 +164,7 @@ class Ledger:
             earlier_admitted=account.total_admitted,
             earlier_spent=account.total_spent + lost,
             losses=account.losses + had_any,
+            lost_samples=account.lost_samples + _read_from_stream(account),
             lost_cohorts=_lost(account) if account.losses else (),
         )
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
@@ -307,6 +310,12 @@ def _after(
 def _horizon(order: Order) -> int:
     """K, or 0 where samples do not expire."""
     return order.retention_horizon if order.retention == "k_step" else 0
+
+
+def _read_from_stream(account: Account) -> int:
+    """Samples that may have gone into the present buffer."""
+    order, booked = account.outstanding, account.total_admitted - account.earlier_admitted
+    return booked + (0 if order is None else account.most_admitted(order))
 
 
 def _lost(account: Account) -> tuple[tuple[int, int], ...]:

@@ -180,6 +180,9 @@ class Address(Record):
     """The newest round whose receipt the server has; a buffer that is not as far is an old copy."""
     void_round: int = 0
     """To a client it does not know: apply no order up to this round any more."""
+    skip: int = 0
+    """Samples at the beginning of the stream that went into buffers which are lost: a new one must
+    not take them again."""
 
 
 @dataclass(frozen=True, kw_only=True)

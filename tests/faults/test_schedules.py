@@ -10,9 +10,10 @@ from quiet import quietly
 from rich.progress import Progress
 from world import World, play_schedule, play_some, terms
 
+from tidegate import ledger
 from tidegate.admission.debt import cash
 from tidegate.controller import Controller
-from tidegate.ledger import Ledger
+from tidegate.ledger import Account, Ledger
 from tidegate.retention.store import Books, Change, MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import Address
@@ -62,8 +63,8 @@ def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
     played.calm_down()
 
 
-def _forget_outstanding(ledger: Ledger) -> dict[str, Any]:
-    record = to_record(ledger)
+def _forget_outstanding(books: Ledger) -> dict[str, Any]:
+    record = to_record(books)
     for account in record["accounts"].values():
         account["outstanding"] = None
     return record
@@ -73,9 +74,14 @@ def _believe_any_address(_: Books, __: Address) -> None:
     """Orders for a buffer that is lost go to the next one."""
 
 
-def _forget_without_a_promise(ledger: Ledger, client: str, last_round: int, _: int) -> None:
+def _read_nothing(_: Account) -> int:
+    """A new buffer begins with what the lost one had."""
+    return 0
+
+
+def _forget_without_a_promise(books: Ledger, client: str, last_round: int, _: int) -> None:
     """Orders that are late are taken for lost."""
-    void(ledger, client, last_round, 10**6)
+    void(books, client, last_round, 10**6)
 
 
 def _spend_what_may_be_gone(controller: Controller) -> float:
@@ -100,6 +106,7 @@ to_record, void, commit = Ledger.to_record, Ledger.void, MemoryStore.commit
     [
         (Ledger, "to_record", _forget_outstanding),
         (world, "check_meant_for", _believe_any_address),
+        (ledger, "_read_from_stream", _read_nothing),
         (Ledger, "void", _forget_without_a_promise),
         (Controller, "_cash", _spend_what_may_be_gone),
         (IndexedStream, "seek", _begin_at_the_start),

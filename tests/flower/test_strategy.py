@@ -530,7 +530,13 @@ def test_a_buffer_that_is_lost_in_mid_run_is_noticed_before_anything_is_bought(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     nodes = [{**one, "tidegate-folder": str(tmp_path)} for one in NODES]
-    grid, strategy = recording(nodes=nodes), control()
+    bought: list[str] = []
+
+    def acquire(sample: Any, key: str) -> Any:
+        bought.append(key)
+        return sample
+
+    grid, strategy = recording(gated_app(acquire=acquire), nodes=nodes), control()
 
     def evaluate(now: int, arrays: ArrayRecord) -> None:
         if now == 3:
@@ -544,6 +550,8 @@ def test_a_buffer_that_is_lost_in_mid_run_is_noticed_before_anything_is_bought(
     assert [row.answered for row in strategy.rounds] == [3, 3, 3, 2, 3, 3, 3]
     account = strategy._running().ledger.account("partition-1")
     assert account.earlier_admitted > 0
+    assert account.total_admitted > account.earlier_admitted
+    assert len(set(bought)) == len(bought)  # the new buffer begins after what the lost one had
     assert_books_agree(strategy)
 
 

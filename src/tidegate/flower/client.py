@@ -106,9 +106,9 @@ class ClientGate:
             check_meant_for(store.books(), address)
             gate = self._gate(store, context)
             try:
-                receipt = gate.apply(order)
+                receipt = gate.apply(order, address.skip)
             except BooksMovedError:  # another process came first: its receipt is ours
-                receipt = gate.apply(order)
+                receipt = gate.apply(order, address.skip)
             yield GatedRound(message, receipt, gate)
 
     def _introduce(self, message: Message, context: Context) -> Message:
