@@ -8,3 +8,7 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 CountArray = NDArray[np.int32]
 """Samples held or admitted by each client: 4 bytes a client, up to 2,147,483,647 samples."""
+Members = IntArray | slice
+"""Clients by number: those of a cohort, or ``EVERYONE``. Any array of a fleet can be indexed by it,
+and only a cohort is copied."""
+EVERYONE = slice(None)

@@ -270,7 +270,6 @@ class Controller:
             state = io.BytesIO()
             write(_Saved(self._server, allocation), state)
             record["state"] = state.getvalue()
-            record["replanned"] = bool(len(allocation.credits))
         return record
 
     @classmethod
@@ -294,8 +293,7 @@ class Controller:
             controller._decision = plain(_Decision, record["decision"])
         if record["state"] is not None:
             policy = controller._fleet.policy
-            owed = np.zeros(len(policy.shares)) if record["replanned"] else None
-            shape = _Saved(policy.admission.start(), Allocation.start(policy.shares, owed))
+            shape = _Saved(policy.admission.start(), Allocation.start(policy.shares))
             saved = read(shape, io.BytesIO(record["state"]))
             controller._server, controller._fleet.allocation = saved.server, saved.allocation
         return controller

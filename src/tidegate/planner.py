@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from tidegate.admission.interval import ClosingInterval
+from tidegate.arrays import IntArray
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PriceLaw
@@ -58,7 +59,7 @@ def try_horizons(
     if not middle:
         raise ValueError("offline selection compares two halves of a run: give at least 2 rounds")
     play = partial(simulate, price_per_client=price_per_client, each_round=each_round)
-    target = min(problem.affordable_admission, problem.total_capacity)
+    target = min(problem.affordable_admission, problem.slots_a_round)
     closing = planning.contraction(problem.num_rounds, options.contraction_exponent)
     interval = ClosingInterval(target, closing)
     candidates = []
@@ -84,7 +85,7 @@ def _candidate(
 ) -> Candidate:
     rounds, middle = problem.num_rounds, problem.num_rounds // 2
     halfway, final = (mean_occupancy(runs) for runs in (halves, wholes))
-    excess = final * rounds - halfway * middle - problem.capacities * (rounds - middle)
+    excess = np.mean([_excess(*one) for one in zip(halves, wholes, strict=True)], axis=0)
     # Each sample counts K times in what is stored. Whole samples keep admissions within one of
     # their target, and the interval may still admit what it is open; anything beyond these two
     # grows with the length of the run.
@@ -100,6 +101,13 @@ def _candidate(
         bounded=bool(excess.sum() <= allowed and excess.max() <= allowed),
         bound_per_round=float(np.mean(bounds)),
     )
+
+
+def _excess(half: Run, whole: Run) -> IntArray:
+    """Samples above its capacity that each client held in the second half, summed over rounds."""
+    before, after = half.final, whole.final
+    stored: IntArray = after.occupancy_sums - before.occupancy_sums
+    return stored - whole.problem.capacities * (after.rounds_played - before.rounds_played)
 
 
 def select_offline(candidates: Iterable[Candidate]) -> Candidate:

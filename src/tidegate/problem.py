@@ -1,5 +1,6 @@
 """What is given before a run starts: clients, memory, budget, rounds and learning constants."""
 
+import functools
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from tidegate.arrays import FloatArray, IntArray
+from tidegate.cohorts import Cohorts
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY
 
 MOST_ROUNDS = 10_000_000
@@ -69,6 +71,8 @@ class Problem:
     """c̄: average price of one sample over the run; one number, or one a client."""
     num_rounds: int
     """T."""
+    cohorts: Cohorts = field(default_factory=Cohorts)
+    """Who takes part in a round; everyone by default."""
     learning: LearningConstants = field(default_factory=LearningConstants)
 
     def __post_init__(self) -> None:
@@ -121,6 +125,16 @@ class Problem:
     def total_capacity(self) -> int:
         """ΣB_m."""
         return int(self.capacities.sum())
+
+    @functools.cached_property
+    def taking_part(self) -> float:
+        """q: the part of the fleet that a round reaches on average."""
+        return self.cohorts.taking_part(self.num_rounds)
+
+    @property
+    def slots_a_round(self) -> float:
+        """q·ΣB_m: slots whose samples a round trains on, on average, if they are full."""
+        return self.taking_part * self.total_capacity
 
     @property
     def capacity_shares(self) -> FloatArray:

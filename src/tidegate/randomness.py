@@ -8,6 +8,8 @@ PRICES: Final = 1
 """Address of the price path of a run."""
 STREAM: Final = 2
 """Address of the order in which a client meets its samples, followed by the client's number."""
+COHORTS: Final = 3
+"""Address of who takes part in each round."""
 
 
 def generator(seed: int, *place: int) -> np.random.Generator:

@@ -2,6 +2,9 @@
 
 One round, read downwards: the price is revealed, the rule decides a total, the allocation splits
 it, the buffers expire and admit, the fleet's sums come back, and the rule settles.
+
+A round may reach a cohort alone. Then n(t) is what the cohort trains on, and every other client's
+samples stay as they are: they neither age nor expire.
 """
 
 import dataclasses
@@ -16,11 +19,11 @@ import numpy as np
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
-from tidegate.arrays import CountArray, FloatArray, IntArray
+from tidegate.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
 from tidegate.policies import JointPolicy
 from tidegate.prices import Price, PriceLaw
 from tidegate.problem import Problem
-from tidegate.randomness import PRICES, generator
+from tidegate.randomness import COHORTS, PRICES, generator
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
 from tidegate.theory.bounds import SampleSizes, bound_terms
@@ -29,7 +32,11 @@ from tidegate.theory.reuse import ReuseTally
 
 @dataclass(frozen=True, eq=False)
 class SimulationState(Generic[State]):
-    """Everything that the next round depends on."""
+    """Everything that the next round depends on.
+
+    The next round changes the buffers and the sums over clients in place: play on from ``copy()``
+    where a state is needed again.
+    """
 
     round_number: int
     """Rounds played so far."""
@@ -38,9 +45,20 @@ class SimulationState(Generic[State]):
     buffers: Buffers
     tally: ReuseTally
     occupancy_sums: IntArray
-    """Σ_t n_m(t) so far, for each client."""
+    """Σ_t n_m(t) over the rounds that a client took part in, for each client."""
+    rounds_played: CountArray
+    """How many these were."""
     overspend: float
     """Σ_t (C_t - C) so far."""
+
+    def copy(self) -> "SimulationState[State]":
+        """A state that goes its own way from here."""
+        return dataclasses.replace(
+            self,
+            buffers=self.buffers.copy(),
+            occupancy_sums=self.occupancy_sums.copy(),
+            rounds_played=self.rounds_played.copy(),
+        )
 
 
 @dataclass(frozen=True)
@@ -48,6 +66,8 @@ class RoundRow:
     """What one round did."""
 
     round_number: int
+    clients: int
+    """That took part."""
     price: float
     """Averaged over clients by their shares, where each has its own."""
     ordered: float
@@ -60,7 +80,7 @@ class RoundRow:
     cost_debt: float
     """Z(t+1), after the round: never below the overspend."""
     training_size: int
-    """n(t), all clients together."""
+    """n(t), all clients that took part together."""
     overflow: int
     """Samples stored above the capacity of their client."""
     distinct_samples: int
@@ -78,7 +98,7 @@ class Run:
     columns: dict[str, FloatArray]
     """The fields of ``RoundRow``, and ``bound``."""
     mean_occupancy: FloatArray
-    """Average n_m over the rounds so far, for each client."""
+    """Average n_m over the rounds so far that a client took part in; 0 where there were none."""
     final: SimulationState[Any]
 
     @property
@@ -110,39 +130,56 @@ def begin(policy: JointPolicy[State], problem: Problem) -> SimulationState[State
         round_number=0,
         server=policy.admission.start(),
         allocation=Allocation.start(policy.shares),
-        buffers=policy.retention.buffers(problem.capacities),
+        buffers=policy.retention.buffers(problem.capacities, problem.num_rounds),
         tally=ReuseTally(),
         occupancy_sums=np.zeros(problem.num_clients, dtype=np.int64),
+        rounds_played=np.zeros(problem.num_clients, dtype=np.int32),
         overspend=0.0,
     )
 
 
 def play_round(
-    policy: JointPolicy[State], problem: Problem, state: SimulationState[State], price: Price
+    policy: JointPolicy[State],
+    problem: Problem,
+    state: SimulationState[State],
+    price: Price,
+    who: Members = EVERYONE,
 ) -> tuple[SimulationState[State], RoundRow]:
-    """Play one round at this price."""
-    quote = Quote.of(price, policy.shares)
+    """Play one round at this price; the state is used up.
+
+    Args:
+        policy: what decides.
+        problem: what is given.
+        state: where the run stands.
+        price: one for all, or one for each client of the fleet.
+        who: the clients that take part, rising.
+    """
+    capacities = problem.capacities[who]
+    quote = _quote(price, policy.shares, who)
+    if not isinstance(price, float):
+        price = price[who]
     server = policy.admission.learn(state.server, quote)
     room, limit = None, math.inf
     if policy.hard_capacity:
-        room = state.buffers.room(problem.capacities)
+        room = state.buffers.room(who)
         limit = float(room.sum())
     order, most = policy.admission.decide(server, quote, limit), None
     if policy.strict_spending:
         money = cash(problem.budget, state.round_number + 1, state.overspend)
         order, most = order.within(money, quote, limit)
-    admissions, allocation = _admissions(state, order, price, room, most)
+    admissions, allocation = _admissions(state, order, price, room, most, who)
 
-    buffers = state.buffers.step(admissions)
-    occupancy, fresh = buffers.occupancy, buffers.fresh
-    paid_for = fresh if policy.charge_prefill else admissions
+    stored = state.buffers.step(who, admissions)
+    state.occupancy_sums[who] += stored.occupancy
+    state.rounds_played[who] += 1
+    paid_for = stored.fresh if policy.charge_prefill else admissions
     totals = RoundTotals(
-        admitted=int(fresh.sum()),
+        admitted=int(stored.fresh.sum()),
         spent=float(np.sum(price * paid_for)),
-        training_size=int(occupancy.sum()),
-        expiring=int(buffers.expiring.sum()),
-        prior_uses=buffers.prior_uses,
-        slots=problem.total_capacity,
+        training_size=int(stored.occupancy.sum()),
+        expiring=int(stored.expiring.sum()),
+        prior_uses=stored.prior_uses,
+        slots=int(capacities.sum()),
     )
     server = policy.admission.settle(server, totals)
     tally = state.tally.after_round(
@@ -152,6 +189,7 @@ def play_round(
     )
     row = RoundRow(
         round_number=state.round_number + 1,
+        clients=len(capacities),
         price=quote.price,
         ordered=float(totals.admitted) if order.thresholds else order.total_admission,
         admitted=totals.admitted,
@@ -159,7 +197,7 @@ def play_round(
         overspend=state.overspend + totals.spent - problem.budget,
         cost_debt=server.cost_debt,
         training_size=totals.training_size,
-        overflow=int(np.maximum(occupancy - problem.capacities, 0).sum()),
+        overflow=int(np.maximum(stored.occupancy - capacities, 0).sum()),
         distinct_samples=tally.distinct_samples,
         effective_samples=tally.effective_sample_size,
     )
@@ -167,12 +205,20 @@ def play_round(
         round_number=row.round_number,
         server=server,
         allocation=allocation,
-        buffers=buffers,
+        buffers=state.buffers,
         tally=tally,
-        occupancy_sums=state.occupancy_sums + occupancy,
+        occupancy_sums=state.occupancy_sums,
+        rounds_played=state.rounds_played,
         overspend=row.overspend,
     )
     return after, row
+
+
+def _quote(price: Price, shares: FloatArray, who: Members) -> Quote:
+    """What those who take part pay; where nobody does, what the fleet would."""
+    if not isinstance(price, float) and len(price[who]):
+        price, shares = price[who], shares[who]
+    return Quote.of(price, shares)
 
 
 def _admissions(
@@ -181,16 +227,17 @@ def _admissions(
     price: Price,
     room: IntArray | None,
     most: int | None,
+    who: Members,
 ) -> tuple[CountArray, Allocation]:
-    """What each client takes in: its part of a total, or what a rule leads to."""
+    """What each of these clients takes in: its part of a total, or what a rule leads to."""
     if not order.thresholds:
-        return state.allocation.allocate(order.total_admission, room, most)
+        return state.allocation.allocate(order.total_admission, room, most, who)
     if not isinstance(state.buffers, OldestFirstBuffers):
         raise TypeError(f"a rule by age needs oldest-first buffers, got {state.buffers!r}")
-    wanted = state.buffers.wanted(order.thresholds, price)
+    wanted = state.buffers.wanted(who, order.thresholds, price)
     if math.isinf(order.total_admission):
         return wanted.astype(np.int32), state.allocation
-    limits, allocation = state.allocation.allocate(order.total_admission, room, most)
+    limits, allocation = state.allocation.allocate(order.total_admission, room, most, who)
     return np.minimum(wanted, limits).astype(np.int32), allocation
 
 
@@ -211,13 +258,13 @@ def simulate(
         policy: what decides.
         problem: what is given, with the number of rounds.
         price_law: where prices come from.
-        seed: of the price path; the same for every policy that is compared.
+        seed: of the price path and of the cohorts; the same for every policy that is compared.
         price_per_client: draw one price for each client instead of one for all.
         resume: go on from this state, with the path that belongs to it.
         until: stop after this round; the last one by default.
         each_round: called after every round, for a progress bar.
     """
-    state = begin(policy, problem) if resume is None else resume
+    state = begin(policy, problem) if resume is None else resume.copy()
     last = problem.num_rounds if until is None else until
     if not state.round_number < last <= problem.num_rounds:
         raise ValueError(
@@ -226,9 +273,10 @@ def simulate(
         )
     size = problem.num_clients if price_per_client else None
     path = price_law.rounds(generator(seed, PRICES), size)
+    members = problem.cohorts.rounds(generator(seed, COHORTS), problem.num_clients)
     rows = []
-    for price in itertools.islice(path, state.round_number, last):
-        state, row = play_round(policy, problem, state, price)
+    for price, who in itertools.islice(zip(path, members, strict=False), state.round_number, last):
+        state, row = play_round(policy, problem, state, price, who)
         rows.append(dataclasses.astuple(row))
         if each_round is not None:
             each_round()
@@ -245,7 +293,7 @@ def _run(
         problem=problem,
         seed=seed,
         columns=columns,
-        mean_occupancy=state.occupancy_sums / state.round_number,
+        mean_occupancy=state.occupancy_sums / np.maximum(state.rounds_played, 1),
         final=state,
     )
     columns["bound"] = bound_terms(run.sizes, problem.learning).total

@@ -27,7 +27,6 @@ def rule(num_rounds: int | None = 100, price_groups: int = 4) -> Tide:
         budget=55.0,
         num_rounds=num_rounds,
         total_capacity=100,
-        shares=np.full(10, 0.1),
         price_groups=price_groups,
     )
 
@@ -214,28 +213,26 @@ def test_each_client_applies_the_rule_to_its_own_price() -> None:
     draw = np.random.default_rng(3)
     for _ in range(40):
         prices: FloatArray = draw.uniform(1, 10, 10)
-        before, (state, _) = state, play_round(policy, problem, state, prices)
+        before, (state, _) = state.copy(), play_round(policy, problem, state, prices)
     order = policy.admission.decide(
         policy.admission.learn(before.server, Quote.of(prices, policy.shares)),
         Quote.of(prices, policy.shares),
         math.inf,
     )
     assert isinstance(before.buffers, OldestFirstBuffers)
+    assert isinstance(state.buffers, OldestFirstBuffers)
+    ages = 40 - 1 - before.buffers.born[0]
+    taken = state.buffers.admitted - before.buffers.admitted
     for client, price in enumerate(prices.tolist()):
         cheap = [price <= threshold for threshold in order.thresholds]
-        ages = [
-            age
-            for age, cohort in zip(before.buffers.ages, before.buffers.cohorts, strict=True)
-            for _ in range(int(cohort[client]))
-        ]
-        wanted = sum(cheap[min(age, len(cheap) - 1)] for age in ages)
-        assert state.buffers.fresh[client] == wanted
+        wanted = sum(cheap[min(age, len(cheap) - 1)] for age in ages[:, client].tolist())
+        assert taken[client] == wanted
 
 
 def test_a_million_own_prices_are_looked_at_in_part() -> None:
-    one = dataclasses.replace(rule(), shares=np.full(1_000_000, 1e-6))
+    one, shares = rule(), np.full(1_000_000, 1e-6)
     prices = np.random.default_rng(0).uniform(1, 10, 1_000_000)
-    state = one.learn(one.start(), Quote.of(prices, one.shares))
+    state = one.learn(one.start(), Quote.of(prices, shares))
     assert state.prices.mean == pytest.approx(5.5, abs=0.3)
     assert state.prices.weights.sum() == pytest.approx(1.0)
 
@@ -303,14 +300,14 @@ def test_one_client_with_a_price_out_of_all_bounds_starves_nobody(options: Contr
 
 
 def test_the_shares_weigh_each_clients_own_price() -> None:
-    one = dataclasses.replace(rule(), shares=np.array([0.9, 0.1]))
-    state = one.learn(one.start(), Quote.of(np.array([2.0, 12.0]), one.shares))
+    one = rule()
+    state = one.learn(one.start(), Quote.of(np.array([2.0, 12.0]), np.array([0.9, 0.1])))
     assert state.prices.mean == pytest.approx(3.0)
 
 
 def test_who_has_its_own_price_fills_at_once_below_the_average() -> None:
     one = rule()
-    quote = Quote.of(np.arange(1.0, 11.0), one.shares)
+    quote = Quote.of(np.arange(1.0, 11.0), np.full(10, 0.1))
     first = one.decide(one.learn(one.start(), quote), quote, limit=100.0)
     assert math.isinf(first.total_admission)
     assert first.thresholds[0] >= 5.5
@@ -320,7 +317,7 @@ def test_own_prices_are_not_taken_for_a_chain() -> None:
     one, state = rule(num_rounds=400), rule().start()
     for number in range(300):  # long spells, which a chain of one price would find
         level = 2.0 if number // 20 % 2 else 8.0
-        state = one.learn(state, Quote.of(level + np.arange(10) / 10, one.shares))
+        state = one.learn(state, Quote.of(level + np.arange(10) / 10, np.full(10, 0.1)))
         state = one.settle(state, dataclasses.replace(NOTHING, spent=55.0))
     assert state.solved.edges == ()
 

@@ -274,7 +274,7 @@ def test_a_users_mistake_is_one_clear_line(tidegate: Shell, command: str, compla
     [
         ("budget = ", "is not TOML"),
         ("busget = 3", "busget is not a setting; did you mean budget?"),
-        ("colour = 3", "colour is not a setting; `tidegate plan --help` lists them"),
+        ("zebra = 3", "zebra is not a setting; `tidegate plan --help` lists them"),
         ('budget = "much"', "budget = 'much': it should be a valid number"),
         ("rounds = true", "rounds = True: it should be a valid integer"),
         ('hard_capacity = "yes"', "hard_capacity = 'yes': it should be a valid boolean"),

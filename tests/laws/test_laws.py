@@ -1,6 +1,7 @@
 """The laws that every policy obeys; a policy added to ``POLICIES`` is tested here unasked."""
 
 import dataclasses
+import functools
 import io
 import itertools
 import math
@@ -17,15 +18,17 @@ import tidegate.policies
 from tidegate import saving
 from tidegate.admission.rule import Quote, RoundTotals
 from tidegate.admission.state import ServerState
+from tidegate.arrays import IntArray
+from tidegate.cohorts import Cohorts
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.presets import PRESETS, make_policy
 from tidegate.prices import MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.retention.buffers import RetentionRule
 from tidegate.retention.k_step import KStepRetention
-from tidegate.retention.oldest_first import OldestFirst
+from tidegate.retention.oldest_first import OldestFirst, OldestFirstBuffers
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
-from tidegate.simulation import SimulationState, begin, play_round, simulate
+from tidegate.simulation import RoundRow, SimulationState, begin, play_round, simulate
 
 PRICE_LAWS: list[PriceLaw] = [
     UniformPrice(1.0, 10.0),
@@ -47,16 +50,33 @@ def problems() -> Iterator[tuple[Problem, PriceLaw]]:
             yield problem, law
 
 
+COHORTS = [Cohorts(), Cohorts(share=0.5), Cohorts(share=0.6, least_available=0.3, leaving=0.002)]
+"""Everyone; half of the fleet, drawn anew in each round; some away, and some for good."""
+
+
 def steps(
-    name: str, problem: Problem, law: PriceLaw, options: ControlOptions
-) -> Iterator[tuple[SimulationState[Any], SimulationState[Any], Any]]:
-    """(state before, state after, row) of every round."""
+    name: str,
+    problem: Problem,
+    law: PriceLaw,
+    options: ControlOptions,
+    cohorts: Cohorts = COHORTS[0],
+) -> Iterator[tuple[IntArray, SimulationState[Any], RoundRow]]:
+    """(who took part, state after, row) of every round."""
+    problem = dataclasses.replace(problem, cohorts=cohorts)
     policy = POLICIES[name](problem, options)
     state = begin(policy, problem)
-    for price, _ in zip(law.rounds(np.random.default_rng(3)), range(ROUNDS), strict=False):
-        after, row = play_round(policy, problem, state, price)
-        yield state, after, row
-        state = after
+    prices = law.rounds(np.random.default_rng(3))
+    members = cohorts.rounds(np.random.default_rng(4), problem.num_clients)
+    for price, who, _ in zip(prices, members, range(ROUNDS), strict=False):
+        state, row = play_round(policy, problem, state, price, who)
+        yield np.arange(problem.num_clients)[who], state, row
+
+
+def admitted(state: SimulationState[Any]) -> IntArray:
+    """Samples that each client has taken in so far, those before round 1 left out."""
+    if isinstance(state.buffers, OldestFirstBuffers):
+        return state.buffers.admitted.copy()
+    return state.allocation.ordered
 
 
 def admits_whole_samples_within_one_of_the_target(name: str) -> None:
@@ -78,14 +98,10 @@ def overspend_never_exceeds_the_debt(name: str) -> None:
         for per_client in (False, True):
             if per_client and isinstance(law, RecordedPrices):
                 continue
-            for seed in range(3):
-                run = simulate(
-                    POLICIES[name](problem, ControlOptions()),
-                    problem,
-                    law,
-                    seed,
-                    price_per_client=per_client,
-                )
+            for seed, cohorts in enumerate(COHORTS):
+                reached = dataclasses.replace(problem, cohorts=cohorts)
+                policy = POLICIES[name](reached, ControlOptions())
+                run = simulate(policy, reached, law, seed, price_per_client=per_client)
                 overspend = np.cumsum(run.columns["spent"] - problem.budget)
                 assert np.all(overspend <= run.columns["cost_debt"] + 1e-6)
                 assert run.certificate_holds
@@ -107,15 +123,18 @@ def goes_on_from_a_saved_state_as_if_never_interrupted(name: str) -> None:
         ControlOptions(strict_spending=True),
         ControlOptions(endless=True),
     )
-    for (problem, law), options in zip(problems(), itertools.cycle(choices), strict=False):
+    ways = itertools.cycle(itertools.product(choices, COHORTS))
+    for (one, law), (options, cohorts) in zip(problems(), ways, strict=False):
+        problem = dataclasses.replace(one, cohorts=cohorts)
         policy = POLICIES[name](problem, options)
-        whole = simulate(policy, problem, law, 5)
-        half = simulate(policy, problem, law, 5, until=ROUNDS // 3)
+        play = functools.partial(simulate, policy, problem, law, 5)
+        whole = play()
+        half = play(until=ROUNDS // 3)
         file = io.BytesIO()
         saving.write(half.final, file)
         file.seek(0)
         resumed = saving.read(begin(policy, problem), file)
-        rest = simulate(policy, problem, law, 5, resume=resumed)
+        rest = play(resume=resumed)
         for column, values in whole.columns.items():
             joined = np.concatenate([half.columns[column], rest.columns[column]])
             assert values.tobytes() == joined.tobytes(), column
@@ -123,11 +142,12 @@ def goes_on_from_a_saved_state_as_if_never_interrupted(name: str) -> None:
 
 
 def hard_capacity_is_never_exceeded(name: str) -> None:
-    for problem, law in problems():
-        for _, after, row in steps(name, problem, law, ControlOptions(hard_capacity=True)):
+    hard = ControlOptions(hard_capacity=True)
+    for (problem, law), cohorts in itertools.product(problems(), COHORTS):
+        for who, after, row in steps(name, problem, law, hard, cohorts):
             assert np.all(after.buffers.occupancy <= problem.capacities)
             assert row.overflow == 0
-            assert row.training_size <= problem.total_capacity
+            assert row.training_size <= problem.capacities[who].sum()
 
 
 def strict_spending_never_exceeds_what_was_allowed_so_far(name: str) -> None:
@@ -135,8 +155,9 @@ def strict_spending_never_exceeds_what_was_allowed_so_far(name: str) -> None:
         for per_client in (False, True):
             if per_client and isinstance(law, RecordedPrices):
                 continue
-            policy = POLICIES[name](problem, ControlOptions(strict_spending=True))
-            run = simulate(policy, problem, law, 4, price_per_client=per_client)
+            reached = dataclasses.replace(problem, cohorts=COHORTS[per_client])
+            policy = POLICIES[name](reached, ControlOptions(strict_spending=True))
+            run = simulate(policy, reached, law, 4, price_per_client=per_client)
             spent = [math.fsum(run.columns["spent"][:now]) for now in range(1, ROUNDS + 1)]
             assert all(total <= problem.budget * now for now, total in enumerate(spent, start=1))
             assert spent[-1] > 0
@@ -167,23 +188,34 @@ def leaving(
 
 
 def the_tally_equals_samples_counted_one_by_one(name: str) -> None:
-    problem, law = next(problems())
-    policy = POLICIES[name](problem, ControlOptions())
-    clients = range(problem.num_clients)
-    stored = [prefilled(policy.retention, client, problem) for client in clients]
-    expired: list[int] = []
-    for _, after, row in steps(name, problem, law, ControlOptions()):
-        for client, fresh in enumerate(after.buffers.fresh.tolist()):
-            new = 0 if is_frozen(policy.retention, client, problem) else fresh
-            gone = leaving(policy.retention, client, stored[client], new, problem)
-            expired += stored[client][:gone]
-            stored[client] = [use + 1 for use in stored[client][gone:] + [0] * new]
-        uses = expired + [use for client in stored for use in client]
-        squares = sum(use * use for use in uses)
-        assert row.training_size == sum(map(len, stored))
-        assert row.distinct_samples == len(uses)
-        if squares:
-            assert row.effective_samples == pytest.approx(sum(uses) ** 2 / squares)
+    """Each sample's rounds of training, counted; only a client that takes part trains."""
+    for (one, law), cohorts in zip(problems(), COHORTS, strict=False):
+        problem = dataclasses.replace(one, cohorts=cohorts)
+        retention = POLICIES[name](problem, ControlOptions()).retention
+        clients = range(problem.num_clients)
+        stored = [prefilled(retention, client, problem) for client in clients]
+        expired: list[int] = []
+        before = np.zeros(problem.num_clients, dtype=np.int64)
+        for who, after, row in steps(name, problem, law, ControlOptions(), cohorts):
+            total = admitted(after)
+            for client in who.tolist():
+                new = int(total[client] - before[client])
+                gone = leaving(retention, client, stored[client], new, problem)
+                expired += stored[client][:gone]
+                stored[client] = [use + 1 for use in stored[client][gone:] + [0] * new]
+            assert set(np.flatnonzero(total - before).tolist()) <= set(who.tolist())
+            before = total
+            check_tally(row, stored, expired, who)
+
+
+def check_tally(row: RoundRow, stored: list[list[int]], expired: list[int], who: IntArray) -> None:
+    uses = [use for use in itertools.chain(expired, *stored) if use]
+    squares = sum(use * use for use in uses)
+    assert row.clients == len(who)
+    assert row.training_size == sum(len(stored[client]) for client in who)
+    assert row.distinct_samples == len(uses)
+    if squares:
+        assert row.effective_samples == pytest.approx(sum(uses) ** 2 / squares)
 
 
 def saved(state: object) -> bytes:

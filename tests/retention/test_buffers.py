@@ -1,10 +1,10 @@
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tidegate.retention.oldest_first as module
+from tidegate.arrays import EVERYONE, IntArray, Members
 from tidegate.gate import Gate
 from tidegate.retention.k_step import KStepRetention
 from tidegate.retention.oldest_first import OldestFirst
@@ -13,56 +13,75 @@ from tidegate.retention.store import MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import NO_LIMIT, Order
 
+cohorts = st.lists(st.booleans(), min_size=3, max_size=3)
 rounds_of_admissions = st.lists(
-    st.lists(st.integers(0, 9), min_size=3, max_size=3), min_size=1, max_size=25
+    st.tuples(st.lists(st.integers(0, 9), min_size=3, max_size=3), cohorts),
+    min_size=1,
+    max_size=25,
 )
 
 
-def played_by_hand(
-    uses: list[list[int]], rounds: list[list[int]], horizon: int, frozen: int
-) -> None:
-    """Each client's samples as a list of use counts, changed in place over the rounds."""
-    for admissions in rounds:
-        for client, admitted in enumerate(admissions):
-            if client < len(uses) - frozen:
-                uses[client] = [use for use in uses[client] if use < horizon] + [0] * admitted
-            uses[client] = [use + 1 for use in uses[client]]
+def members(takes_part: list[bool]) -> tuple[Members, list[int]]:
+    """The clients of a round, as buffers are told them and as a list."""
+    who: IntArray = np.flatnonzero(takes_part)
+    return (EVERYONE if all(takes_part) else who), who.tolist()
 
 
 @settings(max_examples=300, deadline=None)
 @given(rounds=rounds_of_admissions, horizon=st.integers(1, 6), frozen=st.integers(0, 2))
 def test_counts_equal_samples_moved_by_hand(
-    rounds: list[list[int]], horizon: int, frozen: int
+    rounds: list[tuple[list[int], list[bool]]], horizon: int, frozen: int
 ) -> None:
-    capacities = np.array([4, 5, 6])
+    """Each client's samples as a list of use counts; who is away keeps them as they are."""
+    capacities, active = [4, 5, 6], range(3 - frozen)
     retention = PartlyFrozenRetention(KStepRetention(horizon), frozen)
-    buffers = retention.buffers(capacities)
-    uses = [[] if client < 3 - frozen else [0] * int(capacities[client]) for client in range(3)]
-    for admissions in rounds:
-        given_out = [n if client < 3 - frozen else 0 for client, n in enumerate(admissions)]
-        played_by_hand(uses, [given_out], horizon, frozen)
-        buffers = buffers.step(np.array(given_out, dtype=np.int32))
+    buffers = retention.buffers(np.array(capacities), len(rounds))
+    uses = [[] if client in active else [0] * capacities[client] for client in range(3)]
+    for admissions, takes_part in rounds:
+        who, clients = members(takes_part)
+        room = []
+        for client in clients:
+            if client in active:
+                uses[client] = [use for use in uses[client] if use < horizon]
+            free = capacities[client] - len(uses[client]) if client in active else 0
+            room.append(max(free, 0))
+        assert buffers.room(who).tolist() == room
+        new = [admissions[client] if client in active else 0 for client in clients]
+        stored = buffers.step(who, np.array(new, dtype=np.int32))
+        for client, fresh in zip(clients, new, strict=True):
+            uses[client] = [use + 1 for use in [*uses[client], *[0] * fresh]]
+        now = [uses[client] for client in clients]
+        assert stored.occupancy.tolist() == [len(client) for client in now]
+        assert stored.fresh.tolist() == [client.count(1) for client in now]
+        last = [uses[client].count(horizon) if client in active else 0 for client in clients]
+        assert stored.expiring.tolist() == last
+        assert stored.prior_uses == sum(use - 1 for client in now for use in client)
         assert buffers.occupancy.tolist() == [len(client) for client in uses]
-        assert buffers.fresh.tolist() == [client.count(1) for client in uses]
-        last = [0 if client >= 3 - frozen else uses[client].count(horizon) for client in range(3)]
-        assert buffers.expiring.tolist() == last
-        held = [len(client) for client in uses]
-        free = [max(int(capacities[m]) - held[m] + last[m], 0) for m in range(3 - frozen)]
-        free += [0] * frozen
-        assert buffers.room(capacities).tolist() == free
-        assert buffers.prior_uses == sum(use - 1 for client in uses for use in client)
 
 
-def test_buffers_of_an_earlier_round_stay_as_they_were() -> None:
-    first = KStepRetention(2).buffers(np.array([5])).step(np.array([3], dtype=np.int32))
-    first.step(np.array([4], dtype=np.int32)).step(np.array([1], dtype=np.int32))
+@pytest.mark.parametrize("retention", [KStepRetention(2), OldestFirst()])
+def test_a_copy_goes_its_own_way(retention: KStepRetention | OldestFirst) -> None:
+    first = retention.buffers(np.array([5]), 3)
+    first.step(EVERYONE, np.array([3], dtype=np.int32))
+    second = first.copy()
+    second.step(EVERYONE, np.array([1], dtype=np.int32))
     assert first.occupancy.tolist() == [3]
-    assert first.fresh.tolist() == [3]
+    assert second.occupancy.tolist() == [4]
+    assert first.step(EVERYONE, np.array([2], dtype=np.int32)).prior_uses == 3
 
 
 def test_empty_buffers_hold_nothing() -> None:
-    empty = KStepRetention(3).buffers(np.array([5, 5]))
-    assert empty.fresh.tolist() == empty.expiring.tolist() == empty.occupancy.tolist() == [0, 0]
+    empty = KStepRetention(3).buffers(np.array([5, 5]), 10)
+    assert empty.occupancy.tolist() == [0, 0]
+    assert empty.room(EVERYONE).tolist() == [5, 5]
+
+
+def test_a_horizon_beyond_the_run_costs_no_memory() -> None:
+    buffers = KStepRetention(1_000_000).buffers(np.array([5, 5]), 3)
+    assert buffers.ring.shape == (4, 2)
+    for _ in range(3):
+        assert not buffers.step(EVERYONE, np.array([1, 1], dtype=np.int32)).expiring.any()
+    assert buffers.occupancy.tolist() == [3, 3]
 
 
 def test_a_horizon_below_one_is_refused() -> None:
@@ -70,49 +89,70 @@ def test_a_horizon_below_one_is_refused() -> None:
         KStepRetention(0)
 
 
+@pytest.mark.parametrize("at_once", [4_000_000, 8])
 @settings(max_examples=200, deadline=None)
 @given(
     rounds=st.lists(
         st.tuples(
             st.lists(st.integers(1, 9), min_size=3, max_size=3),  # prices
             st.integers(0, 9),  # for an empty slot
-            st.lists(st.integers(0, 9), min_size=1, max_size=4).map(sorted),
+            st.lists(st.integers(0, 9), min_size=0, max_size=4).map(sorted),
             st.none() | st.integers(0, 7),  # a limit
+            cohorts,
         ),
         min_size=1,
         max_size=20,
-    )
+    ),
+    capacities=st.sampled_from([[4, 5, 6], [4, 4, 4], [1, 12, 3]]),
 )
 def test_a_rule_does_to_counts_what_it_does_at_the_gate(
-    rounds: list[tuple[list[int], int, list[int], int | None]],
+    rounds: list[tuple[list[int], int, list[int], int | None, list[bool]]],
+    capacities: list[int],
+    at_once: int,
 ) -> None:
-    capacities = np.array([4, 5, 6])
-    buffers = OldestFirst().buffers(capacities)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "AT_ONCE", at_once)
+        play_at_counts_and_gates(rounds, capacities)
+
+
+def play_at_counts_and_gates(
+    rounds: list[tuple[list[int], int, list[int], int | None, list[bool]]], capacities: list[int]
+) -> None:
+    buffers = OldestFirst().buffers(np.array(capacities), len(rounds))
     gates = [
-        Gate(MemoryStore("r", f"client-{number}", int(capacity)), IndexedStream(range(1000)))
+        Gate(MemoryStore("r", f"client-{number}", capacity), IndexedStream(range(1000)))
         for number, capacity in enumerate(capacities)
     ]
-    for now, (prices, empty, ages, limit) in enumerate(rounds, start=1):
+    for now, (prices, empty, ages, limit, takes_part) in enumerate(rounds, start=1):
+        who, clients = members(takes_part)
         thresholds = tuple(float(one) for one in (empty, *ages))
-        wanted = buffers.wanted(thresholds, np.array(prices, dtype=np.float64))
+        wanted = buffers.wanted(who, thresholds, np.array(prices, dtype=np.float64)[who])
+        if len({prices[client] for client in clients}) == 1:
+            same = buffers.wanted(who, thresholds, float(prices[clients[0]]))
+            assert same.tolist() == wanted.tolist()
         most = NO_LIMIT if limit is None else limit
-        buffers = buffers.step(np.minimum(wanted, most).astype(np.int32))
+        assert buffers.room(who).tolist() == [capacities[client] for client in clients]
+        stored = buffers.step(who, np.minimum(wanted, most).astype(np.int32))
         receipts = [
-            gate.apply(
+            gates[client].apply(
                 Order(
                     run="r",
                     round_number=now,
-                    price=float(price),
+                    price=float(prices[client]),
                     retention="oldest_first",
                     count=most,
                     thresholds=thresholds,
                 )
             )
-            for gate, price in zip(gates, prices, strict=True)
+            for client in clients
         ]
-        assert buffers.fresh.tolist() == [one.admitted for one in receipts]
-        assert buffers.occupancy.tolist() == [one.occupancy for one in receipts]
-        assert buffers.prior_uses == sum(one.prior_uses for one in receipts)
-        assert not buffers.expiring.any()
-        assert buffers.room(capacities).tolist() == capacities.tolist()
-        assert all(first < second for first, second in itertools.pairwise(buffers.ages))
+        assert stored.fresh.tolist() == [one.admitted for one in receipts]
+        assert stored.occupancy.tolist() == [one.occupancy for one in receipts]
+        assert stored.prior_uses == sum(one.prior_uses for one in receipts)
+        assert not stored.expiring.any()
+
+
+def test_a_large_client_does_not_cost_the_small_ones_memory() -> None:
+    capacities = np.array([10] * 1000 + [1_000_000] + [12] * 1000)
+    buffers = OldestFirst().buffers(capacities, 10)
+    assert sum(table.nbytes for table in buffers.born) == 4 * (2000 * 12 + 1_000_000)

@@ -10,6 +10,12 @@ been handed out early at S', then at S' nothing due sooner was waiting, and the 
 most S - S' whole samples since. The remainders carried are w_m·S minus the samples handed out:
 always within (-1, 1), for each client and for the total. (Under a hard capacity memory comes first,
 and a client that had no room catches up when it has.)
+
+Where a round reaches a cohort alone, its clients are owed the round's total by their shares among
+themselves, and the others nothing. Parts of a sample wait for a client's next round. The total is
+as exact as before; that each client stays within one sample nobody can promise who does not know
+the cohorts to come, since those who were given more may not meet those who were given less. (It is
+the car pool problem: whose turn is it to drive, if every day another party goes?)
 """
 
 import math
@@ -17,23 +23,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidegate.arrays import CountArray, FloatArray, IntArray
+from tidegate.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
 from tidegate.saving import FIXED
 from tidegate.wire import NO_LIMIT
 
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """What every client has been ordered so far, and what all are owed: 16 bytes a client."""
+    """What every client has been ordered so far, and what all are owed: 24 bytes a client."""
 
     shares: FloatArray = field(metadata=FIXED)
     """w_m, summing to 1."""
     ordered: IntArray
     """Whole samples ordered from each client since the start."""
+    credits: FloatArray
+    """What each client is owed besides its part of S: its part of what cohorts were, and parts of a
+    sample from before the start."""
     owed: float = 0.0
-    """S, the sum of all totals since the start."""
-    credits: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Parts of a sample that each client was owed before the start; empty for none."""
+    """S, the sum of all totals since the start that everyone has a part in."""
 
     @classmethod
     def start(cls, shares: FloatArray, unserved: FloatArray | None = None) -> "Allocation":
@@ -49,25 +56,27 @@ class Allocation:
             raise ValueError("shares must be 0 or more and sum to 1")
         ordered = np.zeros(len(shares), dtype=np.int64)
         if unserved is None:
-            return cls(shares=shares, ordered=ordered)
+            return cls(shares, ordered, np.zeros(len(shares)))
         active = shares > 0
         clipped = np.where(active, np.clip(unserved, -1, 1), 0.0)
         total = float(clipped.sum())
         whole = (total - total % 1) / int(active.sum())
-        return cls(shares, ordered, credits=np.where(active, clipped - whole, 0.0))
+        return cls(shares, ordered, np.where(active, clipped - whole, 0.0))
 
     @property
     def unserved(self) -> FloatArray:
-        """What each client is owed and has not been ordered, less than one sample either way."""
-        return self._target(self.owed) - self.ordered
+        """What each client is owed and has not been ordered.
 
-    def _target(self, owed: float) -> FloatArray:
-        """w_m·S, and what was owed before."""
-        target = self.shares * owed
-        return target + self.credits if len(self.credits) else target
+        Less than one sample either way, if everyone took part in every round.
+        """
+        return self.shares * self.owed + self.credits - self.ordered
 
     def allocate(
-        self, total_admission: float, room: IntArray | None = None, most: int | None = None
+        self,
+        total_admission: float,
+        room: IntArray | None = None,
+        most: int | None = None,
+        who: Members = EVERYONE,
     ) -> tuple[CountArray, "Allocation"]:
         """Split one round's total into whole samples.
 
@@ -76,6 +85,7 @@ class Allocation:
             room: under a hard capacity, how many samples each client can still store. What one
                 has no room for goes to the others; what fits nowhere is given up, not owed.
             most: whole samples that may be handed out at all; what exceeds it is given up, too.
+            who: the clients that take part, whose room is given and who get the samples.
 
         >>> allocation = Allocation.start(np.array([0.5, 0.25, 0.25]))
         >>> for _ in range(4):
@@ -88,66 +98,119 @@ class Allocation:
         """
         if not 0 <= total_admission < math.inf:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
-        owed, carried = self.owed + total_admission, float(self.credits.sum())
+        carried = float(self.credits.sum())
         before = int(self.ordered.sum())
-        if most is not None and math.floor(owed + carried) > before + most:
-            owed = self.owed + most
-        whole = max(math.floor(owed + carried), before)
+        if most is not None and math.floor(self.owed + total_admission + carried) > before + most:
+            total_admission = float(most)
+        owed = self.owed + total_admission
+        whole = max(math.floor(owed + carried), before) - before
         if most is not None:
-            whole = min(whole, before + most)
-        target = self._target(owed)
-        given = np.maximum(target.astype(np.int64), self.ordered)
-        above = np.ceil(target).astype(np.int64)
+            whole = min(whole, most)
+        if isinstance(who, slice):
+            claims = _Claims(self.shares, self.credits, self.ordered, owed, room)
+            samples = claims.share_out(whole, limited=room is not None or most is not None)
+            handed_out = before + int(samples.sum())
+            if room is not None:
+                owed = min(owed, handed_out + (owed + carried) % 1 - carried)
+            return samples, Allocation(self.shares, self.ordered + samples, self.credits, owed)
+        return self._among(who, total_admission, whole, room)
+
+    def _among(
+        self, who: IntArray, total: float, whole: int, room: IntArray | None
+    ) -> tuple[CountArray, "Allocation"]:
+        """Split a total among a cohort; where nobody in it has a share it is given up."""
+        weights = self.shares[who]
+        weight = float(weights.sum())
+        if not weight:
+            return np.zeros(len(who), dtype=np.int32), self
+        parts, credited = weights / weight, self.credits[who]
+        claims = _Claims(weights, credited + total * parts, self.ordered[who], self.owed, room)
+        samples = claims.share_out(whole, limited=True)
+        given_up = whole - int(samples.sum())
+        ordered, after = self.ordered.copy(), self.credits.copy()
+        ordered[who] += samples
+        after[who] = credited + (total - given_up) * parts
+        return samples, Allocation(self.shares, ordered, after, self.owed)
+
+
+class _Claims:
+    """What the clients of one round are owed, and are given."""
+
+    def __init__(
+        self,
+        shares: FloatArray,
+        credited: FloatArray,
+        ordered: IntArray,
+        owed: float,
+        room: IntArray | None,
+    ) -> None:
+        self._shares = shares
+        self._credited = credited
+        self._ordered = ordered
+        self._full = ordered + (NO_LIMIT if room is None else room)
+        target = shares * owed + credited
+        self._given = np.maximum(target.astype(np.int64), ordered)
+        self._above = np.ceil(target).astype(np.int64)
         if room is not None:
-            full = self.ordered + room
-            np.minimum(given, full, out=given)
-            np.minimum(above, full, out=above)
-        missing = whole - int(given.sum())
+            np.minimum(self._given, self._full, out=self._given)
+            np.minimum(self._above, self._full, out=self._above)
+
+    def share_out(self, whole: int, *, limited: bool) -> CountArray:
+        """Whole samples for each client.
+
+        Args:
+            whole: samples to hand out.
+            limited: whether that can be more or less than what is due by now.
+        """
+        handed_out = int(self._ordered.sum()) + whole
+        missing = handed_out - int(self._given.sum())
         if missing > 0:
-            given[self._soonest(given, above, missing)] += 1
-        if room is not None or most is not None:
-            self._take_back(given, int(given.sum()) - whole)
-        if room is not None:
-            self._pass_on(given, full, whole - int(given.sum()))
-            owed = min(owed, int(given.sum()) + (owed + carried) % 1 - carried)
-        samples = given - self.ordered
-        if samples.max() > NO_LIMIT:
+            self._given[self._soonest(self._above, missing)] += 1
+        if limited:
+            self._take_back(int(self._given.sum()) - handed_out)
+            self._pass_on(handed_out - int(self._given.sum()))
+        samples = self._given - self._ordered
+        if samples.max(initial=0) > NO_LIMIT:
             raise ValueError(
                 f"one client would admit {samples.max()} samples in a round, "
                 f"the limit is {NO_LIMIT}; a hard capacity keeps it below"
             )
-        return samples.astype(np.int32), Allocation(self.shares, given, owed, self.credits)
+        return samples.astype(np.int32)
 
-    def _take_back(self, given: IntArray, excess: int) -> None:
+    def _take_back(self, excess: int) -> None:
         """Let those wait who are due last, where others were given their samples before."""
         while excess > 0:
-            open_to = np.flatnonzero(given > self.ordered)
-            due = self._due(given, open_to)
+            open_to = np.flatnonzero(self._given > self._ordered)
+            due = self._due(self._given, open_to)
             chosen = open_to[np.argsort(-due, kind="stable")[:excess]]
-            given[chosen] -= 1
+            self._given[chosen] -= 1
             excess -= len(chosen)
 
-    def _pass_on(self, given: IntArray, full: IntArray, missing: int) -> None:
-        """Hand what some clients have no room for to those that have, one sample at a time."""
+    def _pass_on(self, missing: int) -> None:
+        """Hand what some have no room for to those that have, one sample to each in turn."""
+        most = np.where(self._shares > 0, self._full, self._given)
         while missing > 0:
-            chosen = self._soonest(given, np.where(self.shares > 0, full, given), missing)
-            if not len(chosen):
+            open_to = np.flatnonzero(self._given < most)
+            if not len(open_to):
                 return
-            given[chosen] += 1
-            missing -= len(chosen)
+            if len(open_to) > missing:
+                self._given[self._soonest(most, missing)] += 1
+                return
+            turns = min(missing // len(open_to), int((most - self._given)[open_to].min()))
+            self._given[open_to] += turns
+            missing -= turns * len(open_to)
 
     def _due(self, given: IntArray, clients: IntArray) -> FloatArray:
         """The S at which some clients reach so many samples."""
-        ahead = self.credits[clients] if len(self.credits) else 0.0
-        due: FloatArray = (given[clients] - ahead) / self.shares[clients]
+        due: FloatArray = (given[clients] - self._credited[clients]) / self._shares[clients]
         return due
 
-    def _soonest(self, given: IntArray, most: IntArray, wanted: int) -> IntArray:
+    def _soonest(self, most: IntArray, wanted: int) -> IntArray:
         """The clients that may have one more and need it first; of equals, the first listed."""
-        open_to = np.flatnonzero(given < most)
+        open_to = np.flatnonzero(self._given < most)
         if len(open_to) <= wanted:
             return open_to
-        deadline = self._due(given + 1, open_to)
+        deadline = self._due(self._given + 1, open_to)
         latest = np.partition(deadline, wanted - 1)[wanted - 1]
         sooner = open_to[deadline < latest]
         equal = open_to[deadline == latest][: wanted - len(sooner)]

@@ -8,6 +8,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 from tidegate.arrays import FloatArray
 from tidegate.prices import Price
 
@@ -19,16 +21,25 @@ class Quote:
     price: float
     """c(t), averaged over the clients as an order will be split."""
     own: FloatArray | None = None
-    """Each client's price, where they differ."""
+    """The price of each client that takes part, where they differ."""
+    parts: FloatArray | None = None
+    """Beside these, each client's part of an order."""
 
     @classmethod
     def of(cls, price: Price, shares: FloatArray) -> "Quote":
-        """A price for all, or each client's own, averaged by their shares of an order."""
+        """A price for all, or each client's own, averaged by their parts of an order.
+
+        Args:
+            price: one, or one for each client that takes part; there is at least one.
+            shares: of these clients, as weights; where all are 0 each counts the same.
+        """
         if isinstance(price, float):
             return cls(price)
         if price.min() == price.max():
             return cls(float(price[0]))
-        return cls(float(shares @ price), price)
+        total = float(shares.sum())
+        parts = shares / total if total else np.full(len(price), 1 / len(price))
+        return cls(float(parts @ price), price, parts)
 
     @property
     def highest(self) -> float:

@@ -104,14 +104,14 @@ class Tide:
     """T; none for a run without end."""
     total_capacity: int
     """ΣB_m."""
-    shares: FloatArray
-    """Each client's part of it, as weights of their own prices."""
+    taking_part: float = 1.0
+    """The part of them that a round reaches, as far as is known before the first."""
     price_groups: int = PRICE_GROUPS
     """Groups between which the next price may depend on the present one; 1 for none."""
 
     def start(self) -> TideState:
         """Nothing seen, nothing spent."""
-        return TideState()
+        return TideState(taking_part=self.taking_part)
 
     def learn(self, state: TideState, quote: Quote) -> TideState:
         """Remember the price, and solve again if the rule would change."""
@@ -168,10 +168,10 @@ class Tide:
 
     def _seen(self, quote: Quote) -> tuple[FloatArray, FloatArray]:
         """The prices of a round, and what part of the slots each stands for."""
-        if quote.own is None:
+        if quote.own is None or quote.parts is None:
             return np.array([quote.price]), np.ones(1)
         step = math.ceil(len(quote.own) / MOST_CLIENTS)
-        weights = self.shares[::step]
+        weights = quote.parts[::step]
         return quote.own[::step], weights / weights.sum()
 
     def _allowance(self, state: TideState) -> float:

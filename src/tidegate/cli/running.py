@@ -1,6 +1,5 @@
 """Simulate policies over seeds behind a progress bar; what ``plan`` and ``simulate`` share."""
 
-import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -90,8 +89,7 @@ def run_policies(
 def described(setting: Setting) -> dict[str, Any]:
     """The setting as JSON carries it; capacities as a text that the flag takes again."""
     problem = setting.problem
-    groups = [(size, len(list(same))) for size, same in itertools.groupby(setting.capacities)]
-    told = setting.model_dump()
+    told, groups = setting.model_dump(), setting.capacities
     told["capacities"] = ",".join(f"{size}x{count}" for size, count in groups[:MOST_GROUPS])
     if len(groups) > MOST_GROUPS:
         del told["capacities"]  # more than a reader would look at
@@ -105,8 +103,12 @@ def described(setting: Setting) -> dict[str, Any]:
 def headline(setting: Setting) -> str:
     """The problem in one line."""
     problem = setting.problem
+    reached = ""
+    if not problem.cohorts.everyone:
+        reached = f", a round reaches {problem.taking_part:.3g} of them"
     return (
-        f"{problem.num_clients:,} clients with {problem.total_capacity:,} slots in all, budget "
+        f"{problem.num_clients:,} clients with {problem.total_capacity:,} slots in all{reached}, "
+        "budget "
         f"{problem.budget:,.10g} a round, price {setting.price} "
         f"(mean {problem.average_price:,.4g}), {problem.num_rounds:,} rounds"
     )
@@ -121,11 +123,12 @@ def yardsticks(setting: Setting) -> dict[str, float]:
     law, problem = setting.price_law, setting.problem
     try:
         prices = price_distribution(law, setting.rounds)
-        best = optimum(prices, problem.budget, problem.total_capacity)
+        best = optimum(prices, problem.budget, problem.slots_a_round)
     except ValueError:
         return {}
     found = {"limit": best.effective_per_round}
-    if isinstance(law, RecordedPrices) and setting.rounds <= LONGEST_PATH:
+    looked_at = setting.rounds <= LONGEST_PATH and problem.cohorts.everyone
+    if isinstance(law, RecordedPrices) and looked_at:
         path = np.asarray(law.values, dtype=np.float64)[: setting.rounds]
         with Console(stderr=True).status("finding the most that was possible on this path"):
             bound = hindsight_bound(path, problem.budget, problem.total_capacity)

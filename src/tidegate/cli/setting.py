@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import itertools
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticUndefined
 
+from tidegate.cohorts import Cohorts
 from tidegate.policies import ControlOptions
 from tidegate.presets import EXPERIMENTS
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
@@ -27,7 +27,7 @@ class Setting(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
-    capacities: tuple[int, ...] = Field(
+    capacities: tuple[tuple[int, int], ...] = Field(
         description="Samples that each client's memory holds: 8,9,10 or 10x1000 (1,000 clients "
         "with 10 each), or a mixture."
     )
@@ -41,6 +41,26 @@ class Setting(BaseModel):
         False,
         description="Draw a price for each client instead of one for all; a trace then has one "
         "column for all or one a client (A,B,...).",
+    )
+    cohort: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="The part of the fleet that takes part in a round, drawn anew in each; all by "
+        "default.",
+    )
+    least_available: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Each client is online with a probability of its own, uniform between this and "
+        "1; a cohort is drawn from those online.",
+    )
+    leaving: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="Probability, for each client and round, of leaving for good.",
     )
     rounds: int = Field(
         1000, ge=1, description="Number of rounds, T. Default: 1000, or the length of a trace."
@@ -85,23 +105,24 @@ class Setting(BaseModel):
 
     @field_validator("capacities", mode="before")
     @classmethod
-    def _expand(cls, given: object) -> tuple[int, ...]:
-        """8,9,10x3 -> (8, 9, 10, 10, 10)."""
+    def _expand(cls, given: object) -> tuple[tuple[int, int], ...]:
+        """8,9,10x3 -> one client with 8, one with 9, three with 10."""
         parts = given.split(",") if isinstance(given, str) else given
         if not isinstance(parts, list | tuple):
             raise ValueError("write a list [8, 9, 10] or a text such as 10x1000")  # noqa: TRY004
-        groups = []
+        groups: list[tuple[int, int]] = []
         for part in parts:
             size, _, count = str(part).strip().partition("x")
             if not (size.isdecimal() and (count or "1").isdecimal()):
                 raise ValueError(f"{part!r} is no capacity; write 8,9,10 or 10x1000")
             if int(size) < 1:
                 raise ValueError(f"{part!r}: every client needs room for at least 1 sample")
-            groups.append((int(size), int(count or "1")))
+            before = groups.pop() if groups and groups[-1][0] == int(size) else (int(size), 0)
+            groups.append((int(size), before[1] + int(count or "1")))
         clients = sum(count for _, count in groups)
         if not 1 <= clients <= MOST_CLIENTS:
             raise ValueError(f"these are {clients:,} clients; give 1 to {MOST_CLIENTS:,}")
-        return tuple(itertools.chain.from_iterable([size] * count for size, count in groups))
+        return tuple(groups)
 
     @classmethod
     def resolve(cls, experiment: str, file: Path | None, flags: dict[str, object]) -> Self:
@@ -119,7 +140,7 @@ class Setting(BaseModel):
             raise ValueError(f"{name} is not a setting; {hint}")
         chosen = EXPERIMENTS[experiment]
         start = {
-            "capacities": chosen.buffer_capacities,
+            "capacities": list(chosen.buffer_capacities),
             "budget": chosen.budget,
             "price": chosen.price_text,
             "learning_rate": chosen.learning_rate,
@@ -146,10 +167,13 @@ class Setting(BaseModel):
         if not np.any(mean):
             raise ValueError(f"prices {self.price!r} are all 0: nothing needs to be decided")
         return Problem(
-            buffer_capacities=self.capacities,
+            buffer_capacities=np.repeat(*np.array(self.capacities).T),
             budget=self.budget,
             mean_price=mean,
             num_rounds=self.rounds,
+            cohorts=Cohorts(
+                share=self.cohort, least_available=self.least_available, leaving=self.leaving
+            ),
             learning=LearningConstants(
                 domain_diameter=self.domain_diameter,
                 gradient_noise=self.gradient_noise,
@@ -161,7 +185,7 @@ class Setting(BaseModel):
 
     def _check_record(self) -> None:
         """Refuse a trace that does not fit the run before any work is done."""
-        law, clients = self.price_law, len(self.capacities)
+        law, clients = self.price_law, sum(count for _, count in self.capacities)
         if not isinstance(law, RecordedPrices):
             return
         if len(law) < self.rounds:

@@ -16,6 +16,6 @@ def costless_oracle(
         admission=ConstantAdmission(float(problem.total_capacity), problem.budget),
         retention=KStepRetention(1),
         shares=problem.capacity_shares,
-        hard_capacity=options.hard_capacity,
+        hard_capacity=True,  # whoever takes part fills what it has
         strict_spending=options.strict_spending,
     )

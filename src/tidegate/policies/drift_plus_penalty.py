@@ -23,7 +23,7 @@ def drift_plus_penalty(
         admission=DriftPlusPenalty(
             budget=problem.budget,
             penalty_weight=planning.penalty_weight(problem.num_rounds, options.penalty_exponent),
-            interval=FixedInterval(float(problem.total_capacity)),
+            interval=FixedInterval(problem.slots_a_round),
             learning=problem.learning,
         ),
         retention=KStepRetention(plan.retention_horizon),

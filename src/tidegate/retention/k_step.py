@@ -1,70 +1,90 @@
-"""K-step retention: a sample trains in the round that admits it and the K-1 after, then leaves."""
+"""K-step retention: a sample trains in K rounds of its client, then leaves.
 
-from dataclasses import dataclass, field
+The round that admits it is the first. A client that is away keeps what it has: rounds that it does
+not take part in do not count.
+"""
+
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tidegate.arrays import CountArray, IntArray
+from tidegate.arrays import CountArray, IntArray, Members
+from tidegate.retention.buffers import Stored
 from tidegate.saving import FIXED
 from tidegate.wire import Retention
 
 
 @dataclass(frozen=True, eq=False)
 class KStepBuffers:
-    """Admissions of the last K rounds, newest first: 4·K + 8 bytes a client.
-
-    The arrays are shared from round to round and never written to.
-    """
+    """What each client admitted in its last K rounds: 4·K + 16 bytes a client, and 8 to share."""
 
     retention_horizon: int = field(metadata=FIXED)
     """K."""
-    occupancy: IntArray
-    cohorts: tuple[CountArray, ...] = ()
-    """cohorts[a]: samples of age a+1 that each client holds; at most K of them."""
-    cohort_totals: tuple[int, ...] = ()
-    """The same, summed over clients."""
+    capacities: IntArray = field(metadata=FIXED)
+    """B_m."""
+    ring: NDArray[np.int32]
+    """In each column what one client admitted in its last K rounds; in its round number c, counted
+    from 0, row c modulo K is the oldest and is written anew."""
+    clocks: CountArray
+    """Rounds that each client has taken part in."""
+    occupancy: CountArray
+    """Samples that each client stores; those that were used K times go when it next takes part."""
+    uses: IntArray
+    """Sum, over them, of the rounds each was trained on."""
 
-    @property
-    def fresh(self) -> CountArray:
-        """The samples of age 1."""
-        return self.cohorts[0] if self.cohorts else np.zeros(len(self.occupancy), dtype=np.int32)
-
-    @property
-    def expiring(self) -> CountArray:
-        """The samples of age K."""
-        if len(self.cohorts) < self.retention_horizon:
-            return np.zeros(len(self.occupancy), dtype=np.int32)
-        return self.cohorts[-1]
-
-    @property
-    def prior_uses(self) -> int:
-        """A sample of age a was used in a-1 rounds before this one."""
-        return sum(uses * total for uses, total in enumerate(self.cohort_totals))
-
-    def room(self, buffer_capacities: IntArray) -> IntArray:
-        """What is free once the samples of age K are gone; none where too much is stored."""
-        free: IntArray = buffer_capacities - self.occupancy + self.expiring
+    def room(self, who: Members) -> IntArray:
+        """What is free once the samples that were used K times are gone; none if there are more."""
+        free: IntArray = self.capacities[who] - self.occupancy[who] + self.ring[self._oldest(who)]
         return np.maximum(free, 0)
 
-    def step(self, admissions: CountArray) -> "KStepBuffers":
-        """Drop the samples of age K, then take in the new ones."""
-        kept = self.retention_horizon - 1
-        return KStepBuffers(
-            retention_horizon=self.retention_horizon,
-            occupancy=self.occupancy - self.expiring + admissions,
-            cohorts=(admissions, *self.cohorts[:kept]),
-            cohort_totals=(int(admissions.sum()), *self.cohort_totals[:kept]),
+    def step(self, who: Members, admissions: CountArray) -> Stored:
+        """Drop the samples that were used K times, then take in the new ones."""
+        place = self._oldest(who)
+        gone = self.ring[place]
+        occupancy = self.occupancy[who] - gone + admissions
+        uses = self.uses[who] - np.multiply(gone, self.retention_horizon, dtype=np.int64)
+        self.ring[place] = admissions
+        self.clocks[who] += 1
+        self.occupancy[who] = occupancy
+        self.uses[who] = uses + occupancy
+        return Stored(
+            occupancy=occupancy,
+            fresh=admissions,
+            expiring=self.ring[self._oldest(who)].copy(),
+            prior_uses=int(uses.sum()),
         )
+
+    def copy(self) -> "KStepBuffers":
+        """Buffers that go their own way from here."""
+        return replace(
+            self,
+            ring=self.ring.copy(),
+            clocks=self.clocks.copy(),
+            occupancy=self.occupancy.copy(),
+            uses=self.uses.copy(),
+        )
+
+    def _oldest(self, who: Members) -> tuple[int | CountArray, Members]:
+        """Where the ring holds what these clients admitted K of their rounds ago."""
+        clocks = self.clocks[who]
+        if isinstance(who, slice):
+            first = int(clocks[0])
+            if (clocks == first).all():  # nobody was ever away: one row, and no copy
+                return first % len(self.ring), who
+            who = np.arange(len(clocks))
+        return clocks % len(self.ring), who
 
 
 @dataclass(frozen=True)
 class KStepRetention:
-    """d_{m,i}(t) = 1 exactly when the sample's age is K.
+    """d_{m,i}(t) = 1 exactly when the sample was trained on K times.
 
-    >>> buffers = KStepRetention(2).buffers(np.array([10]))
+    >>> from tidegate.arrays import EVERYONE
+    >>> buffers = KStepRetention(2).buffers(np.array([10]), num_rounds=3)
     >>> for admitted in (3, 1, 0):
-    ...     buffers = buffers.step(np.array([admitted], dtype=np.int32))
-    ...     print(buffers.occupancy, buffers.expiring, buffers.prior_uses)
+    ...     stored = buffers.step(EVERYONE, np.array([admitted], dtype=np.int32))
+    ...     print(stored.occupancy, stored.expiring, stored.prior_uses)
     [3] [0] 0
     [4] [3] 3
     [1] [1] 1
@@ -77,10 +97,17 @@ class KStepRetention:
         if self.retention_horizon < 1:
             raise ValueError(f"retention_horizon must be at least 1, got {self.retention_horizon}")
 
-    def buffers(self, buffer_capacities: IntArray) -> KStepBuffers:
+    def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> KStepBuffers:
         """Empty buffers."""
+        clients = len(buffer_capacities)
+        rows = min(self.retention_horizon, num_rounds + 1)  # what is not reached needs no row
         return KStepBuffers(
-            self.retention_horizon, np.zeros(len(buffer_capacities), dtype=np.int64)
+            retention_horizon=self.retention_horizon,
+            capacities=buffer_capacities,
+            ring=np.zeros((rows, clients), dtype=np.int32),
+            clocks=np.zeros(clients, dtype=np.int32),
+            occupancy=np.zeros(clients, dtype=np.int32),
+            uses=np.zeros(clients, dtype=np.int64),
         )
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:

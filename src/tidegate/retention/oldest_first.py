@@ -1,89 +1,184 @@
-"""Oldest-first retention: a sample stays until a fresh one takes its place, the oldest first."""
+"""Oldest-first retention: a sample stays until a fresh one takes its place, the oldest first.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+Samples of a client are numbered as they come. Since the oldest leave first, sample number s always
+lies in slot s modulo B_m, and a slot needs one number: the round of its client in which its sample
+came. Clients of like capacity share a table, so that a large one does not cost the small ones
+memory.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tidegate.arrays import CountArray, FloatArray, IntArray
+from tidegate.arrays import EVERYONE, BoolArray, CountArray, FloatArray, IntArray, Members
+from tidegate.retention.buffers import Stored
 from tidegate.saving import FIXED
 from tidegate.wire import Retention
+
+EMPTY = np.int32(2**31 - 1)
+"""In place of a round: a slot that was never filled. No sample is that young."""
+AT_ONCE = 4_000_000
+"""Slots that are worked on together, so that what is in between needs little memory."""
+
+Table = NDArray[np.int32]
+"""One column a client, one row a slot."""
 
 
 @dataclass(frozen=True, eq=False)
 class OldestFirstBuffers:
-    """What each client stores, by age: 4 bytes a client for each age that occurs, and 16 more.
+    """When each sample came: 4 bytes a slot, 20 a client, and 8 to share.
 
-    The arrays are shared from round to round and never written to.
+    Where some have twice the slots of others, 9 bytes a client more, and a slot costs up to 8.
     """
 
     capacities: IntArray = field(metadata=FIXED)
     """B_m."""
-    occupancy: IntArray
-    fresh: CountArray
-    ages: tuple[int, ...] = ()
-    """Rounds that samples were trained on, this one included, youngest first."""
-    cohorts: tuple[CountArray, ...] = ()
-    """Samples of each age that each client holds."""
+    born: tuple[Table, ...]
+    """For each group of clients, the round of its client in which the sample of a slot came."""
+    clocks: CountArray
+    """Rounds that each client has taken part in."""
+    admitted: IntArray
+    """Samples that each client has taken in so far; the last B_m of them are stored."""
+    uses: IntArray
+    """Sum, over the stored samples, of the rounds each was trained on."""
 
     @property
-    def expiring(self) -> CountArray:
-        """None: a sample leaves when another comes."""
-        return np.zeros(len(self.capacities), dtype=np.int32)
+    def occupancy(self) -> CountArray:
+        """Samples that each client stores."""
+        return self._held(EVERYONE)
 
-    @property
-    def prior_uses(self) -> int:
-        """A sample of age a was used in a-1 rounds before this one."""
-        return sum(
-            (age - 1) * int(cohort.sum())
-            for age, cohort in zip(self.ages, self.cohorts, strict=True)
-        )
+    def _held(self, who: Members) -> CountArray:
+        return np.minimum(self.admitted[who], self.capacities[who]).astype(np.int32)
 
-    def room(self, buffer_capacities: IntArray) -> IntArray:
+    def room(self, who: Members) -> IntArray:
         """Every slot can take a fresh sample."""
-        return self.capacities
+        return self.capacities[who]
 
-    def wanted(self, thresholds: Sequence[float], price: float | FloatArray) -> IntArray:
-        """How many samples each client takes in that follows a rule.
+    def wanted(
+        self, who: Members, thresholds: Sequence[float], price: float | FloatArray
+    ) -> IntArray:
+        """How many samples each of these clients takes in that follows a rule.
 
         Args:
+            who: the clients.
             thresholds: the price up to which a slot takes a fresh sample: an empty one first, then
                 by rounds in which its sample was trained on; the last for all that follow.
             price: one for all, or each client's own.
         """
-        empty = self.capacities - self.occupancy
-        slots = [(0, empty), *zip(self.ages, self.cohorts, strict=True)]
-        last = len(thresholds) - 1
-        taken = np.zeros(len(self.capacities), dtype=np.int64)
-        for age, count in slots:
-            taken += np.where(price <= thresholds[min(age, last)], count, 0)
-        return taken
+        by_age = thresholds[1:] or thresholds
+        too_young = np.searchsorted(by_age, price)  # uses that are too few at this price
+        empty = self.capacities[who] - self._held(who)
+        wanted: IntArray = np.where(np.less_equal(price, thresholds[0]), empty, 0)
+        if np.min(too_young, initial=len(by_age)) == len(by_age):
+            return wanted
+        latest = np.where(too_young < len(by_age), self.clocks[who] - 1 - too_young, -1)
+        for table, chosen, columns in self._tables(who):
+            came = latest[chosen].astype(np.int32)
+            wanted[chosen] += (table[:, columns] <= came).sum(axis=0)
+        return wanted
 
-    def step(self, admissions: CountArray) -> "OldestFirstBuffers":
+    def step(self, who: Members, admissions: CountArray) -> Stored:
         """Fill empty slots, and let the oldest samples make room for what does not fit."""
-        leaving = np.maximum(self.occupancy + admissions - self.capacities, 0)
-        occupancy = self.occupancy - leaving + admissions
-        left: list[tuple[int, CountArray]] = []
-        for age, cohort in zip(self.ages[::-1], self.cohorts[::-1], strict=True):
-            gone = np.minimum(leaving, cohort)
-            leaving = leaving - gone
-            kept = (cohort - gone).astype(np.int32) if gone.any() else cohort
-            if kept.any():
-                left.append((age + 1, kept))
+        uses = self.uses[who].copy()
         if admissions.any():
-            left.append((1, admissions))
-        ages, cohorts = zip(*reversed(left), strict=True) if left else ((), ())
-        return OldestFirstBuffers(self.capacities, occupancy, admissions, ages, cohorts)
+            first, slots, now = self.admitted[who], self.capacities[who], self.clocks[who]
+            for table, chosen, columns in self._tables(who):
+                old = table[:, columns]
+                fresh = _overwritten(len(table), first[chosen], slots[chosen], admissions[chosen])
+                gone = np.where(fresh & (old != EMPTY), now[chosen] - old, 0)
+                uses[chosen] -= gone.sum(axis=0)
+                table[:, columns] = np.where(fresh, now[chosen], old)
+        self.admitted[who] += admissions
+        self.clocks[who] += 1
+        occupancy = self._held(who)
+        self.uses[who] = uses + occupancy
+        return Stored(
+            occupancy=occupancy,
+            fresh=admissions,
+            expiring=np.zeros_like(admissions),  # a sample leaves when another comes
+            prior_uses=int(uses.sum()),
+        )
+
+    def copy(self) -> "OldestFirstBuffers":
+        """Buffers that go their own way from here."""
+        return replace(
+            self,
+            born=tuple(table.copy() for table in self.born),
+            clocks=self.clocks.copy(),
+            admitted=self.admitted.copy(),
+            uses=self.uses.copy(),
+        )
+
+    def _tables(self, who: Members) -> Iterator[tuple[Table, Members, Members]]:
+        """Tables, and for some of these clients at a time where they stand among them and there."""
+        if len(self.born) == 1:
+            count = len(self.clocks[who])
+            for piece in _pieces(count, len(self.born[0])):
+                yield self.born[0], piece, piece if isinstance(who, slice) else who[piece]
+            return
+        clients = np.arange(len(self.clocks))[who]
+        for group, table in enumerate(self.born):
+            places: IntArray = np.flatnonzero(self._groups[clients] == group)
+            for piece in _pieces(len(places), len(table)):
+                yield table, places[piece], self._columns[clients[places[piece]]]
+
+    @cached_property
+    def _groups(self) -> NDArray[np.uint8]:
+        """The group of each client."""
+        return _group_numbers(self.capacities)
+
+    @cached_property
+    def _columns(self) -> IntArray:
+        """The column of each client in the table of its group."""
+        columns = np.empty(len(self.capacities), dtype=np.int64)
+        for group in range(len(self.born)):
+            members = self._groups == group
+            columns[members] = np.arange(int(members.sum()))
+        return columns
+
+
+def _group_numbers(capacities: IntArray) -> NDArray[np.uint8]:
+    """Clients none of which has twice the slots of another get the same number, from 0 on."""
+    _, numbers = np.unique(np.frexp(capacities)[1], return_inverse=True)
+    return numbers.astype(np.uint8)
+
+
+def _pieces(clients: int, slots: int) -> Iterator[slice]:
+    size = max(AT_ONCE // slots, 1)
+    for start in range(0, clients, size):
+        yield slice(start, min(start + size, clients))
+
+
+def _overwritten(rows: int, first: IntArray, slots: IntArray, count: CountArray) -> BoolArray:
+    """Which slots the samples number first, first + 1, ... come into, for each client."""
+    row = np.arange(rows, dtype=np.int32)[:, None]
+    behind = row - (first % slots).astype(np.int32)
+    behind += np.where(behind < 0, slots, 0).astype(np.int32)
+    within: BoolArray = (behind < count) & (row < slots)
+    return within
 
 
 @dataclass(frozen=True)
 class OldestFirst:
     """No sample expires by age."""
 
-    def buffers(self, buffer_capacities: IntArray) -> OldestFirstBuffers:
+    def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> OldestFirstBuffers:
         """Empty buffers."""
-        nothing = np.zeros(len(buffer_capacities), dtype=np.int32)
-        return OldestFirstBuffers(buffer_capacities, nothing.astype(np.int64), nothing)
+        clients, groups = len(buffer_capacities), _group_numbers(buffer_capacities)
+        members = [groups == group for group in range(int(groups.max()) + 1)]
+        return OldestFirstBuffers(
+            capacities=buffer_capacities,
+            born=tuple(
+                np.full((int(buffer_capacities[one].max()), int(one.sum())), EMPTY)
+                for one in members
+            ),
+            clocks=np.zeros(clients, dtype=np.int32),
+            admitted=np.zeros(clients, dtype=np.int64),
+            uses=np.zeros(clients, dtype=np.int64),
+        )
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
         """The same for all."""

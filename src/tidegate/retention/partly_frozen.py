@@ -1,11 +1,11 @@
 """Some clients never change their buffers, the others follow another rule: the hybrid baseline."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import CountArray, IntArray
-from tidegate.retention.buffers import Buffers, RetentionRule
+from tidegate.arrays import CountArray, IntArray, Members
+from tidegate.retention.buffers import Buffers, RetentionRule, Stored
 from tidegate.wire import Retention
 
 
@@ -16,39 +16,47 @@ class PartlyFrozenBuffers:
     active: Buffers
     frozen: CountArray
     """Samples that each frozen client holds for ever."""
-    round_number: int = 0
-    """The round that these buffers train in; 0 before the first."""
+    clocks: CountArray
+    """Rounds that each frozen client has taken part in."""
+    num_active: int
 
     @property
-    def occupancy(self) -> IntArray:
-        """n_m(t)."""
+    def occupancy(self) -> CountArray:
+        """Samples that each client stores."""
         return np.concatenate([self.active.occupancy, self.frozen])
 
-    @property
-    def fresh(self) -> CountArray:
-        """In round 1 the frozen samples, too, train for the first time."""
-        first_use = self.frozen if self.round_number == 1 else np.zeros_like(self.frozen)
-        return np.concatenate([self.active.fresh, first_use])
-
-    @property
-    def expiring(self) -> CountArray:
-        """Frozen samples never expire."""
-        return np.concatenate([self.active.expiring, np.zeros_like(self.frozen)])
-
-    @property
-    def prior_uses(self) -> int:
-        """Frozen samples were used in every round so far."""
-        return self.active.prior_uses + (self.round_number - 1) * int(self.frozen.sum())
-
-    def room(self, buffer_capacities: IntArray) -> IntArray:
+    def room(self, who: Members) -> IntArray:
         """Frozen clients admit nothing."""
-        active = self.active.room(buffer_capacities[: len(buffer_capacities) - len(self.frozen)])
-        return np.concatenate([active, np.zeros(len(self.frozen), dtype=np.int64)])
+        active, frozen = self._split(who)
+        return np.concatenate([self.active.room(active), np.zeros(len(frozen), dtype=np.int64)])
 
-    def step(self, admissions: CountArray) -> "PartlyFrozenBuffers":
-        """One round more for the active clients; the frozen ones admit nothing."""
-        active = admissions[: len(admissions) - len(self.frozen)]
-        return replace(self, active=self.active.step(active), round_number=self.round_number + 1)
+    def step(self, who: Members, admissions: CountArray) -> Stored:
+        """One round more for the active clients; the frozen ones admit nothing.
+
+        In its first round a frozen client trains on all of its samples for the first time.
+        """
+        active, frozen = self._split(who)
+        stored = self.active.step(active, admissions[: len(active)])
+        held, clocks = self.frozen[frozen], self.clocks[frozen]
+        self.clocks[frozen] += 1
+        return Stored(
+            occupancy=np.concatenate([stored.occupancy, held]),
+            fresh=np.concatenate([stored.fresh, np.where(clocks == 0, held, 0)]),
+            expiring=np.concatenate([stored.expiring, np.zeros_like(held)]),
+            prior_uses=stored.prior_uses + int(np.sum(held.astype(np.int64) * clocks)),
+        )
+
+    def copy(self) -> "PartlyFrozenBuffers":
+        """Buffers that go their own way from here."""
+        return PartlyFrozenBuffers(
+            self.active.copy(), self.frozen, self.clocks.copy(), self.num_active
+        )
+
+    def _split(self, who: Members) -> tuple[IntArray, IntArray]:
+        """The active clients of a round, and the places of the frozen ones."""
+        clients = np.arange(self.num_active + len(self.frozen))[who]
+        active = int(np.searchsorted(clients, self.num_active))
+        return clients[:active], clients[active:] - self.num_active
 
 
 @dataclass(frozen=True)
@@ -59,12 +67,14 @@ class PartlyFrozenRetention:
     frozen_clients: int
     """How many, counted from the end of the list of clients."""
 
-    def buffers(self, buffer_capacities: IntArray) -> PartlyFrozenBuffers:
+    def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> PartlyFrozenBuffers:
         """Active buffers empty, frozen ones full."""
         split = len(buffer_capacities) - self.frozen_clients
         return PartlyFrozenBuffers(
-            active=self.active.buffers(buffer_capacities[:split]),
+            active=self.active.buffers(buffer_capacities[:split], num_rounds),
             frozen=buffer_capacities[split:].astype(np.int32),
+            clocks=np.zeros(self.frozen_clients, dtype=np.int32),
+            num_active=split,
         )
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:

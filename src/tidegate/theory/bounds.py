@@ -24,18 +24,26 @@ class SampleSizes:
 
 
 def constant_admission_sizes(
-    target_admission: float, retention_horizon: int, num_rounds: int
+    target_admission: float, retention_horizon: int, num_rounds: int, taking_part: float = 1.0
 ) -> SampleSizes:
     """Sizes under π^CK: Λ̄ admitted each round, kept K rounds.
 
-    Exact in every round; the paper's corollary writes n = K·Λ̄ from round 1 on, which holds only
-    once K rounds have passed.
+    Exact in every round if everyone takes part; the paper's corollary writes n = K·Λ̄ from round 1
+    on, which holds only once K rounds have passed. With cohorts a client's clock is slower: each is
+    taken to stand at its average.
+
+    Args:
+        target_admission: Λ̄.
+        retention_horizon: K, rounds of a client.
+        num_rounds: T.
+        taking_part: q, the chance that a client takes part in a round.
     """
     rounds = np.arange(1, num_rounds + 1, dtype=np.float64)
-    uniformity = constant_admission_uniformity(rounds, retention_horizon)
+    clocks = 1 + taking_part * (rounds - 1)
+    uniformity = constant_admission_uniformity(clocks, retention_horizon)
     distinct = target_admission * rounds
     return SampleSizes(
-        training_size=target_admission * np.minimum(rounds, retention_horizon),
+        training_size=target_admission * np.minimum(clocks, retention_horizon),
         distinct_samples=distinct,
         effective_samples=distinct * uniformity,
     )

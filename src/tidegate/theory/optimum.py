@@ -184,7 +184,7 @@ def _life(prices: PriceDistribution, multiplier: float, cost: float, ages: int) 
     return _Life(length, growth, spent, lived, cut=oldest > ages and alive >= NEGLIGIBLE)
 
 
-def optimum(prices: PriceDistribution, budget: float, total_capacity: int) -> Optimum:
+def optimum(prices: PriceDistribution, budget: float, total_capacity: float) -> Optimum:
     """The most effective samples a round that full buffers can gain for a budget.
 
     >>> from tidegate.theory.distribution import UniformDistribution
@@ -194,7 +194,7 @@ def optimum(prices: PriceDistribution, budget: float, total_capacity: int) -> Op
     >>> [round(threshold, 2) for threshold in best.thresholds[:4]]
     [1.21, 2.2, 3.03, 3.75]
     """
-    if not (math.isfinite(budget) and budget > 0 and total_capacity >= 1):
+    if not (math.isfinite(budget) and budget > 0 and total_capacity > 0):
         raise ValueError(f"need a positive budget and capacity, got {budget} and {total_capacity}")
     allowed = budget / total_capacity
     plan = plan_slots(prices, allowed)

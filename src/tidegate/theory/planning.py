@@ -1,7 +1,8 @@
 """Choose K and the target admission before the run, and V and ρ from its length.
 
 For a fixed K every term of the constant-admission bound falls as more is admitted, so the best
-target is the most that memory and budget allow: Λ̄ = min(ΣB/K, C/c̄). Only K is searched for.
+target is the most that memory and budget allow: Λ̄ = min(q·ΣB/K, C/c̄), where q·ΣB are the slots
+that a round reaches: all of them, unless it reaches a cohort alone. Only K is searched for.
 """
 
 import math
@@ -24,14 +25,16 @@ class Plan:
 
 
 def target_admission(problem: Problem, retention_horizon: int) -> float:
-    """Λ̄(K) = min(ΣB/K, C/c̄): what memory holds for K rounds, or what the budget pays for."""
-    return min(problem.total_capacity / retention_horizon, problem.affordable_admission)
+    """Λ̄(K) = min(q·ΣB/K, C/c̄): what memory holds for K rounds, or what the budget pays for."""
+    return min(problem.slots_a_round / retention_horizon, problem.affordable_admission)
 
 
 def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
     """The best plan with this K."""
     target = target_admission(problem, retention_horizon)
-    sizes = constant_admission_sizes(target, retention_horizon, problem.num_rounds)
+    sizes = constant_admission_sizes(
+        target, retention_horizon, problem.num_rounds, problem.taking_part
+    )
     return Plan(
         retention_horizon=retention_horizon,
         target_admission=target,
@@ -40,7 +43,7 @@ def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
 
 
 def plan_constant_admission(problem: Problem, retention_horizon: int | None = None) -> Plan:
-    """K* by the infinite-horizon closed form: the better neighbour of c̄·ΣB / C.
+    """K* by the infinite-horizon closed form: the better neighbour of c̄·q·ΣB / C.
 
     At most T: a sample that stays to the end of the run cannot stay longer. With a K given, the
     plan is that K's.
@@ -52,7 +55,7 @@ def plan_constant_admission(problem: Problem, retention_horizon: int | None = No
     """
     if retention_horizon is not None:
         return plan_for_horizon(problem, retention_horizon)
-    balance = problem.total_capacity / problem.affordable_admission
+    balance = problem.slots_a_round / problem.affordable_admission
     neighbours = math.floor(balance), math.ceil(balance)
     return _best(problem, {min(max(one, 1), problem.num_rounds) for one in neighbours})
 

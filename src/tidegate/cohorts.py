@@ -1,0 +1,71 @@
+"""Who takes part in a round: everyone, or a cohort drawn from the clients that can be reached.
+
+A cohort is drawn as a server would draw it: from clients that are online, each with the same
+chance. A client is online with a probability of its own, in each round anew, so those that are more
+often online take part more often. Some leave for good.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate.arrays import EVERYONE, Members
+
+ASKED = 1.2
+"""Clients that are asked for each one that is needed, beyond those who are likely to be away."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cohorts:
+    """How cohorts are drawn.
+
+    >>> rounds = Cohorts(share=0.3).rounds(np.random.default_rng(0), num_clients=1000)
+    >>> len(next(rounds)), len(next(rounds))
+    (300, 300)
+    """
+
+    share: float = 1.0
+    """Of the fleet that a round is meant to reach; at least one client."""
+    least_available: float = 1.0
+    """Each client is online with a probability of its own, uniform between this and 1."""
+    leaving: float = 0.0
+    """Probability, for each client and round, of leaving for good before it."""
+
+    def __post_init__(self) -> None:
+        for name in ("share", "least_available"):
+            if not 0 < getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be above 0 and at most 1, got {getattr(self, name)}")
+        if not 0 <= self.leaving < 1:
+            raise ValueError(f"leaving must be at least 0 and below 1, got {self.leaving}")
+
+    @property
+    def everyone(self) -> bool:
+        """Whether all clients take part in all rounds."""
+        return self.share == 1 and self.least_available == 1 and not self.leaving
+
+    def taking_part(self, num_rounds: int) -> float:
+        """The part of the fleet that a round reaches on average."""
+        online = (1 + self.least_available) / 2
+        if not self.leaving:
+            return min(self.share, online)
+        there = (1 - self.leaving) ** np.arange(1, num_rounds + 1)
+        return float(np.minimum(self.share, online * there).mean())
+
+    def rounds(self, draw: np.random.Generator, num_clients: int) -> Iterator[Members]:
+        """The members of each round's cohort, rising; fewer than wanted if too few are online."""
+        if self.everyone:
+            while True:
+                yield EVERYONE
+        available = draw.uniform(self.least_available, 1.0, num_clients)
+        staying = np.ones(num_clients, dtype=bool)
+        wanted = max(round(self.share * num_clients), 1)
+        while True:
+            if self.leaving:
+                staying[draw.integers(0, num_clients, draw.binomial(num_clients, self.leaving))] = 0
+            likely = float(available.mean()) * float(staying.mean())
+            asked = min(math.ceil(ASKED * wanted / max(likely, 1e-9)) + 100, num_clients)
+            candidates = draw.choice(num_clients, asked, replace=False)
+            online = staying[candidates] & (draw.random(asked) < available[candidates])
+            yield np.sort(candidates[online][:wanted])
