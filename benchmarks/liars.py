@@ -7,14 +7,14 @@ import argparse
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tidegate.account import Account
 from tidegate.controller import Controller
 from tidegate.fleet import Terms
 from tidegate.gate import Gate
-from tidegate.ledger import Account
 from tidegate.policies import ControlOptions
 from tidegate.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
@@ -66,23 +66,19 @@ def honest(client: Client, _: Account, order: Order) -> Receipt:
     return client.gate.apply(order)
 
 
-def _claimed(account: Account, order: Order, admitted: int, occupancy: int) -> Receipt:
+def _believable(account: Account, order: Order, admitted: int) -> Receipt:
+    held = account.stores_after(order, admitted)
     return Receipt(
         run=RUN,
         round_number=order.round_number,
         admitted=admitted,
         spent=order.price * admitted,
-        occupancy=occupancy,
-        expiring=0,
-        prior_uses=0,
+        occupancy=held.occupancy,
+        expiring=held.expiring,
+        prior_uses=held.prior_uses,
         total_admitted=account.total_admitted - account.earlier_admitted + admitted,
         total_spent=account.total_spent - account.earlier_spent + order.price * admitted,
     )
-
-
-def _believable(account: Account, order: Order, admitted: int) -> Receipt:
-    kept = account.carried_samples(order.round_number, order.retention_horizon)
-    return _claimed(account, order, admitted, min(kept + admitted, CAPACITY))
 
 
 def pocket(_: Client, account: Account, order: Order) -> Receipt:
@@ -92,7 +88,7 @@ def pocket(_: Client, account: Account, order: Order) -> Receipt:
 
 def full(_: Client, account: Account, order: Order) -> Receipt:
     """Claim a full buffer, and to have bought nothing."""
-    return _claimed(account, order, 0, CAPACITY)
+    return replace(_believable(account, order, 0), occupancy=CAPACITY)
 
 
 def conceal(client: Client, account: Account, order: Order) -> Receipt:

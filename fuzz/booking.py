@@ -47,16 +47,16 @@ class Check:
     def honest(self) -> dict[str, Any]:
         """The receipt of a client that applied its order but had no fresh samples."""
         account = self.ledger.account(CLIENT)
-        now = max(self.round_number, 1)
-        horizon = account.outstanding.retention_horizon if account.outstanding else 0
+        order = account.outstanding or Order(run="r", round_number=1, price=0.0, retention="frozen")
+        held = account.stores_after(order, 0)
         return Receipt(
             run="r",
-            round_number=now,
+            round_number=max(self.round_number, 1),
             admitted=0,
             spent=0.0,
-            occupancy=account.carried_samples(now, horizon),
-            expiring=0,
-            prior_uses=0,
+            occupancy=held.occupancy,
+            expiring=held.expiring,
+            prior_uses=held.prior_uses,
             total_admitted=account.total_admitted - account.earlier_admitted,
             total_spent=account.total_spent - account.earlier_spent,
         ).to_record()

@@ -84,14 +84,14 @@ def test_another_order_for_an_applied_round_is_refused(open_store: Opener) -> No
     assert open_store().books().total_admitted == 4
 
 
-def test_a_client_that_was_away_catches_up(open_store: Opener) -> None:
+def test_a_client_that_was_away_uses_its_samples_as_often_as_others(open_store: Opener) -> None:
     gate(open_store).apply(order(1, 4))
     gate(open_store).apply(order(2, 3))
-    receipt = gate(open_store).apply(order(4, 1))  # round 1's samples are over, round 2's are not
-    assert receipt.occupancy == 4
-    assert receipt.prior_uses == 3  # away in round 3: used once, in round 2
-    assert receipt.expiring == 3
-    assert gate(open_store).apply(order(50)).occupancy == 0
+    receipt = gate(open_store).apply(order(40, 1))  # the third round of round 1's samples
+    assert receipt.occupancy == 8
+    assert receipt.prior_uses == 4 * 2 + 3
+    assert receipt.expiring == 4
+    assert gate(open_store).apply(order(50)).occupancy == 4
 
 
 def test_capacity_is_never_exceeded(open_store: Opener) -> None:
@@ -272,21 +272,21 @@ def test_samples_kept_one_round_expire_at_once(open_store: Opener) -> None:
 class Model:
     """The same by hand: samples in a list, books in numbers."""
 
-    stored: list[list[int]] = field(default_factory=list)  # [content, admitted round, uses]
+    stored: list[list[int]] = field(default_factory=list)  # [content, uses]
     taken: int = 0
     spent: float = 0.0
     last_round: int = 0
 
     def apply(self, one: Order, size: int) -> tuple[int, int, int]:
         self.last_round = one.round_number
-        self.stored = [s for s in self.stored if s[1] + one.retention_horizon > one.round_number]
-        prior = sum(sample[2] for sample in self.stored)
+        self.stored = [sample for sample in self.stored if sample[1] < one.retention_horizon]
+        prior = sum(sample[1] for sample in self.stored)
         count = min(one.count, 10 - len(self.stored), size - self.taken)
-        self.stored += [[self.taken + n, one.round_number, 0] for n in range(count)]
+        self.stored += [[self.taken + n, 0] for n in range(count)]
         self.taken += count
         self.spent += count * one.price
         for sample in self.stored:
-            sample[2] += 1
+            sample[1] += 1
         return count, len(self.stored), prior
 
 
@@ -326,6 +326,6 @@ def test_any_sequence_of_orders_equals_the_model(
         assert (receipt.admitted, receipt.occupancy, receipt.prior_uses) == expected
         assert (receipt.total_admitted, receipt.total_spent) == (model.taken, model.spent)
         assert one.samples() == [sample[0] for sample in model.stored]
-        assert [entry.uses for entry in store.stored()] == [sample[2] for sample in model.stored]
+        assert [entry.uses for entry in store.stored()] == [sample[1] for sample in model.stored]
     if durable:
         store.close()  # type: ignore[attr-defined]

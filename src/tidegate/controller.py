@@ -13,12 +13,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from tidegate.account import Account
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
 from tidegate.fleet import Fleet, Terms
-from tidegate.ledger import Account, Booking, Ledger
+from tidegate.ledger import Booking, Ledger
 from tidegate.saving import plain, read, write
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import LARGEST_INTEGER, Address, Introduction, Order, Receipt, WireError
@@ -187,25 +186,24 @@ class Controller:
         admission = self._fleet.policy.admission
         if self._server is None:
             self._server = admission.start()
-        quote = self._fleet.quote(self._round_number)
+        members = self._fleet.among(
+            {one for one in present if self._ledger.account(one).outstanding is None}
+        )
+        quote = self._fleet.quote(self._round_number, members)
         self._server = admission.learn(self._server, quote)
-        clients = self._fleet.clients
-        chosen = {one for one in present if self._ledger.account(one).outstanding is None}
-        takes_part = np.array([client in chosen for client in clients])
-        room, limit = self._fleet.room(self._round_number, takes_part)
+        room, limit = self._fleet.room(members)
         wanted, most = admission.decide(self._server, quote, limit), None
         if self._fleet.policy.strict_spending:
             wanted, most = wanted.within(self._cash(), quote, limit)
-        counts = self._fleet.split(wanted.total_admission, room, most)
+        counts = self._fleet.split(members, wanted.total_admission, room, most)
         orders = {}
-        for number, (client, count) in enumerate(zip(clients, counts, strict=True)):
-            if takes_part[number]:
-                price = quote.price if quote.own is None else float(quote.own[number])
-                order = self._order(number, client, count, price, wanted.thresholds)
-                self._ledger.send(client, order)
-                orders[client] = order
+        for place, ((number, client), count) in enumerate(zip(members, counts, strict=True)):
+            price = quote.price if quote.own is None else float(quote.own[place])
+            order = self._order(number, client, count, price, wanted.thresholds)
+            self._ledger.send(client, order)
+            orders[client] = order
         ordered = None if wanted.thresholds else wanted.total_admission
-        slots = self._fleet.slots(takes_part)
+        slots = self._fleet.slots(members)
         self._decision = _Decision(quote.price, ordered, len(orders), slots)
         return orders
 
@@ -309,7 +307,7 @@ class Controller:
         """One client's order; one that never changes is filled before its first round."""
         retention, horizon = self._fleet.retention(number)
         if retention == "frozen":
-            count = self._fleet.first_fill(number, client, self._round_number)
+            count = self._fleet.first_fill(number, client)
             price = price if self._fleet.policy.charge_prefill else 0.0
         order = Order(
             run=self.run,

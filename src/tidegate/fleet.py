@@ -1,11 +1,12 @@
 """Who belongs to a running fleet, the policy that is made for it, and what each has room for.
 
-Clients come and go; the plan follows. Who was not seen for so long that all it stored has expired
-has left. Where samples do not expire nobody leaves; Tide spends on those that take part.
+Clients come and go; the plan follows. Who could not be reached for K rounds has left: its part of
+the memory is no longer planned with, and what it stores waits for it to come back. Where samples do
+not expire nobody leaves; Tide spends on those that take part.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy as np
 
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import Quote
-from tidegate.arrays import BoolArray, IntArray
+from tidegate.arrays import EVERYONE, IntArray, Members
+from tidegate.cohorts import Cohorts
 from tidegate.ledger import Ledger
 from tidegate.policies import JointPolicy
 from tidegate.prices import PriceFeed
@@ -37,6 +39,8 @@ class Terms:
     prices: PriceFeed
     num_rounds: int
     """T."""
+    taking_part: float = 1.0
+    """q: the part of the fleet that a round is meant to reach."""
     headroom: float = 1.0
     """Slots that each client has for every slot that is planned for."""
     endless: bool = False
@@ -54,6 +58,7 @@ class Terms:
             "budget": self.budget,
             "policy": self.policy_name,
             "learning": asdict(self.learning),
+            "taking_part": self.taking_part,
             "sums_only": self.sums_only,
         }
         if self.endless:
@@ -94,6 +99,7 @@ class Fleet:
                 budget=terms.budget,
                 mean_price=terms.prices.mean(terms.num_rounds),
                 num_rounds=terms.num_rounds,
+                cohorts=Cohorts(share=terms.taking_part),
                 learning=terms.learning,
             )
             self._policy = terms.policy(problem)
@@ -106,7 +112,7 @@ class Fleet:
         return self._policy
 
     def see(self, reachable: Collection[str]) -> None:
-        """Let newcomers in, and those go who stayed away until all that they stored expired."""
+        """Let newcomers in, and those go who could not be reached for K rounds."""
         absences = dict.fromkeys(reachable, 0)
         for number, (client, absent) in enumerate(self.absences.items()):
             if client not in reachable:
@@ -125,58 +131,74 @@ class Fleet:
         """The rule and K of a client."""
         return self.policy.retention.for_client(number, len(self.absences))
 
-    def split(self, total_admission: float, room: IntArray | None, most: int | None) -> list[int]:
-        """A total in whole samples, one number a client; infinity is no limit for anybody."""
+    def among(self, chosen: Collection[str]) -> list[tuple[int, str]]:
+        """The clients that take part, each with its number in the fleet."""
+        return [one for one in enumerate(self.absences) if one[1] in chosen]
+
+    def split(
+        self,
+        members: Sequence[tuple[int, str]],
+        total_admission: float,
+        room: IntArray | None,
+        most: int | None,
+    ) -> list[int]:
+        """A total in whole samples, one number for each of these; infinity limits nobody."""
         if self.allocation is None:
             raise ValueError("nobody has been planned for")
         if math.isinf(total_admission):
-            return [NO_LIMIT] * len(self.absences)
-        counts, self.allocation = self.allocation.allocate(total_admission, room, most)
+            return [NO_LIMIT] * len(members)
+        who = self._numbers(members)
+        counts, self.allocation = self.allocation.allocate(total_admission, room, most, who)
         whole: list[int] = counts.tolist()
         return whole
 
-    def room(self, round_number: int, takes_part: BoolArray) -> tuple[IntArray | None, float]:
-        """What each client has room for, as far as was heard, and all together."""
+    def room(self, members: Sequence[tuple[int, str]]) -> tuple[IntArray | None, float]:
+        """What each of these has room for, as far as was heard, and all together."""
         if not self.policy.hard_capacity:
-            absent = not takes_part.all()
-            return (np.where(takes_part, NO_LIMIT, 0) if absent else None), math.inf
-        free = [self.room_of(*one, round_number) for one in enumerate(self.absences)]
-        room = np.where(takes_part, np.array(free, dtype=np.int64), 0)
-        limit = float(room[self.policy.shares > 0].sum())
+            return None, math.inf
+        room = np.array([self.room_of(*one) for one in members], dtype=np.int64)
+        limit = float(room[self.policy.shares[self._numbers(members)] > 0].sum())
         if self._terms.sums_only:
-            slots = [self._planned_capacity(client) for client in self.absences]
-            room = np.where(takes_part, np.array(slots, dtype=np.int64), 0)
+            slots = [self._planned_capacity(client) for _, client in members]
+            room = np.array(slots, dtype=np.int64)
         return room, limit
 
-    def slots(self, takes_part: BoolArray) -> int:
-        """Planned for, of the clients that take part."""
-        clients = zip(self.absences, takes_part, strict=True)
-        return sum(self._planned_capacity(client) for client, present in clients if present)
+    def slots(self, members: Sequence[tuple[int, str]]) -> int:
+        """Planned for, of these clients."""
+        return sum(self._planned_capacity(client) for _, client in members)
 
-    def room_of(self, number: int, client: str, round_number: int) -> int:
+    def _numbers(self, members: Sequence[tuple[int, str]]) -> Members:
+        """Clients as indices into the fleet."""
+        if len(members) == len(self.absences):
+            return EVERYONE
+        return np.array([number for number, _ in members], dtype=np.int64)
+
+    def room_of(self, number: int, client: str) -> int:
         """Samples that a client can store beside those that it must keep."""
         account = self._ledger.account(client)
         retention, horizon = self.retention(number)
         capacity = self._planned_capacity(client)
         if retention == "oldest_first":
             return capacity
-        return max(capacity - account.carried_samples(round_number, horizon), 0)
+        return max(capacity - account.carried_samples(horizon), 0)
 
-    def first_fill(self, number: int, client: str, round_number: int) -> int:
+    def first_fill(self, number: int, client: str) -> int:
         """Samples for a buffer that never changes: all that it holds, before its first round."""
         if self._terms.sums_only:
             return self._planned_capacity(client)  # one that is full takes in nothing
         if self._ledger.account(client).last_round:
             return 0
-        return self.room_of(number, client, round_number)
+        return self.room_of(number, client)
 
-    def quote(self, round_number: int) -> Quote:
-        """What a sample costs in a round."""
-        clients = self.clients
+    def quote(self, round_number: int, members: Sequence[tuple[int, str]]) -> Quote:
+        """What a sample costs these clients in a round; the whole fleet where there are none."""
+        asked = members or list(enumerate(self.absences))
+        clients = [client for _, client in asked]
         price = self._terms.prices.at(round_number, clients)
         if isinstance(price, Mapping):
             own = [_checked(price.get(one), round_number, one) for one in clients]
-            return Quote.of(np.array(own, dtype=np.float64), self.policy.shares)
+            shares = self.policy.shares[self._numbers(asked)]
+            return Quote.of(np.array(own, dtype=np.float64), shares)
         return Quote(_checked(price, round_number, "all clients"))
 
     def _planned_capacity(self, client: str) -> int:

@@ -58,7 +58,7 @@ class Gate:
         if books.cursor is None and skip:
             self._stream.take(skip)
         stored = self._store.stored()
-        kept = [one for one in stored if not _is_over(one, order, order.round_number)]
+        kept = [one for one in stored if not _is_over(one.uses, order)]
         empty, wanted = _wanted(kept, order, books.buffer_capacity)
         admitted = self._take(f"{books.run}/{books.client}", wanted)
         kept = kept[max(len(admitted) - empty, 0) :]  # the oldest make room
@@ -107,15 +107,13 @@ class Gate:
         return admitted
 
 
-def _is_over(sample: StoredSample, order: Order, round_number: int) -> bool:
-    """Whether a sample has expired by the time a round trains.
+def _is_over(uses: int, order: Order) -> bool:
+    """Whether a sample that was trained on so often has expired.
 
-    K-step retention counts rounds of the run, so a client that was away finds its samples as old
-    as if it had been there.
+    K-step retention counts rounds that its client took part in: what a client has paid for is used
+    K times, however long it was away in between.
     """
-    if order.retention != "k_step":
-        return False
-    return round_number >= sample.admitted_round + order.retention_horizon
+    return order.retention == "k_step" and uses >= order.retention_horizon
 
 
 def _wanted(kept: list[StoredSample], order: Order, buffer_capacity: int) -> tuple[int, int]:
@@ -133,9 +131,8 @@ def _receipt(
     order: Order, books: Books, kept: list[StoredSample], admitted: int, *, exhausted: bool
 ) -> Receipt:
     """The receipt for an order, from what stays and what is new."""
-    old = sum(_is_over(one, order, order.round_number + 1) for one in kept)
-    fresh = StoredSample(0, order.round_number, 0)
-    new = admitted if _is_over(fresh, order, order.round_number + 1) else 0
+    old = sum(_is_over(one.uses + 1, order) for one in kept)
+    new = admitted * _is_over(1, order)
     return Receipt(
         run=order.run,
         round_number=order.round_number,

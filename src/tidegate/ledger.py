@@ -10,84 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.account import Account
 from tidegate.admission.rule import RoundTotals
 from tidegate.saving import plain
 from tidegate.wire import Order, Receipt, WireError
-
-ROUNDING = 1e-9
-"""Of sums of money: for each unit of them."""
-
-
-@dataclass(frozen=True)
-class Account:
-    """What the server knows of one client."""
-
-    buffer_capacity: int
-    """B_m, a hard limit on what a receipt may claim to store, and so to admit in a round."""
-    buffer_id: str = ""
-    """Of the buffer that its orders are for."""
-    total_admitted: int = 0
-    total_spent: float = 0.0
-    last_round: int = 0
-    """Of the newest receipt that was booked since the client's books began."""
-    earlier_admitted: int = 0
-    """Part of the total that belongs to books which the client has lost."""
-    earlier_spent: float = 0.0
-    losses: int = 0
-    """Buffers that the client has lost."""
-    lost_samples: int = 0
-    """That may have gone into them: at most so many were read from the stream."""
-    lost_cohorts: tuple[tuple[int, int], ...] = ()
-    """What may have been in them, from the second on, and has not been bought again."""
-    cohorts: tuple[tuple[int, int], ...] = ()
-    """(round, samples admitted in it) of what is stored, oldest first."""
-    outstanding: Order | None = None
-    """Sent and not answered; the client may have applied it."""
-
-    def most_admitted(self, order: Order) -> int:
-        """Samples that an order can lead to, beside what is stored.
-
-        A rule by age leads to no more than there are slots that are empty, or old enough for the
-        price: a client cannot claim to have bought again what it claimed to have bought just now.
-        """
-        now, evicts = order.round_number, order.retention == "oldest_first"
-        kept = self.carried_samples(now, _horizon(order))
-        empty = self.buffer_capacity - kept
-        if not order.thresholds:
-            return min(order.count, self.buffer_capacity if evicts else empty)
-        # Nobody has trained on a sample in more rounds than there were since it was admitted.
-        takes = [order.price <= threshold for threshold in order.thresholds]
-        old = sum(count for since, count in self.cohorts if takes[min(now - since, len(takes) - 1)])
-        return min(order.count, empty * takes[0] + old)
-
-    @property
-    def all_cohorts(self) -> tuple[tuple[int, int], ...]:
-        """What is stored, and what was lost and not bought again, oldest first."""
-        return tuple(sorted((*self.lost_cohorts, *self.cohorts)))
-
-    def within_losses(self, order: Order) -> Order:
-        """A rule that replaces what was lost as if it were still there."""
-        if not (order.thresholds and self.lost_cohorts):
-            return order
-        return replace(order, count=replace(self, cohorts=self.all_cohorts).most_admitted(order))
-
-    def carried_samples(self, round_number: int, retention_horizon: int) -> int:
-        """Samples that are still stored when a round begins.
-
-        Args:
-            round_number: t.
-            retention_horizon: K, or 0 where samples do not expire.
-        """
-        if not retention_horizon:
-            return sum(admitted for _, admitted in self.cohorts)
-        oldest = round_number - retention_horizon
-        return sum(admitted for admitted_round, admitted in self.cohorts if admitted_round > oldest)
-
-    @property
-    def exposure(self) -> float:
-        """What the order that is not answered may turn out to have cost."""
-        order = self.outstanding
-        return 0.0 if order is None else self.most_admitted(order) * order.price
 
 
 @dataclass(frozen=True)
@@ -155,18 +81,8 @@ class Ledger:
             that amount.
         """
         account = self.account(client)
-        lost, had_any = account.exposure, bool(account.all_cohorts or account.outstanding)
-        self._accounts[client] = Account(
-            buffer_capacity=account.buffer_capacity,
-            buffer_id=buffer_id,
-            total_admitted=account.total_admitted,
-            total_spent=account.total_spent + lost,
-            earlier_admitted=account.total_admitted,
-            earlier_spent=account.total_spent + lost,
-            losses=account.losses + had_any,
-            lost_samples=account.lost_samples + _read_from_stream(account),
-            lost_cohorts=_lost(account) if account.losses else (),
-        )
+        lost = account.exposure
+        self._accounts[client] = account.with_new_buffer(buffer_id)
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
         return lost
 
@@ -202,23 +118,16 @@ class Ledger:
         if order is None or order.round_number != receipt.round_number:
             raise WireError(f"{client} was sent no order of round {receipt.round_number}")
         receipt.check_answers(order, buffer_capacity=account.buffer_capacity)
-        cohorts = _after(client, account, order, receipt)
-        # What rounding lets through must not make it fall.
-        spent = max(account.total_spent, account.earlier_spent + receipt.total_spent)
+        try:
+            after = account.after(receipt, order)
+        except WireError as refused:
+            raise WireError(f"{client} is not believed: {refused}") from None
         booking = Booking(
             admitted=receipt.admitted,
-            spent=spent - account.total_spent,
+            spent=after.total_spent - account.total_spent,
             on_time=receipt.round_number > self._closed_round,
         )
-        self._accounts[client] = replace(
-            account,
-            total_admitted=account.total_admitted + receipt.admitted,
-            total_spent=spent,
-            last_round=receipt.round_number,
-            cohorts=cohorts,
-            lost_cohorts=_without_oldest(account.lost_cohorts, receipt.admitted),
-            outstanding=None,
-        )
+        self._accounts[client] = after
         self._booked = _plus(self._booked, booking, receipt)
         return booking
 
@@ -255,89 +164,16 @@ class Ledger:
         """The ledger that ``to_record`` gave."""
         accounts = {}
         for client, values in record["accounts"].items():
-            cohorts = {
-                name: tuple((int(now), int(count)) for now, count in values[name])
-                for name in ("cohorts", "lost_cohorts")
+            batches = {
+                name: tuple((int(since), int(count)) for since, count in values[name])
+                for name in ("batches", "lost_batches")
             }
             sent = values["outstanding"]
             order = None if sent is None else Order.from_record(sent)
-            known = {**values, **cohorts, "outstanding": order}
+            known = {**values, **batches, "outstanding": order}
             accounts[client] = plain(Account, known)
         booked = plain(RoundTotals, record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
-
-
-def _after(
-    client: str, account: Account, order: Order, receipt: Receipt
-) -> tuple[tuple[int, int], ...]:
-    """What a client stores after an order, if its receipt can be the answer."""
-    possible, admitted, now = account.most_admitted(order), receipt.admitted, order.round_number
-    if admitted > possible:
-        raise WireError(
-            f"{client} reports {admitted} samples of round {now}, where its order can have led "
-            f"to {possible} at most"
-        )
-    before = account.total_admitted - account.earlier_admitted
-    if receipt.total_admitted != before + admitted:
-        raise WireError(
-            f"{client} reports {receipt.total_admitted} samples in all, after {before} and "
-            f"{admitted} of round {now}"
-        )
-    paid = account.total_spent - account.earlier_spent + receipt.spent
-    if abs(receipt.total_spent - paid) > ROUNDING * (1 + account.total_spent + receipt.total_spent):
-        raise WireError(f"{client} reports {receipt.total_spent} spent in all, in place of {paid}")
-    horizon = _horizon(order) or math.inf
-    kept = tuple(one for one in account.cohorts if now < one[0] + horizon)
-    cohorts = (*kept, *([(now, admitted)] if admitted else []))
-    stored = sum(count for _, count in cohorts)
-    cohorts = _without_oldest(cohorts, max(stored - account.buffer_capacity, 0))
-    expiring = sum(count for since, count in cohorts if now + 1 >= since + horizon)
-    held = sum(count for _, count in cohorts), expiring
-    if (receipt.occupancy, receipt.expiring) != held:
-        raise WireError(
-            f"{client} must store {held[0]} samples, of which {held[1]} expire; it reports "
-            f"{receipt.occupancy} and {receipt.expiring}"
-        )
-    most_uses = sum(count * (now - since) for since, count in cohorts)
-    if receipt.prior_uses > most_uses:
-        raise WireError(
-            f"{client} cannot have used its samples {receipt.prior_uses} times, in {most_uses} "
-            "rounds that they were there"
-        )
-    return cohorts
-
-
-def _horizon(order: Order) -> int:
-    """K, or 0 where samples do not expire."""
-    return order.retention_horizon if order.retention == "k_step" else 0
-
-
-def _read_from_stream(account: Account) -> int:
-    """Samples that may have gone into the present buffer."""
-    order, booked = account.outstanding, account.total_admitted - account.earlier_admitted
-    return booked + (0 if order is None else account.most_admitted(order))
-
-
-def _lost(account: Account) -> tuple[tuple[int, int], ...]:
-    """What a client may have had and lost: all that was booked, and what was not answered."""
-    order, cohorts = account.outstanding, account.all_cohorts
-    if order is not None:
-        cohorts = (*cohorts, (order.round_number, account.most_admitted(order)))
-    too_many = sum(count for _, count in cohorts) - account.buffer_capacity
-    return _without_oldest(cohorts, max(too_many, 0))
-
-
-def _without_oldest(
-    cohorts: tuple[tuple[int, int], ...], count: int
-) -> tuple[tuple[int, int], ...]:
-    """All but so many of the oldest samples."""
-    left = []
-    for admitted_round, admitted in cohorts:
-        taken = min(count, admitted)
-        count -= taken
-        if taken < admitted:
-            left.append((admitted_round, admitted - taken))
-    return tuple(left)
 
 
 def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotals:

@@ -10,10 +10,10 @@ from quiet import quietly
 from rich.progress import Progress
 from world import World, play_schedule, play_some, terms
 
-from tidegate import ledger
+from tidegate.account import Account
 from tidegate.admission.debt import cash
 from tidegate.controller import Controller
-from tidegate.ledger import Account, Ledger
+from tidegate.ledger import Ledger
 from tidegate.retention.store import Books, Change, MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import Address
@@ -106,7 +106,7 @@ to_record, void, commit = Ledger.to_record, Ledger.void, MemoryStore.commit
     [
         (Ledger, "to_record", _forget_outstanding),
         (world, "check_meant_for", _believe_any_address),
-        (ledger, "_read_from_stream", _read_nothing),
+        (Account, "_read_from_stream", _read_nothing),
         (Ledger, "void", _forget_without_a_promise),
         (Controller, "_cash", _spend_what_may_be_gone),
         (IndexedStream, "seek", _begin_at_the_start),

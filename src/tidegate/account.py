@@ -1,0 +1,207 @@
+"""What the server knows of one client: what it has paid, and exactly what its buffer holds.
+
+Every order that a client applies uses each of its samples once. So orders are the clock by which
+samples age, and the server reads the same clock as the client: no receipt is believed that cannot
+follow from it.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+from tidegate.wire import Order, Receipt, WireError
+
+ROUNDING = 1e-9
+"""Of sums of money: for each unit of them."""
+
+Batches = tuple[tuple[int, int], ...]
+"""(orders applied before, samples admitted then), oldest first."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """One client's account."""
+
+    buffer_capacity: int
+    """B_m, a hard limit on what a receipt may claim to store, and so to admit in a round."""
+    buffer_id: str = ""
+    """Of the buffer that its orders are for."""
+    total_admitted: int = 0
+    total_spent: float = 0.0
+    last_round: int = 0
+    """Of the newest receipt that was booked since the client's books began."""
+    earlier_admitted: int = 0
+    """Part of the total that belongs to books which the client has lost."""
+    earlier_spent: float = 0.0
+    losses: int = 0
+    """Buffers that the client has lost."""
+    lost_samples: int = 0
+    """That may have gone into them: at most so many were read from the stream."""
+    lost_batches: Batches = ()
+    """What may have been in them, from the second on, and has not been bought again."""
+    applied: int = 0
+    """Orders that the client has applied, as far as was heard, or may have to a buffer it lost."""
+    batches: Batches = ()
+    """What is stored. Every order applied since has used it once."""
+    outstanding: Order | None = None
+    """Sent and not answered; the client may have applied it."""
+
+    @property
+    def _uses(self) -> list[tuple[int, int]]:
+        """(how often used, samples) of what is stored, oldest first."""
+        return [(self.applied - since, count) for since, count in self.batches]
+
+    def carried_samples(self, retention_horizon: int) -> int:
+        """Samples that are still stored when the client's next round begins.
+
+        Args:
+            retention_horizon: K, or 0 where samples do not expire.
+        """
+        most = retention_horizon or math.inf
+        return sum(count for uses, count in self._uses if uses < most)
+
+    def most_admitted(self, order: Order) -> int:
+        """Samples that an order can lead to, beside what is stored.
+
+        A rule by age leads to no more than there are slots that are empty, or old enough for the
+        price: a client cannot claim to have bought again what it claimed to have bought just now.
+        """
+        evicts = order.retention == "oldest_first"
+        empty = self.buffer_capacity - self.carried_samples(_horizon(order))
+        if not order.thresholds:
+            return min(order.count, self.buffer_capacity if evicts else empty)
+        takes = [order.price <= threshold for threshold in order.thresholds]
+        last = len(takes) - 1
+        old = sum(count for uses, count in self._uses if takes[min(uses, last)])
+        return min(order.count, empty * takes[0] + old)
+
+    def stores_after(self, order: Order, admitted: int) -> "Holding":
+        """What the client holds once it has applied an order and taken in so many samples."""
+        horizon = _horizon(order) or math.inf
+        old = tuple(one for one in self.batches if self.applied - one[0] < horizon)
+        batches = (*old, *([(self.applied, admitted)] if admitted else []))
+        too_many = sum(count for _, count in batches) - self.buffer_capacity
+        batches = _without_oldest(batches, max(too_many, 0))
+        uses = [(self.applied - since, count) for since, count in batches]
+        return Holding(
+            batches=batches,
+            occupancy=sum(count for _, count in batches),
+            expiring=sum(count for used, count in uses if used + 1 >= horizon),
+            prior_uses=sum(used * count for used, count in uses),
+        )
+
+    def after(self, receipt: Receipt, order: Order) -> "Account":
+        """The account once a receipt is booked; one that cannot be the answer is refused."""
+        possible, admitted = self.most_admitted(order), receipt.admitted
+        if admitted > possible:
+            raise WireError(
+                f"it reports {admitted} samples of round {order.round_number}, where its order can "
+                f"have led to {possible} at most"
+            )
+        before = self.total_admitted - self.earlier_admitted
+        if receipt.total_admitted != before + admitted:
+            raise WireError(
+                f"it reports {receipt.total_admitted} samples in all, after {before} and "
+                f"{admitted} of round {order.round_number}"
+            )
+        paid = self.total_spent - self.earlier_spent + receipt.spent
+        forgiven = ROUNDING * (1 + self.total_spent + receipt.total_spent)
+        if abs(receipt.total_spent - paid) > forgiven:
+            raise WireError(f"it reports {receipt.total_spent} spent in all, in place of {paid}")
+        holds = self.stores_after(order, admitted)
+        if (receipt.occupancy, receipt.expiring) != (holds.occupancy, holds.expiring):
+            raise WireError(
+                f"it must store {holds.occupancy} samples, of which {holds.expiring} expire; it "
+                f"reports {receipt.occupancy} and {receipt.expiring}"
+            )
+        if receipt.prior_uses != holds.prior_uses:
+            raise WireError(
+                f"its samples were used {holds.prior_uses} times before; it reports "
+                f"{receipt.prior_uses}"
+            )
+        return replace(
+            self,
+            total_admitted=self.total_admitted + admitted,
+            # What rounding lets through must not make it fall.
+            total_spent=max(self.total_spent, self.earlier_spent + receipt.total_spent),
+            last_round=receipt.round_number,
+            applied=self.applied + 1,
+            batches=holds.batches,
+            lost_batches=_without_oldest(self.lost_batches, admitted),
+            outstanding=None,
+        )
+
+    @property
+    def _unheard(self) -> int:
+        """Samples that the order which is not answered may have led to."""
+        return 0 if self.outstanding is None else self.most_admitted(self.outstanding)
+
+    @property
+    def exposure(self) -> float:
+        """What the order that is not answered may turn out to have cost."""
+        return 0.0 if self.outstanding is None else self._unheard * self.outstanding.price
+
+    def with_new_buffer(self, buffer_id: str) -> "Account":
+        """The account of a client that has lost its buffer, and its books with it.
+
+        What it may have paid for an order that was never answered counts as spent.
+        """
+        spent, waits = self.total_spent + self.exposure, self.outstanding is not None
+        return Account(
+            buffer_capacity=self.buffer_capacity,
+            buffer_id=buffer_id,
+            total_admitted=self.total_admitted,
+            total_spent=spent,
+            earlier_admitted=self.total_admitted,
+            earlier_spent=spent,
+            losses=self.losses + bool(self._all_batches or waits),
+            lost_samples=self.lost_samples + self._read_from_stream(),
+            lost_batches=self._lost() if self.losses else (),
+            applied=self.applied + waits,
+        )
+
+    def within_losses(self, order: Order) -> Order:
+        """A rule that replaces what was lost as if it were still there."""
+        if not (order.thresholds and self.lost_batches):
+            return order
+        return replace(order, count=replace(self, batches=self._all_batches).most_admitted(order))
+
+    @property
+    def _all_batches(self) -> Batches:
+        """What is stored, and what was lost and not bought again, oldest first."""
+        return tuple(sorted((*self.lost_batches, *self.batches)))
+
+    def _read_from_stream(self) -> int:
+        """Samples that may have gone into the present buffer."""
+        return self.total_admitted - self.earlier_admitted + self._unheard
+
+    def _lost(self) -> Batches:
+        """What a client may have had and lost: all that was booked, and what was not answered."""
+        batches = (*self._all_batches, (self.applied, self._unheard))
+        too_many = sum(count for _, count in batches) - self.buffer_capacity
+        return _without_oldest(batches, max(too_many, 0))
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a client's buffer holds while it trains."""
+
+    batches: Batches
+    occupancy: int
+    expiring: int
+    prior_uses: int
+
+
+def _horizon(order: Order) -> int:
+    """K, or 0 where samples do not expire."""
+    return order.retention_horizon if order.retention == "k_step" else 0
+
+
+def _without_oldest(batches: Batches, count: int) -> Batches:
+    """All but so many of the oldest samples."""
+    left = []
+    for since, admitted in batches:
+        taken = min(count, admitted)
+        count -= taken
+        if taken < admitted:
+            left.append((since, admitted - taken))
+    return tuple(left)
