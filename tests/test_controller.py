@@ -1,5 +1,6 @@
 """The server of a running fleet: against the simulation, and when clients come and go."""
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tidegate.cohorts import Cohorts
 from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
 from tidegate.gate import Gate
@@ -15,8 +17,9 @@ from tidegate.policies import POLICIES, ControlOptions
 from tidegate.presets import EXPERIMENTS, make_policy
 from tidegate.prices import ConstantPrice, PricePath, UniformPrice
 from tidegate.problem import Problem
+from tidegate.randomness import COHORTS, generator
 from tidegate.retention.store import MemoryStore
-from tidegate.simulation import simulate
+from tidegate.simulation import Run, simulate
 from tidegate.streams import IndexedStream
 from tidegate.wire import NO_LIMIT, Introduction, Order, WireError
 
@@ -75,12 +78,34 @@ def test_a_fleet_that_always_answers_does_what_the_simulation_does(name: str) ->
     problem = EXPERIMENTS["mnist"].problem(40)
     policy = make_policy(name, problem, HARD)
     run = simulate(policy, problem, EXPERIMENTS["mnist"].price, SEED)
+    assert_alike(rounds, run)
+
+
+def assert_alike(rounds: list[FleetRound], run: Run) -> None:
     for column in ("price", "ordered", "admitted", "training_size", "distinct_samples"):
         mine = [getattr(one, column) for one in rounds]
         np.testing.assert_array_equal(mine, run.columns[column], err_msg=column)
     for column in ("spent", "overspend", "cost_debt", "effective_samples"):
         mine = [getattr(one, column) for one in rounds]
-        np.testing.assert_allclose(mine, run.columns[column], rtol=1e-12, err_msg=column)
+        np.testing.assert_allclose(mine, run.columns[column], rtol=1e-12, atol=1e-9, err_msg=column)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_fleet_of_which_a_cohort_takes_part_does_what_the_simulation_says(name: str) -> None:
+    cohorts = Cohorts(share=0.4)
+    problem = replace(EXPERIMENTS["mnist"].problem(60), cohorts=cohorts)
+    on = terms(name, num_rounds=60, taking_part=0.4, learning=problem.learning)
+    controller, members = Controller(on, "r"), cohorts.rounds(generator(SEED, COHORTS), 10)
+    gates = fleet(controller, MNIST)
+    rounds = []
+    for who in itertools.islice(members, 60):
+        present = [list(MNIST)[number] for number in np.arange(10)[who]]
+        for client, order in controller.decide(present, gates).items():
+            controller.book(client, gates[client].apply(order))
+        rounds.append(controller.close())
+    run = simulate(make_policy(name, problem, HARD), problem, EXPERIMENTS["mnist"].price, SEED)
+    assert {one.orders for one in rounds} == {4}
+    assert_alike(rounds, run)
 
 
 def saved(controller: Controller) -> dict[str, Any]:

@@ -105,7 +105,8 @@ def test_what_was_spent_never_falls() -> None:
     ledger.send("site", fill)
     ledger.book("site", receipt(1, admitted=2, spent=10.0, total_spent=10.0))
     ledger.send("site", replace(fill, round_number=2))
-    ledger.book("site", receipt(2, admitted=0, spent=0.0, total_spent=10.0 - 1e-9))
+    lower = receipt(2, admitted=0, spent=0.0, total_spent=10.0 - 1e-9)
+    ledger.book("site", replace(lower, prior_uses=2))
     assert ledger.account("site").total_spent == 10.0
 
 

@@ -314,9 +314,9 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     control(tmp_path / "run").start(grid, MODEL, 1)
     path = tmp_path / "run" / "control.npz"
     content = json.loads(np.load(path)["control"].tobytes())
-    text = json.dumps({**content, "version": 3}).encode()
+    text = json.dumps({**content, "version": 4}).encode()
     np.savez(path, control=np.frombuffer(text, np.uint8))
-    with pytest.raises(ValueError, match="has format 3, this program reads 2"):
+    with pytest.raises(ValueError, match="has format 4, this program reads 3"):
         control(tmp_path / "run").start(grid, MODEL, 1)
 
 

@@ -10,13 +10,21 @@ import numpy as np
 import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg, Result, Strategy
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAvg,
+    Result,
+    Strategy,
+)
 from gated_apps import MODEL, capacity, gated_app
 
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.private import NodeInfo
 from tidegate.flower.records import QUERY, TEXT, expect, key_of
+from tidegate.policies import ControlOptions, JointPolicy
+from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.problem import Problem
 from tidegate.retention.store import BooksMovedError, Change, MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import Address, Introduction, Order, Receipt
@@ -342,6 +350,23 @@ def test_a_part_of_the_fleet_in_each_round_keeps_within_the_plan() -> None:
     assert {row.orders for row in strategy.rounds} == {2}
     assert {row.fleet for row in strategy.rounds} == {3}
     assert_books_agree(strategy)
+
+
+def test_the_plan_is_for_the_part_of_the_fleet_that_the_strategy_trains() -> None:
+    seen: list[float] = []
+
+    def watched(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
+        seen.append(problem.taking_part)
+        return acdpp(problem, options)
+
+    half = FedAvg(fraction_train=0.5, fraction_evaluate=0.0, min_train_nodes=2)
+    clipped = DifferentialPrivacyServerSideFixedClipping(half, 0.1, 10.0, 2)
+    everyone = FedAvg(fraction_evaluate=0.0)
+    for strategy, given in ((everyone, None), (half, None), (clipped, None), (everyone, 0.25)):
+        fit(control(strategy, policy=watched, taking_part=given), recording(), rounds=1)
+    assert seen == [1.0, 0.5, 0.5, 0.25]
+    with pytest.raises(ValueError, match=r"taking_part must be above 0 and at most 1, got 1\.5"):
+        control(FedAvg(), taking_part=1.5)
 
 
 def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(

@@ -166,8 +166,9 @@ class Setting(BaseModel):
         mean = self.price_law.mean(self.rounds)
         if not np.any(mean):
             raise ValueError(f"prices {self.price!r} are all 0: nothing needs to be decided")
+        sizes, counts = zip(*self.capacities, strict=True)
         return Problem(
-            buffer_capacities=np.repeat(*np.array(self.capacities).T),
+            buffer_capacities=np.repeat(np.array(sizes), counts),
             budget=self.budget,
             mean_price=mean,
             num_rounds=self.rounds,

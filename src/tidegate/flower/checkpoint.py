@@ -26,7 +26,7 @@ from tidegate.fleet import Terms
 from tidegate.flower.wrapped import give_back, kept_by
 from tidegate.saving import Archive, array_from, plain, reading, replace_file
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 NUMPY = "numpy.ndarray"
 """What Flower calls arrays that ``np.save`` wrote."""
 MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)

@@ -31,7 +31,7 @@ from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import attach, expect
 from tidegate.flower.updates import check_update, of_one_form, replaces, usable_metrics
-from tidegate.flower.wrapped import weight_key
+from tidegate.flower.wrapped import share_reached, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
@@ -58,6 +58,8 @@ class AdmissionControl(Strategy):
         headroom: 1 plans with all the memory that clients have, as a hard limit. More leaves slots
             for peaks, as the paper's policies need whose limit is an average: with 4, a client
             with 40 slots holds 10 samples on average.
+        taking_part: the part of the fleet that a round reaches, which K is planned for; the
+            ``fraction_train`` of the strategy by default.
         learning: constants of the learning-error bound.
         importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
         folder: where the run is saved after every round. A new start with the same folder resumes.
@@ -78,6 +80,7 @@ class AdmissionControl(Strategy):
         prices: PriceFeed,
         options: ControlOptions = DEFAULT_OPTIONS,
         headroom: float = 1.0,
+        taking_part: float | None = None,
         learning: LearningConstants | None = None,
         importance: Mapping[str, float] | None = None,
         folder: Path | str | None = None,
@@ -93,6 +96,8 @@ class AdmissionControl(Strategy):
             )
         if not headroom >= 1:
             raise ValueError(f"headroom must be 1 or more, got {headroom}")
+        if taking_part is not None and not 0 < taking_part <= 1:
+            raise ValueError(f"taking_part must be above 0 and at most 1, got {taking_part}")
         if time_to_live is not None and not time_to_live > 0:
             raise ValueError(f"time_to_live must be positive, got {time_to_live}")
         self.strategy = strategy
@@ -112,6 +117,7 @@ class AdmissionControl(Strategy):
             budget=budget,
             prices=prices,
             headroom=headroom,
+            taking_part=share_reached(strategy) if taking_part is None else taking_part,
             endless=options.endless,
             learning=LearningConstants() if learning is None else learning,
             largest_buffer=largest_buffer,

@@ -58,6 +58,12 @@ def give_back(strategy: Strategy, kept: Mapping[str, Any]) -> None:
             setattr(owner, name, kept[key])
 
 
+def share_reached(strategy: Strategy) -> float:
+    """The part of the nodes that a strategy trains in a round; all where it does not say."""
+    shares = (getattr(one, "fraction_train", None) for one in wrapped(strategy))
+    return next((share for share in shares if share), 1.0)
+
+
 def weight_key(strategy: Strategy) -> str:
     """The metric by which a strategy weighs replies."""
     keys = [getattr(one, "weighted_by_key", "") for one in wrapped(strategy)]
