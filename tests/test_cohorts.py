@@ -36,7 +36,8 @@ def test_everyone_takes_part_by_default() -> None:
         who == EVERYONE
         for who in itertools.islice(Cohorts().rounds(np.random.default_rng(0), 5), 3)
     )
-    assert Cohorts().taking_part(100) == 1
+    assert Cohorts().taking_part(100, 5) == 1
+    assert Cohorts(share=0.01).taking_part(100, 10) == 0.1  # one client at least
 
 
 def test_a_cohort_is_a_set_of_its_size_and_everyone_comes_equally_often() -> None:
@@ -57,14 +58,14 @@ def test_who_is_more_often_online_comes_more_often() -> None:
     available = np.random.default_rng(3).uniform(0.2, 1.0, 500)  # what each has drawn first
     assert np.corrcoef(seen, available)[0, 1] > 0.95
     assert seen.max() > 3 * seen.min()
-    assert cohorts.taking_part(10) == 0.1
+    assert cohorts.taking_part(10, 500) == 0.1
 
 
 def test_a_cohort_is_smaller_where_too_few_are_online() -> None:
     cohorts = Cohorts(share=0.9, least_available=0.1)
     sizes = [len(who) for who in drawn(cohorts, 1000, 300)]
     assert max(sizes) < 900
-    assert np.mean(sizes) / 1000 == pytest.approx(cohorts.taking_part(300), abs=0.02)
+    assert np.mean(sizes) / 1000 == pytest.approx(cohorts.taking_part(300, 1000), abs=0.02)
 
 
 def test_some_never_come_back() -> None:
@@ -73,7 +74,7 @@ def test_some_never_come_back() -> None:
     late = np.unique(np.concatenate(rounds[-50:]))
     assert 0 < len(late) < 20  # of 1,000, 1000·0.99^550 are left: 4
     assert np.mean([len(who) for who in rounds]) / 1000 == pytest.approx(
-        cohorts.taking_part(600), rel=0.05
+        cohorts.taking_part(600, 1000), rel=0.05
     )
 
 
@@ -144,6 +145,23 @@ def test_tide_comes_near_the_limit_with_cohorts(share: float) -> None:
 weights = st.lists(st.integers(0, 9), min_size=2, max_size=12).filter(any)
 
 
+def test_a_full_round_after_cohorts_hands_out_what_it_is_told() -> None:
+    allocation = Allocation.start(np.array([0.5, 0.5]))
+    for _ in range(10):
+        for client in (0, 1):  # one gets every sample, the other owes it to nobody's fault
+            _, allocation = allocation.allocate(0.5, who=np.array([client]))
+    assert allocation.allocate(0.0)[0].sum() == 0
+    assert allocation.allocate(1.0)[0].sum() == 1
+
+
+def test_whole_totals_stay_whole() -> None:
+    draw, allocation = np.random.default_rng(0), Allocation.start(np.full(1000, 1e-3))
+    members = Cohorts(share=0.03).rounds(draw, 1000)
+    for who in itertools.islice(members, 2000):
+        samples, allocation = allocation.allocate(10.0, who=who)
+        assert samples.sum() == 10
+
+
 @settings(max_examples=200, deadline=None)
 @given(weights=weights, data=st.data())
 def test_what_a_cohort_is_owed_is_handed_out_whole(weights: list[int], data: st.DataObject) -> None:
@@ -152,7 +170,10 @@ def test_what_a_cohort_is_owed_is_handed_out_whole(weights: list[int], data: st.
     cohort = st.sets(st.integers(0, len(weights) - 1), min_size=1).map(sorted)
     for _ in range(data.draw(st.integers(1, 25))):
         who, total = np.array(data.draw(cohort)), data.draw(st.floats(0, 30))
-        samples, allocation = allocation.allocate(total, who=who)
+        if len(who) == len(weights):
+            samples, allocation = allocation.allocate(total)
+        else:
+            samples, allocation = allocation.allocate(total, who=who)
         assert samples.min() >= 0
         assert not samples[shares[who] == 0].any()
         owed += total if shares[who].any() else 0.0  # nobody's order is nobody's debt

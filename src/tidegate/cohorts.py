@@ -45,13 +45,17 @@ class Cohorts:
         """Whether all clients take part in all rounds."""
         return self.share == 1 and self.least_available == 1 and not self.leaving
 
-    def taking_part(self, num_rounds: int) -> float:
+    def size(self, num_clients: int) -> int:
+        """Clients that a round is meant to reach."""
+        return max(round(self.share * num_clients), 1)
+
+    def taking_part(self, num_rounds: int, num_clients: int) -> float:
         """The part of the fleet that a round reaches on average."""
-        online = (1 + self.least_available) / 2
+        share, online = self.size(num_clients) / num_clients, (1 + self.least_available) / 2
         if not self.leaving:
-            return min(self.share, online)
+            return min(share, online)
         there = (1 - self.leaving) ** np.arange(1, num_rounds + 1)
-        return float(np.minimum(self.share, online * there).mean())
+        return float(np.minimum(share, online * there).mean())
 
     def rounds(self, draw: np.random.Generator, num_clients: int) -> Iterator[Members]:
         """The members of each round's cohort, rising; fewer than wanted if too few are online."""
@@ -59,13 +63,14 @@ class Cohorts:
             while True:
                 yield EVERYONE
         available = draw.uniform(self.least_available, 1.0, num_clients)
-        staying = np.ones(num_clients, dtype=bool)
-        wanted = max(round(self.share * num_clients), 1)
+        staying, wanted = np.ones(num_clients, dtype=bool), self.size(num_clients)
+        likely = online = float(available.mean())
         while True:
             if self.leaving:
-                staying[draw.integers(0, num_clients, draw.binomial(num_clients, self.leaving))] = 0
-            likely = float(available.mean()) * float(staying.mean())
+                leaving = draw.binomial(num_clients, self.leaving)
+                staying[draw.choice(num_clients, leaving, replace=False)] = False
+                likely = online * float(staying.mean())
             asked = min(math.ceil(ASKED * wanted / max(likely, 1e-9)) + 100, num_clients)
             candidates = draw.choice(num_clients, asked, replace=False)
-            online = staying[candidates] & (draw.random(asked) < available[candidates])
-            yield np.sort(candidates[online][:wanted])
+            there = staying[candidates] & (draw.random(asked) < available[candidates])
+            yield np.sort(candidates[there][:wanted])

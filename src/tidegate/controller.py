@@ -186,7 +186,7 @@ class Controller:
         admission = self._fleet.policy.admission
         if self._server is None:
             self._server = admission.start()
-        members = self._fleet.among(
+        members = self._fleet.members(
             {one for one in present if self._ledger.account(one).outstanding is None}
         )
         quote = self._fleet.quote(self._round_number, members)

@@ -41,6 +41,8 @@ class Terms:
     """T."""
     taking_part: float = 1.0
     """q: the part of the fleet that a round is meant to reach."""
+    least_taking_part: int = 1
+    """Clients that it reaches in any case."""
     headroom: float = 1.0
     """Slots that each client has for every slot that is planned for."""
     endless: bool = False
@@ -52,6 +54,11 @@ class Terms:
     """Whether decisions follow from sums over the fleet alone: no client's order depends on what
     that client, or any other, has reported. Who has no room then takes in less than it is asked."""
 
+    def share_of(self, clients: int) -> float:
+        """The part of so many clients that a round reaches."""
+        members = max(int(self.taking_part * clients), self.least_taking_part, 1)
+        return min(members / clients, 1.0)
+
     def fixed(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
         fixed = {
@@ -59,6 +66,7 @@ class Terms:
             "policy": self.policy_name,
             "learning": asdict(self.learning),
             "taking_part": self.taking_part,
+            "least_taking_part": self.least_taking_part,
             "sums_only": self.sums_only,
         }
         if self.endless:
@@ -99,7 +107,7 @@ class Fleet:
                 budget=terms.budget,
                 mean_price=terms.prices.mean(terms.num_rounds),
                 num_rounds=terms.num_rounds,
-                cohorts=Cohorts(share=terms.taking_part),
+                cohorts=Cohorts(share=terms.share_of(len(self.absences))),
                 learning=terms.learning,
             )
             self._policy = terms.policy(problem)
@@ -131,7 +139,7 @@ class Fleet:
         """The rule and K of a client."""
         return self.policy.retention.for_client(number, len(self.absences))
 
-    def among(self, chosen: Collection[str]) -> list[tuple[int, str]]:
+    def members(self, chosen: Collection[str]) -> list[tuple[int, str]]:
         """The clients that take part, each with its number in the fleet."""
         return [one for one in enumerate(self.absences) if one[1] in chosen]
 

@@ -13,13 +13,12 @@ from functools import partial
 import numpy as np
 
 from tidegate.admission.interval import ClosingInterval
-from tidegate.arrays import IntArray
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PriceLaw
 from tidegate.problem import Problem
 from tidegate.simulation import Run, simulate
-from tidegate.summary import mean_occupancy
+from tidegate.summary import mean_excess
 from tidegate.theory import planning
 from tidegate.theory.bounds import buffer_violation
 
@@ -76,16 +75,15 @@ def try_horizons(
             interval.at(now).upper - target
             for now in range(max(middle - horizon, 0) + 1, problem.num_rounds + 1)
         )
-        candidates.append(_candidate(problem, horizon, still_open, halves, wholes))
+        candidates.append(_candidate(horizon, still_open, halves, wholes))
     return candidates
 
 
 def _candidate(
-    problem: Problem, horizon: int, still_open: float, halves: Sequence[Run], wholes: Sequence[Run]
+    horizon: int, still_open: float, halves: Sequence[Run], wholes: Sequence[Run]
 ) -> Candidate:
-    rounds, middle = problem.num_rounds, problem.num_rounds // 2
-    halfway, final = (mean_occupancy(runs) for runs in (halves, wholes))
-    excess = np.mean([_excess(*one) for one in zip(halves, wholes, strict=True)], axis=0)
+    halfway, final = mean_excess(halves), mean_excess(wholes)
+    excess = final - halfway  # of the second half
     # Each sample counts K times in what is stored. Whole samples keep admissions within one of
     # their target, and the interval may still admit what it is open; anything beyond these two
     # grows with the length of the run.
@@ -96,18 +94,11 @@ def _candidate(
     ]
     return Candidate(
         retention_horizon=horizon,
-        halfway_violation=buffer_violation(halfway, problem.capacities, middle),
-        final_violation=buffer_violation(final, problem.capacities, rounds),
+        halfway_violation=buffer_violation(halfway),
+        final_violation=buffer_violation(final),
         bounded=bool(excess.sum() <= allowed and excess.max() <= allowed),
         bound_per_round=float(np.mean(bounds)),
     )
-
-
-def _excess(half: Run, whole: Run) -> IntArray:
-    """Samples above its capacity that each client held in the second half, summed over rounds."""
-    before, after = half.final, whole.final
-    stored: IntArray = after.occupancy_sums - before.occupancy_sums
-    return stored - whole.problem.capacities * (after.rounds_played - before.rounds_played)
 
 
 def select_offline(candidates: Iterable[Candidate]) -> Candidate:

@@ -129,7 +129,7 @@ class Problem:
     @functools.cached_property
     def taking_part(self) -> float:
         """q: the part of the fleet that a round reaches on average."""
-        return self.cohorts.taking_part(self.num_rounds)
+        return self.cohorts.taking_part(self.num_rounds, self.num_clients)
 
     @property
     def slots_a_round(self) -> float:

@@ -216,7 +216,6 @@ def _from_tree(template: Any, tree: Any, archive: Archive) -> Any:
                 f"the file holds an array of {array.shape} {array.dtype}, "
                 f"not of {template.shape} {template.dtype}"
             )
-        array.setflags(write=False)
         return array
     fields = dataclasses.fields(template)
     if {one.name for one in fields} != set(tree["fields"]):

@@ -97,8 +97,6 @@ class Run:
     seed: int
     columns: dict[str, FloatArray]
     """The fields of ``RoundRow``, and ``bound``."""
-    mean_occupancy: FloatArray
-    """Average n_m over the rounds so far that a client took part in; 0 where there were none."""
     final: SimulationState[Any]
 
     @property
@@ -109,6 +107,12 @@ class Run:
             self.columns["distinct_samples"],
             self.columns["effective_samples"],
         )
+
+    @property
+    def excess(self) -> IntArray:
+        """Σ_t (n_m(t) - B_m) over the rounds that each client took part in."""
+        state = self.final
+        return state.occupancy_sums - self.problem.capacities * state.rounds_played
 
     @property
     def certificate_margin(self) -> float:
@@ -165,7 +169,7 @@ def play_round(
         limit = float(room.sum())
     order, most = policy.admission.decide(server, quote, limit), None
     if policy.strict_spending:
-        money = cash(problem.budget, state.round_number + 1, state.overspend)
+        money = cash(policy.admission.budget, state.round_number + 1, state.overspend)
         order, most = order.within(money, quote, limit)
     admissions, allocation = _admissions(state, order, price, room, most, who)
 
@@ -194,7 +198,7 @@ def play_round(
         ordered=float(totals.admitted) if order.thresholds else order.total_admission,
         admitted=totals.admitted,
         spent=totals.spent,
-        overspend=state.overspend + totals.spent - problem.budget,
+        overspend=state.overspend + totals.spent - policy.admission.budget,
         cost_debt=server.cost_debt,
         training_size=totals.training_size,
         overflow=int(np.maximum(stored.occupancy - capacities, 0).sum()),
@@ -293,7 +297,6 @@ def _run(
         problem=problem,
         seed=seed,
         columns=columns,
-        mean_occupancy=state.occupancy_sums / np.maximum(state.rounds_played, 1),
         final=state,
     )
     columns["bound"] = bound_terms(run.sizes, problem.learning).total

@@ -106,15 +106,15 @@ def summarise(policy: str, runs: Sequence[Run]) -> PolicySummary:
         seeds=len(runs),
         **{name: estimate([one(run) for run in runs]) for name, one in MEASURES.items()},
         cost_violation=cost_violation(spent, problem.budget),
-        buffer_violation=buffer_violation(mean_occupancy(runs), problem.capacities, rounds),
+        buffer_violation=buffer_violation(mean_excess(runs)),
         certificate_holds=all(run.certificate_holds for run in runs),
     )
 
 
-def mean_occupancy(runs: Sequence[Run]) -> FloatArray:
-    """Each client's occupancy, averaged over the rounds so far and over runs."""
-    occupancy: FloatArray = np.mean([run.mean_occupancy for run in runs], axis=0)
-    return occupancy
+def mean_excess(runs: Sequence[Run]) -> FloatArray:
+    """Samples above its capacity that each client held, summed over rounds, averaged over runs."""
+    excess: FloatArray = np.mean([run.excess for run in runs], axis=0)
+    return excess
 
 
 def paired_differences(runs: Sequence[Run], others: Sequence[Run]) -> dict[str, Estimate]:

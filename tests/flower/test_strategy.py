@@ -361,10 +361,13 @@ def test_the_plan_is_for_the_part_of_the_fleet_that_the_strategy_trains() -> Non
 
     half = FedAvg(fraction_train=0.5, fraction_evaluate=0.0, min_train_nodes=2)
     clipped = DifferentialPrivacyServerSideFixedClipping(half, 0.1, 10.0, 2)
+    few = FedAvg(fraction_train=1e-5, fraction_evaluate=0.0, min_train_nodes=2)
     everyone = FedAvg(fraction_evaluate=0.0)
-    for strategy, given in ((everyone, None), (half, None), (clipped, None), (everyone, 0.25)):
-        fit(control(strategy, policy=watched, taking_part=given), recording(), rounds=1)
-    assert seen == [1.0, 0.5, 0.5, 0.25]
+    for strategy, part in ((everyone, None), (half, None), (clipped, None), (few, None),
+                           (half, 0.7)):  # fmt: skip
+        fit(control(strategy, policy=watched, taking_part=part), recording(), rounds=1)
+    # Of three nodes: all, two at least, two at least, two at least, and two as was said.
+    assert seen == pytest.approx([1.0, 2 / 3, 2 / 3, 2 / 3, 2 / 3])
     with pytest.raises(ValueError, match=r"taking_part must be above 0 and at most 1, got 1\.5"):
         control(FedAvg(), taking_part=1.5)
 

@@ -138,7 +138,7 @@ def goes_on_from_a_saved_state_as_if_never_interrupted(name: str) -> None:
         for column, values in whole.columns.items():
             joined = np.concatenate([half.columns[column], rest.columns[column]])
             assert values.tobytes() == joined.tobytes(), column
-        assert whole.mean_occupancy.tobytes() == rest.mean_occupancy.tobytes()
+        assert whole.excess.tolist() == rest.excess.tolist()
 
 
 def hard_capacity_is_never_exceeded(name: str) -> None:

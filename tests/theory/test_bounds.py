@@ -65,7 +65,7 @@ def test_regret_of_the_oracle_is_zero_and_of_constant_admission_positive() -> No
 
 def test_violations_take_the_positive_part_after_summing() -> None:
     assert cost_violation(np.array([60.0, 40.0]), 55.0) == 0.0
-    assert buffer_violation(np.array([7.0, 10.0]), np.array([8, 8]), 5) == 10.0
+    assert buffer_violation(np.array([-5.0, 10.0])) == 10.0
 
 
 def test_the_variance_bound_is_too_small_where_reuse_is_uneven() -> None:

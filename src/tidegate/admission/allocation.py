@@ -19,7 +19,7 @@ the car pool problem: whose turn is it to drive, if every day another party goes
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -41,6 +41,10 @@ class Allocation:
     sample from before the start."""
     owed: float = 0.0
     """S, the sum of all totals since the start that everyone has a part in."""
+    credited: float = 0.0
+    """The sum of the credits."""
+    handed_out: int = 0
+    """The sum of what was ordered."""
 
     @classmethod
     def start(cls, shares: FloatArray, unserved: FloatArray | None = None) -> "Allocation":
@@ -61,7 +65,8 @@ class Allocation:
         clipped = np.where(active, np.clip(unserved, -1, 1), 0.0)
         total = float(clipped.sum())
         whole = (total - total % 1) / int(active.sum())
-        return cls(shares, ordered, np.where(active, clipped - whole, 0.0))
+        kept = np.where(active, clipped - whole, 0.0)
+        return cls(shares, ordered, kept, credited=float(kept.sum()))
 
     @property
     def unserved(self) -> FloatArray:
@@ -98,8 +103,7 @@ class Allocation:
         """
         if not 0 <= total_admission < math.inf:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
-        carried = float(self.credits.sum())
-        before = int(self.ordered.sum())
+        carried, before = self.credited, self.handed_out
         if most is not None and math.floor(self.owed + total_admission + carried) > before + most:
             total_admission = float(most)
         owed = self.owed + total_admission
@@ -108,14 +112,15 @@ class Allocation:
             whole = min(whole, most)
         if isinstance(who, slice):
             claims = _Claims(self.shares, self.credits, self.ordered, owed, room)
-            samples = claims.share_out(whole, limited=room is not None or most is not None)
+            samples = claims.share_out(whole)
             handed_out = before + int(samples.sum())
             if room is not None:
                 owed = min(owed, handed_out + (owed + carried) % 1 - carried)
-            return samples, Allocation(self.shares, self.ordered + samples, self.credits, owed)
-        return self._among(who, total_admission, whole, room)
+            ordered = self.ordered + samples
+            return samples, replace(self, ordered=ordered, owed=owed, handed_out=handed_out)
+        return self._allocate_to(who, total_admission, whole, room)
 
-    def _among(
+    def _allocate_to(
         self, who: IntArray, total: float, whole: int, room: IntArray | None
     ) -> tuple[CountArray, "Allocation"]:
         """Split a total among a cohort; where nobody in it has a share it is given up."""
@@ -125,12 +130,19 @@ class Allocation:
             return np.zeros(len(who), dtype=np.int32), self
         parts, credited = weights / weight, self.credits[who]
         claims = _Claims(weights, credited + total * parts, self.ordered[who], self.owed, room)
-        samples = claims.share_out(whole, limited=True)
-        given_up = whole - int(samples.sum())
+        samples = claims.share_out(whole)
+        handed_out = int(samples.sum())
+        kept = total - (whole - handed_out)  # the rest is given up
         ordered, after = self.ordered.copy(), self.credits.copy()
         ordered[who] += samples
-        after[who] = credited + (total - given_up) * parts
-        return samples, Allocation(self.shares, ordered, after, self.owed)
+        after[who] = credited + kept * parts
+        return samples, replace(
+            self,
+            ordered=ordered,
+            credits=after,
+            credited=self.credited + kept,
+            handed_out=self.handed_out + handed_out,
+        )
 
 
 class _Claims:
@@ -155,20 +167,16 @@ class _Claims:
             np.minimum(self._given, self._full, out=self._given)
             np.minimum(self._above, self._full, out=self._above)
 
-    def share_out(self, whole: int, *, limited: bool) -> CountArray:
-        """Whole samples for each client.
-
-        Args:
-            whole: samples to hand out.
-            limited: whether that can be more or less than what is due by now.
-        """
+    def share_out(self, whole: int) -> CountArray:
+        """So many whole samples, for each client those that are due first."""
         handed_out = int(self._ordered.sum()) + whole
         missing = handed_out - int(self._given.sum())
         if missing > 0:
             self._given[self._soonest(self._above, missing)] += 1
-        if limited:
-            self._take_back(int(self._given.sum()) - handed_out)
-            self._pass_on(handed_out - int(self._given.sum()))
+            missing = handed_out - int(self._given.sum())
+        # Without cohorts, limits and rounding nothing is missing now, and nothing too much.
+        self._take_back(-missing)
+        self._pass_on(missing)
         samples = self._given - self._ordered
         if samples.max(initial=0) > NO_LIMIT:
             raise ValueError(
@@ -188,6 +196,8 @@ class _Claims:
 
     def _pass_on(self, missing: int) -> None:
         """Hand what some have no room for to those that have, one sample to each in turn."""
+        if missing <= 0:
+            return
         most = np.where(self._shares > 0, self._full, self._given)
         while missing > 0:
             open_to = np.flatnonzero(self._given < most)

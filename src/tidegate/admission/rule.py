@@ -132,6 +132,11 @@ State = TypeVar("State", bound=HasDebt)
 class AdmissionRule(Protocol[State]):
     """How many samples the fleet takes in."""
 
+    @property
+    def budget(self) -> float:
+        """C, what a round may cost in the long run."""
+        ...
+
     def start(self) -> State:
         """The state before round 1."""
         ...

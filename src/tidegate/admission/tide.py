@@ -55,6 +55,10 @@ MOST_CLIENTS = 1000
 """Clients whose own prices are looked at in a round, evenly spaced."""
 
 
+NOTHING = FleetOrder(0.0, (0.0,))
+"""Before there was any money."""
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """What was solved last, and for what."""
@@ -62,6 +66,8 @@ class Thresholds:
     round_number: int = 0
     allowance: float = 0.0
     """Money for a slot and round."""
+    shadow_price: float = 0.0
+    """μ: growth of ΣA² that one more unit of money would save."""
     highest: float = -1.0
     """Of the prices that were seen; a higher one may need another rule."""
     affordable: bool = True
@@ -84,6 +90,8 @@ class TideState:
     """Z(t)."""
     spent: float = 0.0
     """In all rounds before."""
+    earned: float = 0.0
+    """Budgets of all rounds before."""
     admitted: int = 0
     """In all rounds before."""
     taking_part: float = 1.0
@@ -96,7 +104,11 @@ class TideState:
 
 @dataclass(frozen=True, eq=False)
 class Tide:
-    """Thresholds by age, learned from prices and money left."""
+    """Thresholds by age, learned from prices and money left.
+
+    The budget may be another one in every round (``dataclasses.replace``), and 0 in some: then
+    what was saved is spent, and no more.
+    """
 
     budget: float
     """C."""
@@ -120,6 +132,8 @@ class Tide:
         seen = replace(state, prices=state.prices.with_prices(*self._seen(quote)), recent=recent)
         allowance = self._allowance(state) / (self.total_capacity * state.taking_part)
         old = state.solved
+        if not allowance:
+            return seen
         if (
             state.round_number < MORE_PRICES * old.round_number + 1
             and abs(allowance - old.allowance) <= OTHER_ALLOWANCE * old.allowance
@@ -132,10 +146,14 @@ class Tide:
 
     def decide(self, state: TideState, quote: Quote, limit: float) -> FleetOrder:
         """The rule of this round."""
-        solved, saved = state.solved, self.budget * state.round_number - state.spent
+        solved, saved = state.solved, state.earned + self.budget - state.spent
+        if not solved.by_group:
+            return NOTHING
         money = math.inf
         if self.num_rounds is not None:
-            money = self.budget * self.num_rounds - state.spent
+            money = state.earned + self.budget * self._left(state) - state.spent
+        if not self.budget:
+            money = min(money, saved)
         waiting = quote.own is None and self._waits(state)
         if waiting and quote.price > solved.empty:
             # Pay as you go, up to the average price; samples that are stored stay.
@@ -163,6 +181,7 @@ class Tide:
             taking_part=taking_part,
             cost_debt=next_cost_debt(state.cost_debt, totals.spent, self.budget),
             spent=state.spent + totals.spent,
+            earned=state.earned + self.budget,
             admitted=state.admitted + totals.admitted,
         )
 
@@ -176,10 +195,13 @@ class Tide:
 
     def _allowance(self, state: TideState) -> float:
         """Money for a round: the budget, and a part of what was saved or overspent."""
-        done = state.round_number - 1
-        left = PACE if self.num_rounds is None else max(self.num_rounds - done, 1)
-        wanted = self.budget + (self.budget * done - state.spent) / min(left, PACE)
+        pace = PACE if self.num_rounds is None else min(self._left(state), PACE)
+        wanted = self.budget + (state.earned - state.spent) / pace
         return max(wanted, LEAST_ALLOWANCE * self.budget)
+
+    def _left(self, state: TideState) -> int:
+        """Rounds that are left of a run with an end, this one included."""
+        return max((self.num_rounds or 0) - state.round_number + 1, 1)
 
     def _waits(self, state: TideState) -> bool:
         """Whether slots that were never filled wait for θ(0).
@@ -199,6 +221,7 @@ def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
     independent = Thresholds(
         round_number=state.round_number,
         allowance=allowance,
+        shadow_price=plan.best.multiplier,
         affordable=plan.spent <= (1 + OTHER_ALLOWANCE) * allowance,
         empty=filling_threshold(law, plan),
         by_group=(plan.less.thresholds,),

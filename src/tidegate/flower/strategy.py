@@ -31,7 +31,7 @@ from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import attach, expect
 from tidegate.flower.updates import check_update, of_one_form, replaces, usable_metrics
-from tidegate.flower.wrapped import share_reached, weight_key
+from tidegate.flower.wrapped import reached, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
@@ -59,7 +59,7 @@ class AdmissionControl(Strategy):
             for peaks, as the paper's policies need whose limit is an average: with 4, a client
             with 40 slots holds 10 samples on average.
         taking_part: the part of the fleet that a round reaches, which K is planned for; the
-            ``fraction_train`` of the strategy by default.
+            ``fraction_train`` of the strategy by default, and at least its ``min_train_nodes``.
         learning: constants of the learning-error bound.
         importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
         folder: where the run is saved after every round. A new start with the same folder resumes.
@@ -110,6 +110,7 @@ class AdmissionControl(Strategy):
                 "plans for no last one"
             )
         options = replace(options, hard_capacity=headroom == 1)
+        share, least = reached(strategy)
         self._terms = partial(
             Terms,
             policy=lambda problem: maker(problem, options),
@@ -117,7 +118,8 @@ class AdmissionControl(Strategy):
             budget=budget,
             prices=prices,
             headroom=headroom,
-            taking_part=share_reached(strategy) if taking_part is None else taking_part,
+            taking_part=share if taking_part is None else taking_part,
+            least_taking_part=least if taking_part is None else 1,
             endless=options.endless,
             learning=LearningConstants() if learning is None else learning,
             largest_buffer=largest_buffer,

@@ -58,10 +58,16 @@ def give_back(strategy: Strategy, kept: Mapping[str, Any]) -> None:
             setattr(owner, name, kept[key])
 
 
-def share_reached(strategy: Strategy) -> float:
-    """The part of the nodes that a strategy trains in a round; all where it does not say."""
-    shares = (getattr(one, "fraction_train", None) for one in wrapped(strategy))
-    return next((share for share in shares if share), 1.0)
+def reached(strategy: Strategy) -> tuple[float, int]:
+    """The part of the nodes that a strategy trains in a round, and how many at least.
+
+    All of them where it does not say.
+    """
+    for one in wrapped(strategy):
+        share = getattr(one, "fraction_train", None)
+        if share:
+            return share, getattr(one, "min_train_nodes", 1)
+    return 1.0, 1
 
 
 def weight_key(strategy: Strategy) -> str:

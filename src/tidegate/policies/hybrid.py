@@ -28,7 +28,8 @@ def hybrid(
         problem: what is given; at least two clients.
         options: K of the first half, and hard capacity.
         retention_horizon: K of a preset that keeps the target admission of the plan.
-        charge_prefill: pay for the stale samples, at round 1's price; free by default.
+        charge_prefill: pay for the stale samples, at the price of their client's first round;
+            free by default.
     """
     frozen_clients = problem.num_clients // 2
     if not frozen_clients:

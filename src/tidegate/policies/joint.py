@@ -21,7 +21,7 @@ class JointPolicy(Generic[State]):
     strict_spending: bool = False
     """Never have spent more than C·t by the end of any round t. The paper limits the average."""
     charge_prefill: bool = False
-    """Whether samples stored before round 1 are paid for, at round 1's price."""
+    """Whether samples stored before a client's first round are paid for, at that round's price."""
 
     def most_uses(self, num_rounds: int) -> int:
         """Rounds in which one sample takes part at most: K, or all where samples do not expire."""

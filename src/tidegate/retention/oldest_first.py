@@ -123,7 +123,9 @@ class OldestFirstBuffers:
         for group, table in enumerate(self.born):
             places: IntArray = np.flatnonzero(self._groups[clients] == group)
             for piece in _pieces(len(places), len(table)):
-                yield table, places[piece], self._columns[clients[places[piece]]]
+                everyone = isinstance(who, slice)
+                columns = piece if everyone else self._columns[clients[places[piece]]]
+                yield table, places[piece], columns
 
     @cached_property
     def _groups(self) -> NDArray[np.uint8]:

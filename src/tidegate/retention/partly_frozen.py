@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import CountArray, IntArray, Members
+from tidegate.arrays import EVERYONE, CountArray, IntArray, Members
 from tidegate.retention.buffers import Buffers, RetentionRule, Stored
 from tidegate.wire import Retention
 
@@ -28,7 +28,8 @@ class PartlyFrozenBuffers:
     def room(self, who: Members) -> IntArray:
         """Frozen clients admit nothing."""
         active, frozen = self._split(who)
-        return np.concatenate([self.active.room(active), np.zeros(len(frozen), dtype=np.int64)])
+        nothing = np.zeros(len(self.frozen[frozen]), dtype=np.int64)
+        return np.concatenate([self.active.room(active), nothing])
 
     def step(self, who: Members, admissions: CountArray) -> Stored:
         """One round more for the active clients; the frozen ones admit nothing.
@@ -36,8 +37,8 @@ class PartlyFrozenBuffers:
         In its first round a frozen client trains on all of its samples for the first time.
         """
         active, frozen = self._split(who)
-        stored = self.active.step(active, admissions[: len(active)])
-        held, clocks = self.frozen[frozen], self.clocks[frozen]
+        held, clocks = self.frozen[frozen], self.clocks[frozen].copy()
+        stored = self.active.step(active, admissions[: len(admissions) - len(held)])
         self.clocks[frozen] += 1
         return Stored(
             occupancy=np.concatenate([stored.occupancy, held]),
@@ -52,11 +53,12 @@ class PartlyFrozenBuffers:
             self.active.copy(), self.frozen, self.clocks.copy(), self.num_active
         )
 
-    def _split(self, who: Members) -> tuple[IntArray, IntArray]:
+    def _split(self, who: Members) -> tuple[Members, Members]:
         """The active clients of a round, and the places of the frozen ones."""
-        clients = np.arange(self.num_active + len(self.frozen))[who]
-        active = int(np.searchsorted(clients, self.num_active))
-        return clients[:active], clients[active:] - self.num_active
+        if isinstance(who, slice):
+            return EVERYONE, EVERYONE
+        active = int(np.searchsorted(who, self.num_active))
+        return who[:active], who[active:] - self.num_active
 
 
 @dataclass(frozen=True)

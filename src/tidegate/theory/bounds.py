@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import FloatArray, IntArray
+from tidegate.arrays import FloatArray
 from tidegate.problem import LearningConstants
 from tidegate.theory.penalty import PenaltyTerms, penalty_terms
 from tidegate.theory.reuse import constant_admission_uniformity
@@ -118,12 +118,13 @@ def cost_violation(mean_spent: FloatArray, budget: float) -> float:
     return max(float(np.sum(mean_spent - budget)), 0.0)
 
 
-def buffer_violation(
-    mean_occupancy: FloatArray, buffer_capacities: IntArray, num_rounds: int
-) -> float:
-    """Vio^B(T) = Σ_m [Σ_t (E[n_m(t)] - B_m)]⁺ from each client's average occupancy.
+def buffer_violation(mean_excess: FloatArray) -> float:
+    """Vio^B(T) = Σ_m [Σ_t (E[n_m(t)] - B_m)]⁺ over the rounds that each client takes part in.
 
-    >>> buffer_violation(np.array([9.0, 5.0]), np.array([8, 8]), num_rounds=10)
+    Args:
+        mean_excess: each client's sum of n_m(t) - B_m, averaged over runs.
+
+    >>> buffer_violation(np.array([10.0, -30.0]))
     10.0
     """
-    return num_rounds * float(np.maximum(mean_occupancy - buffer_capacities, 0).sum())
+    return float(np.maximum(mean_excess, 0).sum())

@@ -1,0 +1,261 @@
+"""Several servers under one budget, beside one server for all: what is spent, and what is gained.
+
+python benchmarks/shards.py
+
+Every shard has clients of its own and prices of its own level, so that an equal division of the
+budget would waste money. Messages between shards and coordinator are lost and late, shards are cut
+off and come back, or stand still for a while.
+"""
+
+import argparse
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tidegate.admission.tide import Tide, TideState
+from tidegate.arrays import FloatArray
+from tidegate.policies import JointPolicy
+from tidegate.policies.tide import tide
+from tidegate.problem import Problem
+from tidegate.shards import Coordinator, Grant, Purse, Report
+from tidegate.simulation import begin, play_round
+from tidegate.summary import estimate
+from tidegate.theory.reuse import ReuseTally
+
+RUN = "shards"
+CLIENTS = 10
+"""Of each shard."""
+CAPACITY = 10
+BUDGET = 0.55
+"""For a slot and round, on average."""
+LOWEST, HIGHEST = 0.5, 2.0
+"""Levels of prices: a region pays so many times what the average does."""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What goes wrong between shards and coordinator."""
+
+    lost: float = 0.0
+    """Part of the messages."""
+    longest_delay: int = 0
+    """Rounds; each message has its own."""
+    cut_off: tuple[float, int, int] = (0.0, 0, 0)
+    """Part of the shards that nobody hears and that hear nobody, from a round to another."""
+    standing: tuple[float, int, int] = (0.0, 0, 0)
+    """Part of the shards that do nothing at all, from a round to another."""
+    coordinator_away: tuple[int, int] = (0, 0)
+    """Rounds in which the coordinator does nothing; it goes on from what it has saved."""
+
+
+TROUBLES = {
+    "none": Trouble(),
+    "delays up to 5 rounds": Trouble(longest_delay=5),
+    "30 % of messages lost": Trouble(lost=0.3, longest_delay=3),
+    "a third cut off for 80 rounds": Trouble(cut_off=(1 / 3, 200, 280)),
+    "a sixth stands still for 80 rounds": Trouble(standing=(1 / 6, 200, 280)),
+    "coordinator away for 80 rounds": Trouble(coordinator_away=(200, 280)),
+}
+LONGER = {"a third cut off for 200 rounds": Trouble(cut_off=(1 / 3, 200, 400))}
+"""Longer than budgets are promised ahead."""
+
+
+class Network:
+    """Carries messages with the delays and losses of a seed."""
+
+    def __init__(self, trouble: Trouble, names: Sequence[str], seed: int) -> None:
+        self._trouble = trouble
+        self._draw = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(7,)))
+        part, *self._cut_rounds = trouble.cut_off
+        self._cut = set(names[: round(part * len(names))])
+        self._under_way: list[tuple[int, Report | Grant]] = []
+
+    def send(self, now: int, messages: list[Any]) -> None:
+        """Lose each, or let it arrive at once or some rounds later."""
+        for message in messages:
+            late = int(self._draw.integers(0, self._trouble.longest_delay + 1))
+            lost = self._draw.random() < self._trouble.lost or self._is_cut(now, message)
+            if not lost:
+                self._under_way.append((now + late, message))
+
+    def arrived(self, now: int, kind: type) -> list[Any]:
+        """What arrives by now, of a kind, the late before the punctual."""
+        here = [one for due, one in self._under_way if due <= now and isinstance(one, kind)]
+        self._under_way = [
+            (due, one) for due, one in self._under_way if due > now or not isinstance(one, kind)
+        ]
+        return [one for one in here if not self._is_cut(now, one)]
+
+    def _is_cut(self, now: int, message: Report | Grant) -> bool:
+        first, last = self._cut_rounds
+        return first <= now < last and message.shard in self._cut
+
+
+class Shard:
+    """A part of the fleet, with a Tide of its own whose budget is granted round by round."""
+
+    def __init__(self, name: str, num_rounds: int, level: float, budget: float) -> None:
+        self.name = name
+        self._problem = Problem(
+            buffer_capacities=np.full(CLIENTS, CAPACITY),
+            budget=budget,
+            mean_price=5.5 * level,
+            num_rounds=num_rounds,
+        )
+        self._policy = tide(self._problem)
+        if not isinstance(self._policy.admission, Tide):
+            raise TypeError(self._policy.admission)
+        self._rule = self._policy.admission
+        self.state = begin(self._policy, self._problem)
+        self.purse = Purse(RUN, name)
+        self.budget = 0.0
+        self.spent = 0.0
+
+    def play(self, now: int, price: float) -> Report | None:
+        """One round; reports once there is something to say."""
+        self.budget = self.purse.budget(now)
+        rule = dataclasses.replace(self._rule, budget=self.budget)
+        policy = dataclasses.replace(self._policy, admission=rule)
+        self.state, row = play_round(policy, self._problem, self.state, price)
+        self.spent += row.spent
+        solved = self.state.server.solved
+        if not solved.by_group:
+            return None
+        return Report(
+            run=RUN,
+            shard=self.name,
+            round_number=now,
+            spent=self.spent,
+            allowance=solved.allowance * CLIENTS * CAPACITY,
+            shadow_price=solved.shadow_price,
+        )
+
+
+@dataclass
+class Outcome:
+    """Of one run."""
+
+    effective: float
+    """Samples a round, all shards together."""
+    spent: float
+    """Money a round."""
+    certificate_margin: float
+    """The least of Σ Z_i - total overspend over rounds; below 0 only by rounding."""
+    granted_margin: float
+    """The least of C·t - Σ of all budgets up to t."""
+    gained: list[float] = field(default_factory=list)
+    """Effective samples so far, by rounds."""
+    shadow_prices: list[list[float]] = field(default_factory=list)
+    """Of every shard, by rounds."""
+
+
+def levels(shards: int) -> FloatArray:
+    """Of prices, from the cheapest region to the dearest, in an order that tells nothing."""
+    spread = np.geomspace(LOWEST, HIGHEST, shards)
+    return np.random.default_rng(1).permutation(spread)
+
+
+def price_paths(shards: int, rounds: int, seed: int) -> FloatArray:
+    """One row a round: a price for each shard, independent from the others."""
+    draw = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(8,)))
+    return draw.uniform(1, 10, (rounds, shards)) * levels(shards)
+
+
+def play(shards: int, rounds: int, trouble: Trouble, seed: int, **options: Any) -> Outcome:
+    """One run of several shards."""
+    names = [f"shard-{number}" for number in range(shards)]
+    budget = BUDGET * CLIENTS * CAPACITY * shards
+    coordinator = Coordinator(RUN, budget, dict.fromkeys(names, CLIENTS * CAPACITY), **options)
+    record = coordinator.to_record()
+    network = Network(trouble, names, seed)
+    paths, level = price_paths(shards, rounds, seed), levels(shards)
+    fleet = {
+        name: Shard(name, rounds, level[number], budget / shards)
+        for number, name in enumerate(names)
+    }
+    part, *pause = trouble.standing
+    still = set(names[len(names) - round(part * len(names)) :])
+    outcome = Outcome(0.0, 0.0, np.inf, np.inf)
+    spent = granted = 0.0
+    for now, prices in enumerate(paths, start=1):
+        if not trouble.coordinator_away[0] <= now < trouble.coordinator_away[1]:
+            coordinator = Coordinator.from_record(record)  # as after a restart
+            for report in network.arrived(now, Report):
+                coordinator.hear(report)
+            grants = coordinator.divide(now)
+            record = coordinator.to_record()
+            network.send(now, grants)
+        for grant in network.arrived(now, Grant):
+            fleet[grant.shard].purse.take(grant)
+        for (name, shard), price in zip(fleet.items(), prices, strict=True):
+            if pause[0] <= now < pause[1] and name in still:
+                shard.budget = 0.0
+                continue
+            before = shard.spent
+            report = shard.play(now, float(price))
+            spent, granted = spent + shard.spent - before, granted + shard.budget
+            network.send(now, [report] if report else [])
+        debt = sum(shard.state.server.cost_debt for shard in fleet.values())
+        outcome.certificate_margin = min(outcome.certificate_margin, debt - (spent - budget * now))
+        outcome.granted_margin = min(outcome.granted_margin, budget * now - granted)
+        outcome.gained.append(together([one.state.tally for one in fleet.values()]))
+        outcome.shadow_prices.append(
+            [one.state.server.solved.shadow_price for one in fleet.values()]
+        )
+    outcome.effective, outcome.spent = outcome.gained[-1] / rounds, spent / rounds
+    return outcome
+
+
+def together(tallies: Sequence[ReuseTally]) -> float:
+    """Effective samples of all shards: three sums."""
+    uses = sum(one.total_uses for one in tallies)
+    return uses**2 / max(sum(one.squared_uses for one in tallies), 1)
+
+
+def central(shards: int, rounds: int, seed: int) -> tuple[float, float]:
+    """Effective samples and money a round of one server for all of them."""
+    prices = np.repeat(price_paths(shards, rounds, seed), CLIENTS, axis=1)
+    problem = Problem(
+        buffer_capacities=np.full(CLIENTS * shards, CAPACITY),
+        budget=BUDGET * CLIENTS * CAPACITY * shards,
+        mean_price=float(prices.mean()),
+        num_rounds=rounds,
+    )
+    policy: JointPolicy[TideState] = tide(problem)
+    state = begin(policy, problem)
+    spent = 0.0
+    for row in prices:
+        state, played = play_round(policy, problem, state, row)
+        spent += played.spent
+    return state.tally.effective_sample_size / rounds, spent / rounds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shards", type=int, nargs="+", default=[10, 100])
+    parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--seeds", type=int, default=3)
+    options = parser.parse_args()
+    print(f"{CLIENTS} clients of {CAPACITY} slots a shard, {options.rounds} rounds, "
+          f"{options.seeds} seeds, mean ± 95 %\n")  # fmt: skip
+    print("| shards | trouble | spent, part of the budget | effective, part of one server's | "
+          "certificate holds |")  # fmt: skip
+    print("|---|---|---|---|---|")
+    for shards in options.shards:
+        alone = [central(shards, options.rounds, seed) for seed in range(options.seeds)]
+        for name, trouble in TROUBLES.items():
+            runs = [play(shards, options.rounds, trouble, seed) for seed in range(options.seeds)]
+            budget = BUDGET * CLIENTS * CAPACITY * shards
+            spent = estimate([run.spent / budget for run in runs])
+            gained = estimate([r.effective / one[0] for r, one in zip(runs, alone, strict=True)])
+            margin = min(min(run.certificate_margin, run.granted_margin) for run in runs)
+            print(f"| {shards} | {name} | {spent.mean:.3f} ± {spent.half_width:.3f} | "
+                  f"{gained.mean:.3f} ± {gained.half_width:.3f} | {margin >= -1e-6 * budget} |",
+                  flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
