@@ -5,6 +5,7 @@ replaces an older one in a single step, so a crash leaves the old state or the n
 """
 
 import dataclasses
+import functools
 import io
 import json
 import math
@@ -12,6 +13,7 @@ import os
 import reprlib
 import struct
 import tokenize
+import tomllib
 import typing
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -156,9 +158,17 @@ def array_from(content: bytes) -> NDArray[Any]:
     return array
 
 
+def read_toml(file: Path) -> dict[str, Any]:
+    """What somebody wrote in a TOML file, or a ``ValueError`` that names it."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as wrong:
+        raise ValueError(f"{file} is not TOML: {wrong}") from None
+
+
 def plain(kind: type[Saved], values: Mapping[str, Any]) -> Saved:
     """A dataclass from JSON; one of its plain fields that holds another kind is refused."""
-    hints = typing.get_type_hints(kind)
+    hints = _hints(kind)
     for name, value in values.items():
         if name not in hints:
             raise ValueError(f"{kind.__name__} has no {reprlib.repr(name)}")
@@ -168,6 +178,12 @@ def plain(kind: type[Saved], values: Mapping[str, Any]) -> Saved:
                 f"{name} must be {wanted} in {kind.__name__}, got {reprlib.repr(value)}"
             )
     return kind(**values)
+
+
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    """What kind each field is of; finding it out takes longer than anything else in a store."""
+    return typing.get_type_hints(kind)
 
 
 def _is_of(value: object, hint: object) -> bool:

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -17,6 +16,7 @@ from tidegate.policies import ControlOptions
 from tidegate.presets import EXPERIMENTS
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
 from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
+from tidegate.saving import read_toml
 from tidegate.suggestion import suggestion
 
 MOST_CLIENTS = 100_000_000
@@ -214,10 +214,7 @@ class Setting(BaseModel):
 
 def _read(file: Path) -> dict[str, object]:
     """The settings of a TOML file; a trace's path counts from the file's folder."""
-    try:
-        values = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as wrong:
-        raise ValueError(f"{file} is not TOML: {wrong}") from None
+    values = read_toml(file)
     price = values.get("price")
     if isinstance(price, str) and price.startswith("trace:"):
         values["price"] = f"trace:{file.parent / price.removeprefix('trace:')}"

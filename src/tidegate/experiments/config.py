@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -13,6 +12,7 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
 from tidegate.problem import LearningConstants, Problem
+from tidegate.saving import read_toml
 from tidegate.suggestion import suggestion
 
 CONSTANTS = LearningConstants()
@@ -108,11 +108,7 @@ class Experiment(BaseModel):
             file: its paths count from the present folder.
             changes: by key, in place of the file's values.
         """
-        try:
-            values = tomllib.loads(file.read_text("utf-8"))
-        except (ValueError, RecursionError) as wrong:
-            raise ValueError(f"{file} is not TOML: {wrong}") from None
-        values = {**values, **(changes or {})}
+        values = {**read_toml(file), **(changes or {})}
         _check_names(f"{file}: an experiment", values, cls)
         policies = values.get("policies", ())
         for policy in policies if isinstance(policies, list) else ():

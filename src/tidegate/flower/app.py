@@ -2,7 +2,6 @@
 
 import importlib
 import sys
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from flwr.app import UserConfigValue
 
 from tidegate.flower.local_grid import run_in_process
+from tidegate.saving import read_toml
 from tidegate.suggestion import suggestion
 
 
@@ -46,10 +46,7 @@ def run_app(
 
 def _settings(folder: Path) -> dict[str, Any]:
     path = folder / "pyproject.toml"
-    try:
-        settings = tomllib.loads(path.read_text("utf-8"))
-    except (ValueError, RecursionError) as wrong:
-        raise ValueError(f"{path} is not TOML: {wrong}") from None
+    settings = read_toml(path)
     try:
         app: dict[str, Any] = settings["tool"]["flwr"]["app"]
     except KeyError:
