@@ -1,6 +1,7 @@
 """Several servers under one budget, beside one server for all: what is spent, and what is gained.
 
-python benchmarks/shards.py
+python benchmarks/shards.py --shards 10 100 --plot docs/pictures/shards.png
+python benchmarks/shards.py --shards 1000 --seeds 1 --all-at-once
 
 Every shard has clients of its own and prices of its own level, so that an equal division of the
 budget would waste money. Messages between shards and coordinator are lost and late, shards are cut
@@ -9,8 +10,10 @@ off and come back, or stand still for a while.
 
 import argparse
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,6 +64,16 @@ TROUBLES = {
 }
 LONGER = {"a third cut off for 200 rounds": Trouble(cut_off=(1 / 3, 200, 400))}
 """Longer than budgets are promised ahead."""
+ALL_AT_ONCE = {
+    "none": Trouble(),
+    "all at once": Trouble(
+        lost=0.3,
+        longest_delay=5,
+        cut_off=(1 / 3, 200, 280),
+        standing=(1 / 6, 250, 320),
+        coordinator_away=(330, 370),
+    ),
+}
 
 
 class Network:
@@ -138,8 +151,6 @@ class Shard:
 class Outcome:
     """Of one run."""
 
-    effective: float
-    """Samples a round, all shards together."""
     spent: float
     """Money a round."""
     certificate_margin: float
@@ -178,7 +189,7 @@ def play(shards: int, rounds: int, trouble: Trouble, seed: int, **options: Any) 
     }
     part, *pause = trouble.standing
     still = set(names[len(names) - round(part * len(names)) :])
-    outcome = Outcome(0.0, 0.0, np.inf, np.inf)
+    outcome = Outcome(0.0, np.inf, np.inf)
     spent = granted = 0.0
     for now, prices in enumerate(paths, start=1):
         if not trouble.coordinator_away[0] <= now < trouble.coordinator_away[1]:
@@ -205,7 +216,7 @@ def play(shards: int, rounds: int, trouble: Trouble, seed: int, **options: Any) 
         outcome.shadow_prices.append(
             [one.state.server.solved.shadow_price for one in fleet.values()]
         )
-    outcome.effective, outcome.spent = outcome.gained[-1] / rounds, spent / rounds
+    outcome.spent = spent / rounds
     return outcome
 
 
@@ -215,8 +226,8 @@ def together(tallies: Sequence[ReuseTally]) -> float:
     return uses**2 / max(sum(one.squared_uses for one in tallies), 1)
 
 
-def central(shards: int, rounds: int, seed: int) -> tuple[float, float]:
-    """Effective samples and money a round of one server for all of them."""
+def central(shards: int, rounds: int, seed: int) -> list[float]:
+    """Effective samples so far, by rounds, of one server for all of them."""
     prices = np.repeat(price_paths(shards, rounds, seed), CLIENTS, axis=1)
     problem = Problem(
         buffer_capacities=np.full(CLIENTS * shards, CAPACITY),
@@ -225,36 +236,63 @@ def central(shards: int, rounds: int, seed: int) -> tuple[float, float]:
         num_rounds=rounds,
     )
     policy: JointPolicy[TideState] = tide(problem)
-    state = begin(policy, problem)
-    spent = 0.0
+    state, gained = begin(policy, problem), []
     for row in prices:
         state, played = play_round(policy, problem, state, row)
-        spent += played.spent
-    return state.tally.effective_sample_size / rounds, spent / rounds
+        gained.append(played.effective_samples)
+    return gained
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shards", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--rounds", type=int, default=400)
+    parser.add_argument("--shards", type=int, nargs="+", default=[10])
+    parser.add_argument("--rounds", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--all-at-once", action="store_true")
+    parser.add_argument("--plot", type=Path)
     options = parser.parse_args()
+    troubles = ALL_AT_ONCE if options.all_at_once else {**TROUBLES, **LONGER}
     print(f"{CLIENTS} clients of {CAPACITY} slots a shard, {options.rounds} rounds, "
           f"{options.seeds} seeds, mean ± 95 %\n")  # fmt: skip
     print("| shards | trouble | spent, part of the budget | effective, part of one server's | "
-          "certificate holds |")  # fmt: skip
-    print("|---|---|---|---|---|")
+          "least margin of the certificate, rounds' budgets |\n|---|---|---|---|---|")  # fmt: skip
+    drawn: dict[str, FloatArray] = {}
     for shards in options.shards:
+        budget = BUDGET * CLIENTS * CAPACITY * shards
         alone = [central(shards, options.rounds, seed) for seed in range(options.seeds)]
-        for name, trouble in TROUBLES.items():
+        for name, trouble in troubles.items():
             runs = [play(shards, options.rounds, trouble, seed) for seed in range(options.seeds)]
-            budget = BUDGET * CLIENTS * CAPACITY * shards
             spent = estimate([run.spent / budget for run in runs])
-            gained = estimate([r.effective / one[0] for r, one in zip(runs, alone, strict=True)])
+            gained = estimate([r.gained[-1] / one[-1] for r, one in zip(runs, alone, strict=True)])
             margin = min(min(run.certificate_margin, run.granted_margin) for run in runs)
             print(f"| {shards} | {name} | {spent.mean:.3f} ± {spent.half_width:.3f} | "
-                  f"{gained.mean:.3f} ± {gained.half_width:.3f} | {margin >= -1e-6 * budget} |",
+                  f"{gained.mean:.3f} ± {gained.half_width:.3f} | {margin / budget:.2g} |",
                   flush=True)  # fmt: skip
+            parts = [np.array(r.gained) / np.array(one) for r, one in zip(runs, alone, strict=True)]
+            drawn.setdefault(name, np.mean(parts, axis=0))
+            if options.plot is not None and name == "none" and shards == options.shards[0]:
+                prices = np.array(runs[0].shadow_prices)
+    if options.plot is not None:
+        draw(drawn, prices, options.plot)
+
+
+def draw(gained: dict[str, FloatArray], shadow_prices: FloatArray, path: Path) -> None:
+    """Shadow prices of the first run, and what is gained beside one server."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - only for a picture
+
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    rounds = np.arange(1, len(shadow_prices) + 1)
+    left.semilogy(rounds, np.where(shadow_prices > 0, shadow_prices, np.nan), lw=0.8)
+    left.set(xlabel="round", title="What one unit of money is worth, by shard")
+    colours = ("0.3", "#009E73", "#56B4E9", "#0072B2", "#CC79A7", "#E69F00", "#D55E00")
+    for (name, values), colour in zip(gained.items(), itertools.cycle(colours), strict=False):
+        right.plot(rounds, values, label=name, color=colour, lw=1.2)
+    right.axhspan(0.98, 1.02, color="0.9", zorder=0)
+    right.set(xlabel="round", title="Effective samples, part of one server's", ylim=(0.2, 1.1))
+    right.legend(fontsize=7, loc="lower left")
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

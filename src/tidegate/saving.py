@@ -168,7 +168,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 def plain(kind: type[Saved], values: Mapping[str, Any]) -> Saved:
     """A dataclass from JSON; one of its plain fields that holds another kind is refused."""
-    hints = _hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]
     for name, value in values.items():
         if name not in hints:
             raise ValueError(f"{kind.__name__} has no {reprlib.repr(name)}")
