@@ -7,7 +7,15 @@ import tidegate.flower.private  # noqa: F401 - first, because it refuses a Flowe
 
 # isort: split
 from tidegate.flower.client import ClientGate, GatedRound
+from tidegate.flower.folding import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid, run_in_process
 from tidegate.flower.strategy import AdmissionControl
 
-__all__ = ["AdmissionControl", "ClientGate", "GatedRound", "LocalGrid", "run_in_process"]
+__all__ = [
+    "AdmissionControl",
+    "ClientGate",
+    "FoldedFedAvg",
+    "GatedRound",
+    "LocalGrid",
+    "run_in_process",
+]

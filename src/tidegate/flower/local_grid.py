@@ -5,7 +5,7 @@ The app is the one that runs on Flower's Simulation and Deployment engines, unch
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
@@ -77,8 +77,7 @@ class LocalGrid(Grid):
         """Call the ClientApp for each message, one after another."""
         message_ids = []
         for message in messages:
-            message_id = next(self._message_ids)
-            name_message(message, message_id)
+            message_id = self._name(message)
             self._replies[message_id] = self._answer(message)
             message_ids.append(message_id)
         return message_ids
@@ -96,6 +95,18 @@ class LocalGrid(Grid):
     ) -> list[Message]:
         """Send messages and return their replies; a function call needs no timeout."""
         return self.pull_messages(self.push_messages(messages))
+
+    def one_by_one(self, messages: Iterable[Message]) -> Iterator[Message]:
+        """Replies that are made when they are taken: never two of them at a time."""
+        sent = list(messages)
+        for message in sent:
+            self._name(message)
+        return map(self._answer, sent)
+
+    def _name(self, message: Message) -> str:
+        message_id = next(self._message_ids)
+        name_message(message, message_id)
+        return message_id
 
     def _answer(self, message: Message) -> Message:
         """What the ClientApp replies; one that raises answers with Flower's error."""

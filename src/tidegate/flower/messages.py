@@ -1,7 +1,7 @@
 """What was sent and not answered yet, and what a reply must look like for the wrapped strategy."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flwr.app import ArrayRecord, Message, Metadata, MetricRecord, RecordDict
@@ -39,22 +39,30 @@ class Outbox:
     def answers(self, replies: Iterable[Message], grid: Grid) -> list[tuple[Sent, Message]]:
         """What has been answered: by these replies, and by late ones that the grid has by now.
 
+        They come in the order of names, so that sums of money and of models are the same on every
+        engine, whoever is faster.
+        """
+        found = self.arriving(replies, grid)
+        return sorted(found, key=lambda answer: (answer[0].client, answer[0].round_number))
+
+    def arriving(self, replies: Iterable[Message], grid: Grid) -> Iterator[tuple[Sent, Message]]:
+        """The same in the order in which they arrive, none of them kept.
+
         Replies are told apart by the message that they answer, because Flower's own error replies
-        do not say which node they are about. They come in the order of names, so that sums of
-        money and of models are the same on every engine, whoever is faster.
+        do not say which node they are about.
         """
         waiting = {one.metadata.message_id: one for one in self._waiting}
-        heard = list(replies)
-        missing = waiting.keys() - {reply.metadata.reply_to_message_id for reply in heard}
-        if missing:
-            heard += grid.pull_messages(sorted(missing))
-        found = [
-            (waiting.pop(reply.metadata.reply_to_message_id), reply)
-            for reply in heard
-            if reply.metadata.reply_to_message_id in waiting
-        ]
+
+        def answered(some: Iterable[Message]) -> Iterator[tuple[Sent, Message]]:
+            for reply in some:
+                sent = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if sent is not None:
+                    yield sent, reply
+
+        yield from answered(replies)
+        if waiting:
+            yield from answered(grid.pull_messages(sorted(waiting)))
         self._waiting = [one for one in waiting.values() if not one.expired]
-        return sorted(found, key=lambda answer: (answer[0].client, answer[0].round_number))
 
 
 def readdressed(message: Message, node_id: int) -> Message:

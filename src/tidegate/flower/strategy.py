@@ -9,7 +9,7 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -27,10 +27,17 @@ from flwr.serverapp.strategy import Result, Strategy
 from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
 from tidegate.flower.checkpoint import Checkpoint
+from tidegate.flower.folding import Arrivals, FoldedFedAvg
 from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import attach, expect
-from tidegate.flower.updates import check_update, of_one_form, replaces, usable_metrics
+from tidegate.flower.updates import (
+    check_update,
+    has_form_of,
+    of_one_form,
+    replaces,
+    usable_metrics,
+)
 from tidegate.flower.wrapped import reached, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
@@ -158,6 +165,7 @@ class AdmissionControl(Strategy):
         with nullcontext() if self._checkpoint is None else self._checkpoint.held():
             self._begin(initial_arrays, num_rounds)
             before = self._rounds_before
+            grid = Arrivals(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
             result = super().start(
                 grid,
                 self._arrays,
@@ -208,15 +216,12 @@ class AdmissionControl(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all receipts, and average the models of those that are in time."""
         controller = self._running()
-        answers = self._outbox.answers(replies, self._grid)
-        in_time = {one.client: reply for one, reply in answers if self._settle(one, reply)}
-        alike, odd = of_one_form(in_time, self._arrays)
-        for client in odd:
-            logger.warning(FORM_DIFFERS, client)
         now = server_round + self._rounds_before
         arrays, metrics = None, None
-        if alike:  # of nothing, some strategies cannot make an average
-            arrays, metrics = self.strategy.aggregate_train(now, list(alike.values()))
+        if isinstance(self.strategy, FoldedFedAvg):
+            arrays, metrics = self.strategy.aggregate_train(now, self._usable(replies))
+        elif alike := self._alike(replies):  # of nothing, some cannot make an average
+            arrays, metrics = self.strategy.aggregate_train(now, alike)
         if arrays is not None and not replaces(arrays, self._arrays):
             logger.warning("the average of round %d is no model, and is dropped", now)
             arrays = None
@@ -228,6 +233,25 @@ class AdmissionControl(Strategy):
             self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
         logger.info("%s", _told(row))
         return arrays, metrics
+
+    def _alike(self, replies: Iterable[Message]) -> list[Message]:
+        """Settle all; those that are in time and have the form of most, in the order of names."""
+        answers = self._outbox.answers(replies, self._grid)
+        in_time = {one.client: reply for one, reply in answers if self._settle(one, reply)}
+        alike, odd = of_one_form(in_time, self._arrays)
+        for client in odd:
+            logger.warning(FORM_DIFFERS, client)
+        return list(alike.values())
+
+    def _usable(self, replies: Iterable[Message]) -> Iterator[Message]:
+        """Settle each as it comes; those that are in time and have the form of the model."""
+        for one, reply in self._outbox.arriving(replies, self._grid):
+            if not self._settle(one, reply):
+                continue
+            if has_form_of(reply.content, self._arrays):
+                yield reply
+            else:
+                logger.warning(FORM_DIFFERS, one.client)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

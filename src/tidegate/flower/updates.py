@@ -83,6 +83,12 @@ def of_one_form(
     return alike, [client for client in replies if client not in alike]
 
 
+def has_form_of(content: RecordDict, model: ArrayRecord) -> bool:
+    """Whether a reply holds one record of the model's arrays and one of metrics."""
+    arrays, metrics = list(content.array_records.values()), list(content.metric_records.values())
+    return len(arrays) == len(metrics) == 1 and set(arrays[0]) == set(model)
+
+
 def replaces(arrays: ArrayRecord, model: ArrayRecord) -> bool:
     """Whether an average can take the model's place: the same names, shapes, finite numbers."""
     if len(model) and set(arrays) != set(model):

@@ -1,0 +1,182 @@
+"""Averaging as replies arrive: the same model, and memory that does not grow with the clients."""
+
+import gc
+import tracemalloc
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    Context,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg, Strategy
+from gated_apps import MODEL, gated_app
+
+import tidegate.flower.folding as module
+from tidegate.flower import AdmissionControl, ClientGate, FoldedFedAvg, LocalGrid
+from tidegate.flower.folding import Arrivals
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.streams import IndexedStream
+
+
+def control(strategy: Strategy, **options: Any) -> AdmissionControl:
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    return AdmissionControl(strategy, "acdpp", budget=55.0, prices=prices, run="r", **options)
+
+
+def nodes(count: int) -> list[dict[str, Any]]:
+    return [{"partition-id": number} for number in range(count)]
+
+
+def trained(strategy: Strategy) -> tuple[AdmissionControl, ArrayRecord]:
+    one = control(strategy)
+    result = one.start(LocalGrid(gated_app(), nodes(7)), MODEL, 12)
+    return one, result.arrays
+
+
+def test_the_model_and_the_books_are_those_of_fedavg() -> None:
+    plain, model = trained(FedAvg(fraction_evaluate=0.0))
+    folded, same = trained(FoldedFedAvg(fraction_evaluate=0.0))
+    assert folded.rounds == plain.rounds
+    for name in MODEL:
+        assert same[name].dtype == model[name].dtype
+        np.testing.assert_allclose(same[name].numpy(), model[name].numpy(), rtol=1e-12)
+
+
+def replies(weights: list[float | list[float]], kind: str = "float32") -> list[Message]:
+    draw, asked = np.random.default_rng(0), Message(RecordDict(), 7, "train")
+    made = []
+    for number, weight in enumerate(weights):
+        arrays = ArrayRecord({"w": Array(draw.normal(size=(3, 2)).astype(kind))})
+        metrics = MetricRecord({"num-examples": weight, "loss": float(number)})
+        made.append(Message(RecordDict({"arrays": arrays, "m": metrics}), reply_to=asked))
+    return made
+
+
+def test_alone_it_averages_as_fedavg_does() -> None:
+    LocalGrid(ClientApp(), nodes(1))  # makes this process a server, as Flower wants
+    some = replies([3, 1, 4, 1, 5])
+    arrays, metrics = FoldedFedAvg().aggregate_train(1, iter(some))
+    expected, measured = FedAvg().aggregate_train(1, some)
+    assert arrays is not None
+    assert expected is not None
+    np.testing.assert_allclose(arrays["w"].numpy(), expected["w"].numpy(), rtol=1e-6)
+    assert arrays["w"].dtype == "float32"
+    assert metrics == measured
+
+
+def test_nothing_to_average_changes_nothing() -> None:
+    LocalGrid(ClientApp(), nodes(1))
+    asked = Message(RecordDict(), 7, "train")
+    wrong = Message(Error(code=1, reason="gone"), reply_to=asked)
+    assert FoldedFedAvg().aggregate_train(1, [wrong, *replies([0, [1.0]])]) == (None, None)
+
+
+PARAMETERS = 500_000
+
+
+def large_app() -> ClientApp:
+    """Every client answers with a model of its own, 4 MB."""
+    app = ClientApp()
+    gate = ClientGate(app, lambda context: IndexedStream(range(1000)), buffer_capacity=10)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        with gate.round(message, context) as now:
+            values = np.full(PARAMETERS, float(int(context.node_config["partition-id"])))
+            return now.reply(ArrayRecord({"w": Array(values)}))
+
+    return app
+
+
+def peak_of(strategy: Strategy, clients: int) -> float:
+    """Most memory of two rounds, in models."""
+    model = ArrayRecord({"w": Array(np.zeros(PARAMETERS))})
+    grid = LocalGrid(large_app(), nodes(clients))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        control(strategy).start(grid, model, 2)
+        return tracemalloc.get_traced_memory()[1] / (8 * PARAMETERS)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.no_cover
+def test_memory_does_not_grow_with_the_clients() -> None:
+    few, many = (peak_of(FoldedFedAvg(fraction_evaluate=0.0), count) for count in (30, 150))
+    assert many < 1.5 * few
+    assert many < 30  # models, in several copies on their way, until Python collects them
+    assert peak_of(FedAvg(fraction_evaluate=0.0), 60) > 60
+
+
+def test_an_update_of_another_form_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    app = ClientApp()
+    gate = ClientGate(app, lambda context: IndexedStream(range(1000)), buffer_capacity=10)
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        with gate.round(message, context) as now:
+            name = "other" if context.node_config["partition-id"] == 2 else "w"
+            return now.reply(ArrayRecord({name: Array(np.ones(3))}))
+
+    one = control(FoldedFedAvg(fraction_evaluate=0.0))
+    model = ArrayRecord({"w": Array(np.zeros(3))})
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        result = one.start(LocalGrid(app, nodes(3)), model, 2)
+    assert result.arrays["w"].numpy().tolist() == [1.0, 1.0, 1.0]
+    assert "partition-2 is left out of the average" in caplog.text
+    assert one.rounds[-1].answered == 3
+
+
+class SlowGrid(LocalGrid):
+    """Answers a few messages at each asking, and one never."""
+
+    def __init__(self, *arguments: Any, never: str = "", **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.never = never
+        self.asked: list[int] = []
+
+    def one_by_one(self, messages: Iterable[Message]) -> Any:
+        raise AssertionError("this grid is no function call")
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        wanted = list(message_ids)
+        self.asked.append(len(wanted))
+        return super().pull_messages([one for one in wanted if one != self.never][:2])
+
+
+def test_replies_are_taken_as_they_come_until_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "AT_ONCE", 3)
+    monkeypatch.setattr(module, "SECONDS_BETWEEN", 0.01)
+    monkeypatch.setattr(module, "LocalGrid", type("Nothing", (), {}))  # ask it as any other grid
+    grid = SlowGrid(gated_app(), nodes(7), never="5")
+    messages = [Message(RecordDict(), node_id, "query") for node_id in grid.get_node_ids()]
+    arrivals = Arrivals(grid)
+    found = arrivals.send_and_receive(messages, timeout=0.2)
+    assert max(grid.asked, default=0) == 0  # sent, and not asked for before somebody looks
+    heard = [reply.metadata.reply_to_message_id for reply in found]
+    assert sorted(heard) == ["1", "2", "3", "4", "6", "7"]
+    assert max(grid.asked) == 3
+    grid.never = ""
+    late = arrivals.pull_messages(["5"])
+    assert [reply.metadata.reply_to_message_id for reply in late] == ["5"]
+
+
+def test_a_grid_of_arrivals_is_the_grid_that_it_wraps() -> None:
+    grid = LocalGrid(gated_app(), nodes(3))
+    arrivals = Arrivals(grid)
+    assert list(arrivals.get_node_ids()) == grid.get_node_ids()
+    assert arrivals.run is grid.run
+    arrivals.set_run(grid.run)
+    message = arrivals.create_message(RecordDict(), "query", 2, "1")
+    ids = list(arrivals.push_messages([message]))
+    assert [one.metadata.reply_to_message_id for one in arrivals.pull_messages(ids)] == ids
