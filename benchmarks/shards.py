@@ -27,6 +27,7 @@ from tidegate.shards import Coordinator, Grant, Purse, Report
 from tidegate.simulation import begin, play_round
 from tidegate.summary import estimate
 from tidegate.theory.reuse import ReuseTally
+from tidegate.wire import LARGEST_AMOUNT
 
 RUN = "shards"
 CLIENTS = 10
@@ -129,8 +130,9 @@ class Shard:
 
     def play(self, now: int, price: float) -> Report | None:
         """One round; reports once there is something to say."""
-        self.budget = self.purse.budget(now)
-        rule = dataclasses.replace(self._rule, budget=self.budget)
+        self.budget = self.purse.budget(now, self.state.server.earned)
+        rate = self.purse.rate(now)
+        rule = dataclasses.replace(self._rule, budget=self.budget, expected=rate)
         policy = dataclasses.replace(self._policy, admission=rule)
         self.state, row = play_round(policy, self._problem, self.state, price)
         self.spent += row.spent
@@ -141,9 +143,8 @@ class Shard:
             run=RUN,
             shard=self.name,
             round_number=now,
-            spent=self.spent,
-            allowance=solved.allowance * CLIENTS * CAPACITY,
-            shadow_price=solved.shadow_price,
+            spends=solved.spends * CLIENTS * CAPACITY,
+            shadow_price=min(solved.shadow_price, LARGEST_AMOUNT),
         )
 
 
@@ -194,9 +195,7 @@ def play(shards: int, rounds: int, trouble: Trouble, seed: int, **options: Any) 
     for now, prices in enumerate(paths, start=1):
         if not trouble.coordinator_away[0] <= now < trouble.coordinator_away[1]:
             coordinator = Coordinator.from_record(record)  # as after a restart
-            for report in network.arrived(now, Report):
-                coordinator.hear(report)
-            grants = coordinator.divide(now)
+            grants = coordinator.divide(now, network.arrived(now, Report))
             record = coordinator.to_record()
             network.send(now, grants)
         for grant in network.arrived(now, Grant):

@@ -20,15 +20,12 @@ def coordinator(*slots: int, **options: Any) -> Coordinator:
     return Coordinator("r", BUDGET, {f"s{n}": count for n, count in enumerate(slots)}, **options)
 
 
-def report(shard: str, now: int, allowance: float = 10.0, shadow_price: float = 4.0) -> Report:
-    return Report(
-        run="r",
-        shard=shard,
-        round_number=now,
-        spent=0.0,
-        allowance=allowance,
-        shadow_price=shadow_price,
-    )
+def report(shard: str, now: int, spends: float = 10.0, shadow_price: float = 4.0) -> Report:
+    return Report(run="r", shard=shard, round_number=now, spends=spends, shadow_price=shadow_price)
+
+
+def reports(shards: int, now: int) -> list[Report]:
+    return [report(f"s{number}", now) for number in range(shards)]
 
 
 def budgets(grants: list[Grant]) -> list[float]:
@@ -42,49 +39,66 @@ def test_slots_divide_the_budget_until_shards_have_reported() -> None:
 
 def test_money_goes_where_it_is_worth_more() -> None:
     one = coordinator(100, 100)
-    one.divide(1)
-    for now in range(2, 40):
-        one.hear(report("s0", now, allowance=15.0, shadow_price=16.0))
-        one.hear(report("s1", now, allowance=15.0, shadow_price=4.0))
-        grants = one.divide(now)
-    assert budgets(grants) == pytest.approx([20.0, 10.0])  # as the roots of 16 and 4
+    for now in range(1, 60):
+        news = [report("s0", now, 15.0, 16.0), report("s1", now, 15.0, 4.0)]
+        grants = one.divide(now, news)
+    assert budgets(grants) == pytest.approx([20.0, 10.0], rel=1e-3)  # as the roots of 16 and 4
 
 
-def test_prices_that_never_change_are_divided_rightly_at_once() -> None:
-    """There μ is about c/s² of money s a slot, so that equal μ means money as the root of c."""
-    one, prices = coordinator(100, 100), (1.0, 9.0)
-    one.divide(1)
-    for now in (2, 3):
-        for shard, price in zip(("s0", "s1"), prices, strict=True):
-            one.hear(report(shard, now, 15.0, price / 15.0**2))
-    assert budgets(one.divide(4)) == pytest.approx([7.5, 22.5])
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 3.5])
+def test_shares_settle_where_money_is_worth_the_same(power: float) -> None:
+    """Worth k_i·s^-p of money s, whatever the power: the marginal worth becomes equal."""
+    one, worth, spends = coordinator(1, 1, 1), (1.0, 3.0, 9.0), [10.0, 10.0, 10.0]
+    for now in range(1, 400):
+        prices = [k * s**-power for k, s in zip(worth, spends, strict=True)]
+        news = [report(f"s{n}", now, spends[n], prices[n]) for n in range(3)]
+        spends = budgets(one.divide(now, news))
+    assert max(prices) / min(prices) < 1.01
 
 
-def test_a_shard_for_which_money_is_worth_nothing_keeps_a_little() -> None:
-    one = coordinator(100, 100)
-    one.divide(1)
-    one.hear(report("s0", 1, shadow_price=0.0))
-    one.hear(report("s1", 1))
-    assert budgets(one.divide(20))[0] == pytest.approx(0.005 / 1.005 * BUDGET)
-    for shard in ("s0", "s1"):
-        one.hear(report(shard, 2, shadow_price=0.0))
-    assert budgets(one.divide(21))[0] == pytest.approx(BUDGET / 2, rel=0.1)  # by slots again
+def test_a_shard_that_has_all_it_can_use_keeps_it() -> None:
+    """It reports what it spends, and the worth of the last of it: its share does not swing."""
+    one, shares = coordinator(1, 1), []
+    budget = 15.0
+    for now in range(1, 200):
+        full = budget >= 3.0  # it can use no more than 3
+        price = 0.2 if full else 0.2 * (3.0 / budget) ** 2
+        news = [report("s0", now, min(budget, 3.0), price), report("s1", now, 15.0, 40.0)]
+        budget = one.divide(now, news)[0].budgets[0]
+        shares.append(budget)
+    assert np.ptp(shares[-50:]) < 0.01 * BUDGET
+
+
+def test_no_shard_gets_more_than_ten_times_what_its_slots_would() -> None:
+    one = coordinator(*[1] * 99, 1)
+    for now in range(1, 60):
+        lie = report("s0", now, 1e15, 1e15)
+        grants = one.divide(now, [lie, *reports(100, now)[1:]])
+    assert budgets(grants)[0] == pytest.approx(BUDGET * 0.1, rel=0.02)
+    assert min(budgets(grants)) == pytest.approx(BUDGET * 0.9 / 99, rel=0.02)
+
+
+def test_a_shard_that_was_never_heard_of_gets_what_its_slots_would() -> None:
+    one = coordinator(1, 1, 2, patience=100)
+    for now in range(1, 60):
+        news = [report("s0", now, 10.0, 9.0), report("s1", now, 10.0, 1.0)]
+        grants = one.divide(now, news)
+    assert budgets(grants) == pytest.approx(
+        [0.375 * BUDGET, 0.125 * BUDGET, 0.5 * BUDGET], rel=1e-3
+    )
 
 
 def test_who_is_not_heard_of_is_promised_nothing_more_and_gets_its_share_when_it_is_back() -> None:
     one = coordinator(1, 1, patience=5, lead=20)
-    one.divide(1)
     for now in range(1, 60):
-        one.hear(report("s0", now))
-        if not 20 <= now < 50:
-            one.hear(report("s1", now))
-        s0, s1 = one.divide(now + 1)
-        assert math.fsum((s0.until(now + 1), s1.until(now + 1))) == pytest.approx(
-            BUDGET * (now + 1)
-        )
+        there = reports(1 if 20 <= now < 50 else 2, now)
+        s0, s1 = one.divide(now, there)
+        assert math.fsum((s0.until(now), s1.until(now))) == pytest.approx(BUDGET * now)
         if 20 + 5 + 20 < now < 50:
             assert budgets([s0, s1]) == pytest.approx([BUDGET, 0.0])
-    assert budgets([s0, s1]) == pytest.approx([BUDGET / 2, BUDGET / 2])
+        if now >= 50:
+            assert budgets([s0, s1]) == pytest.approx([BUDGET / 2, BUDGET / 2])
+            assert min(s1.budgets[1:]) == pytest.approx(0.45 * BUDGET)  # and it is promised again
 
 
 def test_a_coordinator_that_hears_nobody_keeps_the_money_of_all() -> None:
@@ -96,24 +110,37 @@ def test_a_coordinator_that_hears_nobody_keeps_the_money_of_all() -> None:
 def test_rounds_that_nobody_divided_are_made_good() -> None:
     often, seldom = coordinator(1, 1), coordinator(1, 1)
     for now in range(1, 31):
-        last = often.divide(now)
+        last = often.divide(now, reports(2, now))
     seldom.divide(1)
-    once = seldom.divide(30)
+    once = seldom.divide(30, reports(2, 30))
     assert [grant.until(30) for grant in once] == pytest.approx([one.until(30) for one in last])
+    assert once[0].budgets[-1] == pytest.approx(0.45 * BUDGET)  # who reports now is there now
 
 
 def test_a_shard_that_hears_nothing_goes_on_until_its_promises_end() -> None:
-    one, purse = coordinator(1, 1, lead=10), Purse("r", "s0")
+    one, purse, counted = coordinator(1, 1, lead=10), Purse("r", "s0"), 0.0
     for now in range(1, 31):
-        one.hear(report("s0", now))
-        one.hear(report("s1", now))
-        purse.take(one.divide(now)[0])
-        purse.budget(now)
-    later = [purse.budget(now) for now in range(31, 45)]
+        purse.take(one.divide(now, reports(2, now))[0])
+        counted += purse.budget(now, counted)
+    later = []
+    for now in range(31, 45):
+        later.append(purse.budget(now, counted))
+        counted += later[-1]
     assert later == pytest.approx([0.9 * BUDGET / 2] * 10 + [0.0] * 4)
+    assert [purse.rate(now) for now in (30, 31, 40, 41)] == pytest.approx([15.0, 13.5, 13.5, 0.0])
     purse.take(one.divide(45)[0])
-    made_good = BUDGET / 2 * 15 - math.fsum(later)
-    assert purse.budget(45) == pytest.approx(made_good)
+    assert purse.budget(45, counted) == pytest.approx(BUDGET / 2 * 45 - counted)
+    assert purse.rate(45) == pytest.approx(BUDGET / 2)
+
+
+def test_a_purse_that_is_lost_and_found_gives_nothing_twice() -> None:
+    one = coordinator(1, 1)
+    grant = one.divide(10)[0]
+    for _ in range(2):
+        purse = Purse("r", "s0")
+        purse.take(grant)
+        assert purse.budget(10, counted=140.0) == pytest.approx(10.0)
+        assert purse.budget(10, counted=150.0) == pytest.approx(0.0, abs=1e-6)
 
 
 def test_old_and_doubled_messages_add_nothing() -> None:
@@ -121,19 +148,56 @@ def test_old_and_doubled_messages_add_nothing() -> None:
     first, second = one.divide(1)[0], one.divide(5)[0]
     for grant in (second, first, second):
         purse.take(grant)
-    assert purse.budget(5) == pytest.approx(BUDGET / 2 * 5)
-    assert purse.budget(5) == 0.0
-    one.hear(report("s0", 4, shadow_price=1.0))
+    assert purse.budget(5, 0.0) == pytest.approx(BUDGET / 2 * 5)
+    one.divide(6, [report("s0", 4, shadow_price=1.0)])
     kept = one.to_record()
-    one.hear(report("s0", 4, shadow_price=9.0))
-    one.hear(report("s0", 3, shadow_price=9.0))
-    assert one.to_record() == kept
+    one.divide(6, [report("s0", 4, shadow_price=9.0), report("s0", 3, shadow_price=9.0)])
+    news = one.to_record()
+    assert {**kept, "shards": 0} == {**news, "shards": 0}
+    assert news["shards"]["s0"]["shadow_price"] == 1.0
+    news["left"].append(7)  # a record is a copy
+    assert one.to_record()["left"] == kept["left"]
+
+
+def test_a_report_from_the_future_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
+    one = coordinator(1, 1)
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        one.divide(1, [report("s0", 2**62), report("s9", 1)])
+    assert "s0 reports round 4611686018427387904, and round 1 has just begun" in caplog.text
+    assert "no shard 's9' of run 'r' is known here" in caplog.text
+    assert one.to_record()["shards"]["s0"]["reported"] == 0
+
+
+def test_a_grant_survives_the_journey_and_nonsense_does_not() -> None:
+    grant = coordinator(1, 1).divide(7)[0]
+    assert Grant.from_record(json.loads(json.dumps(grant.to_record()))) == grant
+    for wrong in ([math.nan], [-1.0], ["x"], [1], 7, [1.0] * 2000):
+        with pytest.raises(WireError, match="budgets must be"):
+            Grant.from_record({**grant.to_record(), "budgets": wrong})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"now": 0}, {"left": [-1]}, {"left": ["x"]}, {"budget": math.nan}, {"lead": 0}],
+)
+def test_a_record_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    one = coordinator(1, 1)
+    one.divide(3)
+    record = {**one.to_record(), **change}
+    with pytest.raises((ValueError, TypeError)):
+        Coordinator.from_record(record)
+
+
+def test_sums_stay_exact_over_many_rounds() -> None:
+    one = Coordinator("r", 12.345678, {"s0": 1})
+    for now in range(1, 200_000, 1999):
+        grant = one.divide(now)[0]
+        assert grant.until(now) <= 12.345678 * now
+        assert grant.until(now) == pytest.approx(12.345678 * now, rel=1e-10)
 
 
 def test_messages_of_others_are_refused() -> None:
     one = coordinator(1, 1)
-    with pytest.raises(WireError, match="no shard 's9' of run 'r' is known here"):
-        one.hear(report("s9", 1))
     with pytest.raises(WireError, match="a grant for 's1' of run 'r' came to 's0'"):
         Purse("r", "s0").take(one.divide(1)[1])
     with pytest.raises(WireError, match="shadow_price must be a float from 0"):
@@ -147,7 +211,7 @@ def test_messages_of_others_are_refused() -> None:
     [((), {}), ((0, 5), {}), ((5,), {"lead": 0}), ((5,), {"patience": 0})],
 )
 def test_impossible_coordinators_are_refused(slots: tuple[int, ...], options: Any) -> None:
-    with pytest.raises(ValueError, match=r"at least one slot|positive budget, lead and patience"):
+    with pytest.raises(ValueError, match=r"at least one slot|need a positive budget"):
         coordinator(*slots, **options)
 
 
@@ -163,14 +227,15 @@ class Play:
         self.saved = json.dumps(self.coordinator.to_record())
         self.saves = saves
         self.purses = {name: Purse("r", name) for name in slots}
-        self.rounds = dict.fromkeys(slots, 0)
         self.allowed = dict.fromkeys(slots, 0.0)
         self.letters: list[Report | Grant] = []
+        self.heard: list[Report] = []
 
     def round(self, now: int) -> None:
         """One round of the coordinator; everything else happens or does not."""
         if self.chance(0.9):
-            grants = self.coordinator.divide(now)
+            grants = self.coordinator.divide(now, self.heard)
+            self.heard = []
             if self.saves:
                 self.saved = json.dumps(self.coordinator.to_record())
             self.letters += grants
@@ -193,11 +258,12 @@ class Play:
         if isinstance(letter, Grant):
             self.purses[letter.shard].take(letter)
         else:
-            self.coordinator.hear(letter)
+            self.heard.append(letter)
 
     def play(self, name: str, now: int) -> None:
-        self.rounds[name] = now
-        budget = self.purses[name].budget(now)
+        if self.chance(0.1):  # it has lost its grant, and not its books
+            self.purses[name] = Purse("r", name)
+        budget = self.purses[name].budget(now, self.allowed[name])
         assert budget >= 0
         self.allowed[name] += budget
         self.letters.append(
@@ -247,11 +313,11 @@ def test_money_is_not_lost_by_faults() -> None:
     for seed in range(50):
         world = play_schedule(seed)
         for now in range(61, 80):
-            for grant in world.coordinator.divide(now):
+            news = [report(name, now - 1) for name in world.purses]
+            for grant in world.coordinator.divide(now, news):
                 world.purses[grant.shard].take(grant)
-            for name in world.purses:
-                world.play(name, now)
-                world.coordinator.hear(report(name, now))
+            for name, purse in world.purses.items():
+                world.allowed[name] += purse.budget(now, world.allowed[name])
             world.check(now)
         assert math.fsum(world.allowed.values()) == pytest.approx(BUDGET * 79, rel=1e-9)
 
@@ -267,10 +333,9 @@ def test_money_is_not_lost_by_faults() -> None:
 def test_every_division_adds_up(wishes: list[tuple[int, float, float]]) -> None:
     one = coordinator(*(slots for slots, _, _ in wishes))
     one.divide(1)
-    for number, (_, allowance, shadow_price) in enumerate(wishes):
-        one.hear(report(f"s{number}", 1, allowance, shadow_price))
+    news = [report(f"s{n}", 1, spends, worth) for n, (_, spends, worth) in enumerate(wishes)]
     for now in (2, 3, 50, 51):
-        grants = one.divide(now)
+        grants = one.divide(now, news)
         assert all(budget >= 0 for grant in grants for budget in grant.budgets)
         total = math.fsum(grant.until(now) for grant in grants)
         assert total <= BUDGET * now

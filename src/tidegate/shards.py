@@ -17,15 +17,21 @@ the whole:
 
 A grant says all that a shard needs to know, so that the newest alone counts. A shard whose promises
 have come to their end spends what it has saved, and no more.
+
+Rounds have the same numbers everywhere. There is one coordinator, whose record is on disk before
+its grants are sent; two of them, or one that has lost its record, would grant rounds twice. Shards
+are servers of one operator and are believed, within limits: none gets more than ``MOST_SHARE``
+times what its slots would get it.
 """
 
+import logging
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tidegate.saving import plain
-from tidegate.wire import LARGEST_AMOUNT, Record, WireError
+from tidegate.wire import LARGEST_AMOUNT, LARGEST_INTEGER, MOST_AMOUNTS, Record, WireError
 
 MOST_LEAD = 100
 """Rounds ahead that budgets are promised: as long a shard goes on that hears nothing, and as long a
@@ -36,10 +42,15 @@ PROMISED = 0.9
 """Of what a shard would get now: so much is promised for rounds to come."""
 PATIENCE = 10
 """Rounds without a report after which a shard is promised nothing more."""
-LEAST_SHARE = 0.01
-"""Of what its slots would get it: no shard that is there gets less."""
-ROUNDING = 1e-12
-"""Part of a budget that is kept back, so that a sum of shares cannot exceed it by rounding."""
+LEAST_SHARE, MOST_SHARE = 0.01, 10.0
+"""Times what its slots would get it: no shard gets less or more, as far as there is a choice."""
+UNITS = 2**40
+"""Of a round's budget, which is divided in whole ones: sums of them are exact."""
+KEPT_BACK = 1e-15
+"""Part of every amount that is told, so that no rounding can make their sum too large."""
+
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +60,11 @@ class Report(Record):
     run: str
     shard: str
     round_number: int
-    """Rounds that it has played; an older report than the last is ignored."""
-    spent: float
-    """In all these rounds."""
-    allowance: float
-    """Money a round that it has planned with."""
+    """The last that it has played; a report that is no newer than the last is ignored."""
+    spends: float
+    """Money a round that its policy plans to spend."""
     shadow_price: float
-    """μ: what one unit more would be worth to it, at this allowance."""
+    """μ: what one unit more would be worth to it then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,15 +88,19 @@ class Grant(Record):
     def until(self, round_number: int) -> float:
         """Sum of the budgets of all rounds up to this one, as far as they are known."""
         known = max(round_number - self.first_round + 1, 0)
-        return self.before + math.fsum(self.budgets[:known])
+        return math.fsum((self.before, *self.budgets[:known]))
+
+    def rate(self, round_number: int) -> float:
+        """What a round gets by itself; 0 where nothing is promised for it."""
+        place = max(round_number - self.first_round, 0)
+        return self.budgets[place] if place < len(self.budgets) else 0.0
 
 
 class Purse:
-    """What a shard has been granted, and has counted on so far."""
+    """The newest grant of a shard. What was counted on before is in the shard's own books."""
 
     def __init__(self, run: str, shard: str) -> None:
         self._grant = Grant(run=run, shard=shard, first_round=1, before=0.0, budgets=())
-        self._counted = 0.0
 
     def take(self, grant: Grant) -> None:
         """Remember a grant; one that is older than the last adds nothing."""
@@ -100,41 +113,53 @@ class Purse:
         if grant.last_round > mine.last_round:
             self._grant = grant
 
-    def budget(self, round_number: int) -> float:
+    def budget(self, round_number: int, counted: float) -> float:
         """C_i(t): what a round may cost, with what earlier rounds were not told in time.
 
-        To be asked once for every round.
+        Args:
+            round_number: t.
+            counted: the sum of the budgets of all rounds before, as the shard's books have it.
         """
-        granted = self._grant.until(round_number)
-        budget = max(granted - self._counted, 0.0)
-        self._counted += budget
-        return budget
+        return max(self._grant.until(round_number) - counted, 0.0)
+
+    def rate(self, round_number: int) -> float:
+        """What the rounds from this one on get each, as far as is known."""
+        return self._grant.rate(round_number)
 
 
 @dataclass(frozen=True)
 class _Known:
-    """What the coordinator knows of a shard."""
+    """What the coordinator knows of a shard; amounts in units of a round's budget."""
 
     slots: int
+    share: float
+    """Of a budget that would be divided among all shards."""
     heard: int = 0
-    """The coordinator's round when the last report came."""
+    """The coordinator's round when the last report came; 0 before the first."""
     reported: int = 0
-    """The shard's round in it; 0 before the first."""
-    allowance: float = 0.0
+    """The shard's round in it."""
+    spends: float = 0.0
     shadow_price: float = 0.0
-    before: float = 0.0
+    before: int = 0
     """Sum of its budgets of rounds that are over."""
-    budgets: tuple[float, ...] = ()
+    budgets: tuple[int, ...] = ()
     """Of the round that is under way, and what is promised for those after it."""
+
+    def __post_init__(self) -> None:
+        counts = (self.slots - 1, self.heard, self.reported, self.before, *self.budgets)
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise ValueError(f"these numbers of a shard cannot be right: {self}")
+        if not (0 < self.share <= 1 and min(self.spends, self.shadow_price) >= 0):
+            raise ValueError(f"these amounts of a shard cannot be right: {self}")
 
     @property
     def wish(self) -> float:
-        """What its share of the budget should be in proportion to, as far as it has said.
+        """What its share should be in proportion to, as far as it has said.
 
         The shadow price falls about as the square of the money (exactly so if the price is always
         the same): this much would bring it to 1.
         """
-        return self.allowance * math.sqrt(self.shadow_price)
+        return self.spends * math.sqrt(self.shadow_price)
 
 
 class Coordinator:
@@ -143,7 +168,7 @@ class Coordinator:
     Args:
         run: the run's name.
         budget: C, of all shards together.
-        slots: of each shard; the budget goes by them until all that are there have reported.
+        slots: of each shard; they divide the budget among those that have not reported yet.
         lead: rounds ahead that budgets are promised at most: half of those that are over.
         patience: rounds without a report after which a shard is promised nothing more.
 
@@ -165,89 +190,141 @@ class Coordinator:
     ) -> None:
         if not slots or min(slots.values()) < 1:
             raise ValueError(f"every shard needs at least one slot, got {dict(slots)}")
-        if not (0 < budget <= LARGEST_AMOUNT and lead >= 1 and patience >= 1):
+        if not (0 < budget <= LARGEST_AMOUNT and 1 <= lead < MOST_AMOUNTS and patience >= 1):
             raise ValueError(
-                f"need a positive budget, lead and patience, got {budget}, {lead} and {patience}"
+                f"need a positive budget, lead (below {MOST_AMOUNTS}) and patience, got {budget}, "
+                f"{lead} and {patience}"
             )
+        for name in slots:
+            Grant(run=run, shard=name, first_round=1, before=0.0, budgets=())  # names that can be
         self.run = run
         self._budget = budget
         self._lead = lead
         self._patience = patience
         self._now = 1
-        self._left: list[float] = []
-        """Of the round that is under way and those after it, what is not promised to anybody."""
-        self._shards = {name: _Known(count) for name, count in slots.items()}
+        total = sum(slots.values())
+        self._shards = {name: _Known(count, count / total) for name, count in slots.items()}
+        self._left: list[int] = []
+        """Of the round that is under way and those after it, units that nobody has."""
 
-    def hear(self, report: Report) -> None:
-        """Take in a report; one that is no newer than the last adds nothing."""
-        if report.run != self.run or report.shard not in self._shards:
-            raise WireError(f"no shard {report.shard!r} of run {report.run!r} is known here")
-        known = self._shards[report.shard]
-        if report.round_number > known.reported:
-            self._shards[report.shard] = replace(
-                known,
-                heard=self._now,
-                reported=report.round_number,
-                allowance=report.allowance,
-                shadow_price=report.shadow_price,
-            )
-
-    def divide(self, now: int) -> list[Grant]:
+    def divide(self, now: int, reports: Iterable[Report] = ()) -> list[Grant]:
         """The grants of a round that begins, to be sent to all.
 
         Rounds that passed while nobody divided are made good. What is divided must be on disk
         before it is sent (``to_record``): a coordinator that divides a round again would grant its
         budget twice.
+
+        Args:
+            now: t.
+            reports: those that came since the last time, in any order.
         """
         if now < self._now:
             raise ValueError(f"round {now} is over, {self._now} is under way")
+        away = [name for name, known in self._shards.items() if not self._is_there(known)]
         over, self._now = now - self._now, now
-        ahead = min(max(now // 2, LEAST_LEAD), self._lead)
-        self._promise(max(over + 1 + ahead - len(self._left), 0))
+        for report in reports:
+            self._hear(report)
+        self._move_shares()
+        self._promise(over + 1 + min(max(now // 2, LEAST_LEAD), self._lead))
+        for name in away:
+            self._promise_again(name, over + 1)
         for place in range(over + 1):
             self._add(place)
         for name, known in self._shards.items():
-            before = math.fsum((known.before, *known.budgets[:over]))
+            before = known.before + sum(known.budgets[:over])
             self._shards[name] = replace(known, before=before, budgets=known.budgets[over:])
         self._left = self._left[over:]
-        return [
-            Grant(
-                run=self.run,
-                shard=name,
-                first_round=now,
-                before=known.before,
-                budgets=known.budgets,
+        return [self._grant(name) for name in self._shards]
+
+    def _hear(self, report: Report) -> None:
+        """Take in a report; one that is no newer than the last adds nothing."""
+        known = self._shards.get(report.shard)
+        if report.run != self.run or known is None:
+            logger.warning("no shard %r of run %r is known here", report.shard, report.run)
+        elif report.round_number > self._now:
+            logger.warning(
+                "%s reports round %d, and round %d has just begun: it is not believed",
+                *(report.shard, report.round_number, self._now),
             )
-            for name, known in self._shards.items()
-        ]
-
-    def _promise(self, rounds: int) -> None:
-        """Promise a part of so many rounds more; that of those who are away waits for them."""
-        whole, shares = self._budget * (1 - ROUNDING), _shares(self._shards)
-        for name, known in self._shards.items():
-            promised = PROMISED * shares[name] * whole * self._is_there(known)
-            self._shards[name] = replace(known, budgets=(*known.budgets, *[promised] * rounds))
-        promised = math.fsum(known.budgets[-1] for known in self._shards.values())
-        self._left += [whole - promised] * rounds
-
-    def _add(self, place: int) -> None:
-        """Give what is left of a round to those who are there and have less than their share."""
-        there = {name: known for name, known in self._shards.items() if self._is_there(known)}
-        # Who hears nobody keeps all for those who come back.
-        shares = dict.fromkeys(self._shards, 0.0) | _shares(there or self._shards)
-        lacking = {
-            name: max(shares[name] * self._budget - known.budgets[place], 0.0)
-            for name, known in self._shards.items()
-        }
-        scale = self._left[place] / (math.fsum(lacking.values()) or math.inf)
-        for name, known in self._shards.items():
-            budgets = list(known.budgets)
-            budgets[place] += lacking[name] * scale
-            self._shards[name] = replace(known, budgets=tuple(budgets))
-        self._left[place] = 0.0
+        elif report.round_number > known.reported:
+            self._shards[report.shard] = replace(
+                known,
+                heard=self._now,
+                reported=report.round_number,
+                spends=report.spends,
+                shadow_price=report.shadow_price,
+            )
 
     def _is_there(self, known: _Known) -> bool:
         return self._now - max(known.heard, 1) <= self._patience
+
+    def _move_shares(self) -> None:
+        """Half of the way, on a scale of ratios, to where money is worth the same everywhere."""
+        slots = sum(known.slots for known in self._shards.values())
+        wished = math.fsum(known.wish for known in self._shards.values())
+        heard = sum(known.slots for known in self._shards.values() if known.heard) / slots
+        wanted, most = {}, {}
+        for name, known in self._shards.items():
+            fair = known.slots / slots
+            share = heard * known.wish / wished if known.heard and wished else fair
+            wanted[name], most[name] = max(share, LEAST_SHARE * fair), MOST_SHARE * fair
+        wanted = _within(wanted, most)
+        moved = {
+            name: math.sqrt(known.share * wanted[name]) for name, known in self._shards.items()
+        }
+        total = math.fsum(moved.values())
+        for name, share in moved.items():
+            self._shards[name] = replace(self._shards[name], share=share / total)
+
+    def _promise(self, rounds: int) -> None:
+        """Promise a part of rounds to come, up to so many; nothing to those who are away."""
+        more = max(rounds - len(self._left), 0)
+        taken = 0
+        for name, known in self._shards.items():
+            promised = int(PROMISED * known.share * UNITS) * self._is_there(known)
+            self._shards[name] = replace(known, budgets=(*known.budgets, *[promised] * more))
+            taken += promised
+        self._left += [max(UNITS - taken, 0)] * more
+
+    def _promise_again(self, name: str, first: int) -> None:
+        """Promise a shard that is back what it would have been promised before."""
+        known = self._shards[name]
+        if not self._is_there(known):
+            return
+        wanted, budgets = int(PROMISED * known.share * UNITS), list(known.budgets)
+        for place in range(first, len(budgets)):
+            more = min(max(wanted - budgets[place], 0), self._left[place])
+            budgets[place] += more
+            self._left[place] -= more
+        self._shards[name] = replace(known, budgets=tuple(budgets))
+
+    def _add(self, place: int) -> None:
+        """Give what is left of a round to those who are there and have less than their share."""
+        there = [name for name, known in self._shards.items() if self._is_there(known)]
+        there = there or list(self._shards)  # who hears nobody keeps all for those who come back
+        all_of_them = math.fsum(self._shards[name].share for name in there)
+        lacking = {}
+        for name in there:
+            known = self._shards[name]
+            lacking[name] = max(known.share / all_of_them * UNITS - known.budgets[place], 0.0)
+        left, wanted = self._left[place], math.fsum(lacking.values())
+        for name, part in lacking.items():
+            known = self._shards[name]
+            more = min(int(self._left[place] * part / wanted) if wanted else 0, left)
+            left -= more
+            budgets = (*known.budgets[:place], known.budgets[place] + more)
+            self._shards[name] = replace(known, budgets=budgets + known.budgets[place + 1 :])
+        self._left[place] = 0
+
+    def _grant(self, name: str) -> Grant:
+        known, unit = self._shards[name], self._budget / UNITS * (1 - KEPT_BACK)
+        return Grant(
+            run=self.run,
+            shard=name,
+            first_round=self._now,
+            before=known.before * unit,
+            budgets=tuple(budget * unit for budget in known.budgets),
+        )
 
     def to_record(self) -> dict[str, Any]:
         """All that the next step depends on, as JSON can carry it."""
@@ -258,7 +335,7 @@ class Coordinator:
             "patience": self._patience,
             "now": self._now,
             "left": list(self._left),
-            "shards": {name: vars(known) for name, known in self._shards.items()},
+            "shards": {name: asdict(known) for name, known in self._shards.items()},
         }
 
     @classmethod
@@ -268,28 +345,33 @@ class Coordinator:
             name: plain(_Known, {**values, "budgets": tuple(values["budgets"])})
             for name, values in record["shards"].items()
         }
-        slots = {name: known.slots for name, known in shards.items()}
         coordinator = cls(
             record["run"],
             record["budget"],
-            slots,
+            {name: known.slots for name, known in shards.items()},
             lead=record["lead"],
             patience=record["patience"],
         )
-        coordinator._now, coordinator._left = record["now"], list(record["left"])
-        coordinator._shards = shards
+        now, left = record["now"], record["left"]
+        lengths = {len(left), *(len(known.budgets) for known in shards.values())}
+        whole = all(type(one) is int and 0 <= one <= LARGEST_INTEGER for one in (now - 1, *left))
+        if not whole or len(lengths) > 1:
+            raise ValueError(f"round {now} with {left} left cannot be right")
+        coordinator._now, coordinator._left, coordinator._shards = now, list(left), shards
         return coordinator
 
 
-def _shares(shards: Mapping[str, _Known]) -> dict[str, float]:
-    """Each shard's part of a budget that is divided among these."""
-    slots = sum(known.slots for known in shards.values())
-    shares = {name: known.slots / slots for name, known in shards.items()}
-    wished = math.fsum(known.wish for known in shards.values())
-    if not (wished and all(known.reported for known in shards.values())):
-        return shares
-    shares = {
-        name: max(known.wish / wished, LEAST_SHARE * shares[name]) for name, known in shards.items()
-    }
-    total = math.fsum(shares.values())
-    return {name: share / total for name, share in shares.items()}
+def _within(wanted: Mapping[str, float], most: Mapping[str, float]) -> dict[str, float]:
+    """Shares that sum to 1, as they are wanted, as far as none exceeds its most.
+
+    Where all of them together are not enough for 1, they are.
+    """
+    shares, open_to = dict(most), set(wanted)
+    while open_to:
+        left = 1 - math.fsum(shares[name] for name in wanted if name not in open_to)
+        total = math.fsum(wanted[name] for name in open_to)
+        full = {name for name in open_to if wanted[name] * left > most[name] * total}
+        if not full:
+            return shares | {name: wanted[name] / total * left for name in open_to}
+        open_to -= full
+    return shares

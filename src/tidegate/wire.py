@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import math
 import reprlib
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
@@ -25,8 +26,8 @@ LONGEST_NAME = 200
 NAME = f"a name of at most {LONGEST_NAME} printable characters"
 WHOLE = f"a whole number from 0 to {LARGEST_INTEGER}"
 AMOUNT = f"a float from 0 to {LARGEST_AMOUNT:g}"
-MOST_THRESHOLDS = 1001
-"""One for an empty slot, and a thousand ages."""
+MOST_AMOUNTS = 1001
+"""In a list. Of thresholds: one for an empty slot, and a thousand ages."""
 LARGEST_CAPACITY = 100_000_000
 """Samples of one client: counts of its admissions are kept in 4 bytes, far from their end."""
 NO_LIMIT = 2**31 - 1
@@ -102,8 +103,6 @@ class Order(Record):
             rule = self.thresholds
             evicts = self.retention == "oldest_first"
             _need(evicts, "retention", self.retention, "oldest_first where thresholds are given")
-            few = len(rule) <= MOST_THRESHOLDS
-            _need(few, "thresholds", len(rule), f"at most {MOST_THRESHOLDS} of them")
             rises = all(first <= second for first, second in itertools.pairwise(rule[1:]))
             _need(rises, "thresholds", rule, "not falling from the second on")
 
@@ -225,10 +224,11 @@ def _check_kinds(message: Record) -> None:
             _need_amount(name, value)
         elif kind is bool:
             _need(type(value) is bool, name, value, "true or false")
-        elif name == "thresholds":
-            _need(type(value) is tuple, name, value, "a tuple")
-            for threshold in value:
-                _need_amount(name, threshold)
+        elif kind is tuple:
+            listed = type(value) is tuple and len(value) <= MOST_AMOUNTS
+            _need(listed, name, value, f"a tuple of at most {MOST_AMOUNTS}")
+            for amount in value:
+                _need_amount(name, amount)
 
 
 _FIELDS: dict[type, tuple[tuple[str, object, bool], ...]] = {}
@@ -242,7 +242,10 @@ def _fields(kind: type[Record]) -> tuple[tuple[str, object, bool], ...]:
 
 
 def _look_up(kind: type[Record]) -> tuple[tuple[str, object, bool], ...]:
-    return tuple((one.name, one.type, one.default == "") for one in dataclasses.fields(kind))
+    return tuple(
+        (one.name, typing.get_origin(one.type) or one.type, one.default == "")
+        for one in dataclasses.fields(kind)
+    )
 
 
 def _need_amount(name: str, value: object) -> None:
@@ -269,6 +272,5 @@ def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
     if wrong:
         raise WireError(f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}")
     values: dict[str, Any] = {name: record[name] for name in names}
-    if isinstance(values.get("thresholds"), list):
-        values["thresholds"] = tuple(values["thresholds"])
-    return kind(**values)
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return kind(**{**values, **lists})

@@ -17,6 +17,7 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from gated_apps import MODEL, gated_app
 
@@ -71,6 +72,49 @@ def test_alone_it_averages_as_fedavg_does() -> None:
     np.testing.assert_allclose(arrays["w"].numpy(), expected["w"].numpy(), rtol=1e-6)
     assert arrays["w"].dtype == "float32"
     assert metrics == measured
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64", "int64", "bool"])
+def test_every_kind_of_array_has_fedavgs_average(kind: str) -> None:
+    LocalGrid(ClientApp(), nodes(1))
+    some = replies([1000.0] * 100, kind)
+    for number, reply in enumerate(some):
+        value = np.array(number % 3).astype(kind)
+        reply.content["arrays"] = ArrayRecord({"scalar": Array(value), "v": Array(value[None])})
+    arrays, _ = FoldedFedAvg().aggregate_train(1, some)
+    expected, _ = FedAvg().aggregate_train(1, some)
+    assert arrays is not None
+    assert expected is not None
+    for name in ("scalar", "v"):
+        assert arrays[name].dtype == expected[name].dtype
+        found, wanted = arrays[name].numpy(), expected[name].numpy()
+        np.testing.assert_allclose(found, wanted, rtol=5e-3 if kind == "float16" else 1e-6)
+        assert found.shape == wanted.shape
+
+
+def test_one_odd_reply_changes_neither_kind_nor_metrics() -> None:
+    LocalGrid(ClientApp(), nodes(1))
+    odd = replies([1.0], "float16")[0]
+    odd.content["m"] = MetricRecord({"num-examples": 1.0, "loss": [1.0, 2.0]})
+    silent = Message(RecordDict(), reply_to=Message(RecordDict(), 7, "train"))
+    arrays, metrics = FoldedFedAvg().aggregate_train(1, [*replies([2.0, 2.0]), odd, silent])
+    assert arrays is not None
+    assert arrays["w"].dtype == "float32"
+    assert metrics is not None
+    assert metrics["loss"] == 0.5
+
+
+class Impatient(FoldedFedAvg):
+    """Takes one reply, and leaves the others."""
+
+    def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> Any:
+        return super().aggregate_train(server_round, [next(iter(replies))])
+
+
+def test_what_a_strategy_does_not_look_at_is_booked_all_the_same() -> None:
+    one = control(Impatient(fraction_evaluate=0.0))
+    one.start(LocalGrid(gated_app(), nodes(3)), MODEL, 3)
+    assert [row.answered for row in one.rounds] == [3, 3, 3]
 
 
 def test_nothing_to_average_changes_nothing() -> None:
@@ -175,6 +219,9 @@ def test_a_grid_of_arrivals_is_the_grid_that_it_wraps() -> None:
     grid = LocalGrid(gated_app(), nodes(3))
     arrivals = Arrivals(grid)
     assert list(arrivals.get_node_ids()) == grid.get_node_ids()
+    inherited = [name for name in vars(Grid) if not name.startswith("_")]
+    assert all(name in vars(Arrivals) for name in inherited)  # each asks the grid that it wraps
+    assert list(arrivals.get_nodes()) == list(grid.get_nodes())
     assert arrivals.run is grid.run
     arrivals.set_run(grid.run)
     message = arrivals.create_message(RecordDict(), "query", 2, "1")

@@ -66,8 +66,11 @@ class Thresholds:
     round_number: int = 0
     allowance: float = 0.0
     """Money for a slot and round."""
+    spends: float = 0.0
+    """What the rule spends of it; less only where every sample is replaced in every round."""
     shadow_price: float = 0.0
-    """μ: growth of ΣA² that one more unit of money would save."""
+    """μ: growth of ΣA² that one unit of money more would save, at what is spent; where all is
+    replaced, the last that it saved."""
     highest: float = -1.0
     """Of the prices that were seen; a higher one may need another rule."""
     affordable: bool = True
@@ -106,8 +109,9 @@ class TideState:
 class Tide:
     """Thresholds by age, learned from prices and money left.
 
-    The budget may be another one in every round (``dataclasses.replace``), and 0 in some: then
-    what was saved is spent, and no more.
+    The budget may be another one in every round (``dataclasses.replace``): what comes in beyond
+    the rate that is expected is saved, and spent over many rounds. At a rate of 0 what was saved is
+    spent, and no more.
     """
 
     budget: float
@@ -118,6 +122,8 @@ class Tide:
     """ΣB_m."""
     taking_part: float = 1.0
     """The part of them that a round reaches, as far as is known before the first."""
+    expected: float | None = None
+    """What the rounds to come will get each, where that is not the budget of this one."""
     price_groups: int = PRICE_GROUPS
     """Groups between which the next price may depend on the present one; 1 for none."""
 
@@ -151,8 +157,8 @@ class Tide:
             return NOTHING
         money = math.inf
         if self.num_rounds is not None:
-            money = state.earned + self.budget * self._left(state) - state.spent
-        if not self.budget:
+            money = saved + self._rate * (self._left(state) - 1)
+        if not self._rate:
             money = min(money, saved)
         waiting = quote.own is None and self._waits(state)
         if waiting and quote.price > solved.empty:
@@ -196,8 +202,13 @@ class Tide:
     def _allowance(self, state: TideState) -> float:
         """Money for a round: the budget, and a part of what was saved or overspent."""
         pace = PACE if self.num_rounds is None else min(self._left(state), PACE)
-        wanted = self.budget + (state.earned - state.spent) / pace
-        return max(wanted, LEAST_ALLOWANCE * self.budget)
+        ahead = state.earned + (self.budget - self._rate) - state.spent
+        return max(self._rate + ahead / pace, LEAST_ALLOWANCE * self._rate)
+
+    @property
+    def _rate(self) -> float:
+        """Money a round in the long run."""
+        return self.budget if self.expected is None else self.expected
 
     def _left(self, state: TideState) -> int:
         """Rounds that are left of a run with an end, this one included."""
@@ -211,7 +222,7 @@ class Tide:
         if state.admitted >= self.total_capacity:
             return False
         fill = self.total_capacity * state.prices.mean
-        return state.round_number == 1 or fill > DEAR_FILL * self.budget
+        return state.round_number == 1 or fill > DEAR_FILL * self._rate
 
 
 def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
@@ -221,7 +232,8 @@ def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
     independent = Thresholds(
         round_number=state.round_number,
         allowance=allowance,
-        shadow_price=plan.best.multiplier,
+        spends=min(plan.spent, allowance),
+        shadow_price=plan.best.multiplier or 2 / max(law.highest, allowance),
         affordable=plan.spent <= (1 + OTHER_ALLOWANCE) * allowance,
         empty=filling_threshold(law, plan),
         by_group=(plan.less.thresholds,),

@@ -7,6 +7,7 @@ are 26 GB. Here the server holds a sum and a few replies, whatever the number of
 import logging
 import time
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
@@ -15,12 +16,12 @@ from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.flower.private import Run
+from tidegate.flower.messages import AT_ONCE
+from tidegate.flower.private import NodeInfo, Run
+from tidegate.flower.updates import of_usual_form
 
-AT_ONCE = 16
-"""Replies that are asked for, and so in memory, together."""
 SECONDS_BETWEEN = 1.0
-"""Before the grid is asked again, if nothing has arrived."""
+"""Before the grid is asked again for those that have not arrived."""
 
 logger = logging.getLogger("flwr.tidegate")
 
@@ -36,31 +37,45 @@ class FoldedFedAvg(FedAvg):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Average models and metrics by weight."""
-        total, sums = 0.0, dict[str, NDArray[np.float64]]()
-        kinds: dict[str, str] = {}
+        total, sums = 0.0, dict[str, _Sum]()
         metrics: list[RecordDict] = []
         for reply in replies:
-            if reply.has_error():
-                continue
-            name, measured = next(iter(reply.content.metric_records.items()))
-            weight = measured[self.weighted_by_key]
+            measured = {} if reply.has_error() else dict(reply.content.metric_records)
+            weight = next(iter(measured.values()), MetricRecord()).get(self.weighted_by_key, 0)
             if isinstance(weight, list) or not weight:
                 continue
             total += weight
             for record in reply.content.array_records.values():
-                for key, array in record.items():
-                    values = array.numpy()
-                    kinds[key] = values.dtype.str
-                    if key in sums:
-                        sums[key] += values * float(weight)
-                    else:
-                        sums[key] = np.multiply(values, weight, dtype=np.float64)
-            metrics.append(RecordDict({name: measured}))
+                for name, array in record.items():
+                    sums.setdefault(name, _Sum()).add(array.numpy(), weight)
+            metrics.append(RecordDict({**measured}))
         logger.info("aggregate_train: folded %d results", len(metrics))
         if not total:
             return None, None
-        arrays = {key: Array((values / total).astype(kinds[key])) for key, values in sums.items()}
-        return ArrayRecord(arrays), self.train_metrics_aggr_fn(metrics, self.weighted_by_key)
+        arrays = ArrayRecord({name: Array(one.average(total)) for name, one in sums.items()})
+        return arrays, self.train_metrics_aggr_fn(of_usual_form(metrics), self.weighted_by_key)
+
+
+class _Sum:
+    """Arrays times their weights, added up in double precision."""
+
+    def __init__(self) -> None:
+        self._values: NDArray[np.float64] | None = None
+        self._kind = np.dtype(np.float16)
+
+    def add(self, values: NDArray[Any], weight: float) -> None:
+        """One more; whole numbers and truth values have an average that is neither."""
+        kind = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
+        self._kind = np.promote_types(self._kind, kind)
+        weighed = np.multiply(values, weight, dtype=np.float64)
+        if self._values is None:
+            self._values = np.asarray(weighed)
+        else:
+            self._values += weighed
+
+    def average(self, total: float) -> NDArray[Any]:
+        """As FedAvg would give it."""
+        return np.asarray(self._values / total, dtype=self._kind)  # type: ignore[operator]
 
 
 class Arrivals(Grid):
@@ -93,6 +108,10 @@ class Arrivals(Grid):
         """All nodes."""
         return self._grid.get_node_ids()
 
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """All nodes, with their names."""
+        return self._grid.get_nodes()
+
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Send messages."""
         return self._grid.push_messages(messages)
@@ -122,6 +141,6 @@ class Arrivals(Grid):
                     yield replies.pop()
             if time.monotonic() >= end:
                 return
-            if len(missing) == len(message_ids):
-                time.sleep(SECONDS_BETWEEN)
             message_ids = missing
+            if message_ids:
+                time.sleep(SECONDS_BETWEEN)

@@ -10,6 +10,9 @@ from flwr.serverapp import Grid
 from tidegate.flower.records import key_of
 from tidegate.wire import Receipt
 
+AT_ONCE = 16
+"""Replies that are asked for, and so in memory, together."""
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -60,8 +63,9 @@ class Outbox:
                     yield sent, reply
 
         yield from answered(replies)
-        if waiting:
-            yield from answered(grid.pull_messages(sorted(waiting)))
+        missing = sorted(waiting)
+        for start in range(0, len(missing), AT_ONCE):
+            yield from answered(grid.pull_messages(missing[start : start + AT_ONCE]))
         self._waiting = [one for one in waiting.values() if not one.expired]
 
 

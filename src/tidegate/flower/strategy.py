@@ -219,7 +219,10 @@ class AdmissionControl(Strategy):
         now = server_round + self._rounds_before
         arrays, metrics = None, None
         if isinstance(self.strategy, FoldedFedAvg):
-            arrays, metrics = self.strategy.aggregate_train(now, self._usable(replies))
+            usable = self._usable(replies)
+            arrays, metrics = self.strategy.aggregate_train(now, usable)
+            for _ in usable:  # whatever it left is booked all the same
+                pass
         elif alike := self._alike(replies):  # of nothing, some cannot make an average
             arrays, metrics = self.strategy.aggregate_train(now, alike)
         if arrays is not None and not replaces(arrays, self._arrays):

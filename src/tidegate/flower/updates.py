@@ -7,7 +7,7 @@ booked all the same. An update that is well-formed and wrong is for a robust str
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,9 +84,19 @@ def of_one_form(
 
 
 def has_form_of(content: RecordDict, model: ArrayRecord) -> bool:
-    """Whether a reply holds one record of the model's arrays and one of metrics."""
+    """Whether a reply holds one record of the model's arrays and one of metrics.
+
+    A model that begins empty takes any arrays.
+    """
     arrays, metrics = list(content.array_records.values()), list(content.metric_records.values())
-    return len(arrays) == len(metrics) == 1 and set(arrays[0]) == set(model)
+    return len(arrays) == len(metrics) == 1 and (set(arrays[0]) == set(model) or not model)
+
+
+def of_usual_form(contents: Sequence[RecordDict]) -> list[RecordDict]:
+    """Those that have the form of most."""
+    forms = [_form(content) for content in contents]
+    usual = max(Counter(forms).items(), key=lambda one: one[1], default=(frozenset(), 0))[0]
+    return [content for content, form in zip(contents, forms, strict=True) if form == usual]
 
 
 def replaces(arrays: ArrayRecord, model: ArrayRecord) -> bool:
