@@ -124,11 +124,13 @@ def buffers(
     state = begin(policy, problem)
     prices = SETTING.price.rounds(generator(seed, PRICES))
     held = [(np.zeros(0, int), np.zeros(0, int)) for _ in pools]
-    taken = [0] * len(pools)
+    taken = state.admitted
     for _ in range(problem.num_rounds):
         price = next(prices)
-        state, _ = play_round(policy, problem, state, price)
-        for client, fresh in enumerate(state.buffers.fresh.tolist()):
+        state, row = play_round(policy, problem, state, price)
+        for client, until in enumerate(state.admitted.tolist()):
+            since = int(taken[client])
+            fresh = until - since
             which, used = held[client]
             used = used + 1
             keep = np.ones(len(which), bool)
@@ -138,13 +140,13 @@ def buffers(
                 else:
                     stays = int(problem.capacities[client]) - fresh
                     keep = np.arange(len(which)) >= len(which) - max(stays, 0)
-            new = pools[client][taken[client] : taken[client] + fresh]
-            taken[client] += fresh
+            new = pools[client][since:until]
             held[client] = (
                 np.concatenate([which[keep], new]),
                 np.concatenate([used[keep], np.ones(len(new), int)]),
             )
-        yield float(price * state.buffers.fresh.sum()), held
+        taken = state.admitted
+        yield row.spent, held
 
 
 def local(model: Array, inputs: Array, labels: Any, weights: Array) -> Array:

@@ -51,6 +51,13 @@ class SimulationState(Generic[State]):
     overspend: float
     """Σ_t (C_t - C) so far."""
 
+    @property
+    def admitted(self) -> IntArray:
+        """Samples that each client has taken in so far; those before its first round left out."""
+        if isinstance(self.buffers, OldestFirstBuffers):  # a rule's, which nobody has counted out
+            return self.buffers.admitted.copy()
+        return self.allocation.ordered
+
     def copy(self) -> "SimulationState[State]":
         """A state that goes its own way from here."""
         return dataclasses.replace(

@@ -26,7 +26,7 @@ from tidegate.prices import MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.retention.buffers import RetentionRule
 from tidegate.retention.k_step import KStepRetention
-from tidegate.retention.oldest_first import OldestFirst, OldestFirstBuffers
+from tidegate.retention.oldest_first import OldestFirst
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
 from tidegate.simulation import RoundRow, SimulationState, begin, play_round, simulate
 
@@ -70,13 +70,6 @@ def steps(
     for price, who, _ in zip(prices, members, range(ROUNDS), strict=False):
         state, row = play_round(policy, problem, state, price, who)
         yield np.arange(problem.num_clients)[who], state, row
-
-
-def admitted(state: SimulationState[Any]) -> IntArray:
-    """Samples that each client has taken in so far, those before round 1 left out."""
-    if isinstance(state.buffers, OldestFirstBuffers):
-        return state.buffers.admitted.copy()
-    return state.allocation.ordered
 
 
 def admits_whole_samples_within_one_of_the_target(name: str) -> None:
@@ -197,7 +190,7 @@ def the_tally_equals_samples_counted_one_by_one(name: str) -> None:
         expired: list[int] = []
         before = np.zeros(problem.num_clients, dtype=np.int64)
         for who, after, row in steps(name, problem, law, ControlOptions(), cohorts):
-            total = admitted(after)
+            total = after.admitted
             for client in who.tolist():
                 new = int(total[client] - before[client])
                 gone = leaving(retention, client, stored[client], new, problem)
