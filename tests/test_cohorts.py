@@ -183,6 +183,15 @@ def test_what_a_cohort_is_owed_is_handed_out_whole(weights: list[int], data: st.
         assert allocation.unserved.sum() == pytest.approx(owed - handed_out, abs=1e-6)
 
 
+def test_a_limit_is_reached_whatever_was_lost_by_rounding() -> None:
+    allocation = Allocation.start(np.array([0.5, 0.5]))
+    _, allocation = allocation.allocate(3.0, np.array([0, 3]), who=np.array([0, 1]))
+    _, allocation = allocation.allocate(29.999999999999996, np.array([0]), who=np.array([0]))
+    assert allocation.unserved.sum() < 0  # by a hair
+    samples, _ = allocation.allocate(2.5, np.array([0, 1]), most=1, who=np.array([0, 1]))
+    assert samples.tolist() == [0, 1]
+
+
 @settings(max_examples=200, deadline=None)
 @given(weights=weights, data=st.data())
 def test_a_cohort_stores_no_more_than_it_has_room_for(

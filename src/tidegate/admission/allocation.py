@@ -104,12 +104,10 @@ class Allocation:
         if not 0 <= total_admission < math.inf:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
         carried, before = self.credited, self.handed_out
-        if most is not None and math.floor(self.owed + total_admission + carried) > before + most:
-            total_admission = float(most)
+        whole = max(math.floor(self.owed + total_admission + carried) - before, 0)
+        if most is not None and whole > most:
+            whole, total_admission = most, float(most)
         owed = self.owed + total_admission
-        whole = max(math.floor(owed + carried), before) - before
-        if most is not None:
-            whole = min(whole, most)
         if isinstance(who, slice):
             claims = _Claims(self.shares, self.credits, self.ordered, owed, room)
             samples = claims.share_out(whole)
