@@ -91,8 +91,8 @@ def measure(
     members = problem.cohorts.rounds(generator(0, COHORTS), clients)
     seconds, shares = [], []
     for _ in range(rounds):
-        price, who, started, served = next(prices), next(members), time.perf_counter(), 0.0
-        served = server.seconds
+        price, who, served = next(prices), next(members), server.seconds
+        started = time.perf_counter()
         state, _ = play_round(made, problem, state, price, who)
         seconds.append(time.perf_counter() - started)
         shares.append(server.seconds - served)
@@ -164,13 +164,13 @@ def show(rows: list[dict[str, Any]], sizes: list[int]) -> None:
             middle = [float(np.median([row[name] for row in same])) for name in COLUMNS]
             numbers = " | ".join(f"{value:,.3g}" for value in middle)
             print(f"| {title} | {clients:,} | {numbers} |")
-    if sizes[-1] <= PART_OF_FIT:
-        return
     print("\nExponents of the number of clients, from 100,000 on\n\n"
           "| mode | prices | cohort | time a round | server's time | memory |\n"
           "|---|---|---|---|---|---|")  # fmt: skip
     for title, some in groups(rows):
         large = [row for row in some if row["clients"] >= PART_OF_FIT]
+        if len(large) < FEWEST_POINTS:
+            continue
         of = np.array([row["clients"] for row in large], dtype=np.float64)
         fits = []
         for name in ("milliseconds", "server_milliseconds", "bytes"):
@@ -180,6 +180,8 @@ def show(rows: list[dict[str, Any]], sizes: list[int]) -> None:
         print(f"| {title} | {' | '.join(fits)} |")
 
 
+FEWEST_POINTS = 3
+"""For a slope with an interval."""
 COLUMNS = ("milliseconds", "slowest", "server_milliseconds", "bytes", "gigabytes")
 
 

@@ -45,10 +45,10 @@ class Account:
     outstanding: Order | None = None
     """Sent and not answered; the client may have applied it."""
 
-    @property
-    def _uses(self) -> list[tuple[int, int]]:
-        """(how often used, samples) of what is stored, oldest first."""
-        return [(self.applied - since, count) for since, count in self.batches]
+    def _uses(self, batches: Batches | None = None) -> list[tuple[int, int]]:
+        """(how often used, samples) of what is stored, or would be, oldest first."""
+        stored = self.batches if batches is None else batches
+        return [(self.applied - since, count) for since, count in stored]
 
     def carried_samples(self, retention_horizon: int) -> int:
         """Samples that are still stored when the client's next round begins.
@@ -57,7 +57,7 @@ class Account:
             retention_horizon: K, or 0 where samples do not expire.
         """
         most = retention_horizon or math.inf
-        return sum(count for uses, count in self._uses if uses < most)
+        return sum(count for uses, count in self._uses() if uses < most)
 
     def most_admitted(self, order: Order) -> int:
         """Samples that an order can lead to, beside what is stored.
@@ -71,7 +71,7 @@ class Account:
             return min(order.count, self.buffer_capacity if evicts else empty)
         takes = [order.price <= threshold for threshold in order.thresholds]
         last = len(takes) - 1
-        old = sum(count for uses, count in self._uses if takes[min(uses, last)])
+        old = sum(count for uses, count in self._uses() if takes[min(uses, last)])
         return min(order.count, empty * takes[0] + old)
 
     def stores_after(self, order: Order, admitted: int) -> "Holding":
@@ -81,7 +81,7 @@ class Account:
         batches = (*old, *([(self.applied, admitted)] if admitted else []))
         too_many = sum(count for _, count in batches) - self.buffer_capacity
         batches = _without_oldest(batches, max(too_many, 0))
-        uses = [(self.applied - since, count) for since, count in batches]
+        uses = self._uses(batches)
         return Holding(
             batches=batches,
             occupancy=sum(count for _, count in batches),

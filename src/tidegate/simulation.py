@@ -46,8 +46,6 @@ class SimulationState(Generic[State]):
     tally: ReuseTally
     occupancy_sums: IntArray
     """Σ_t n_m(t) over the rounds that a client took part in, for each client."""
-    rounds_played: CountArray
-    """How many these were."""
     overspend: float
     """Σ_t (C_t - C) so far."""
 
@@ -64,7 +62,6 @@ class SimulationState(Generic[State]):
             self,
             buffers=self.buffers.copy(),
             occupancy_sums=self.occupancy_sums.copy(),
-            rounds_played=self.rounds_played.copy(),
         )
 
 
@@ -119,7 +116,7 @@ class Run:
     def excess(self) -> IntArray:
         """Σ_t (n_m(t) - B_m) over the rounds that each client took part in."""
         state = self.final
-        return state.occupancy_sums - self.problem.capacities * state.rounds_played
+        return state.occupancy_sums - self.problem.capacities * state.buffers.clocks
 
     @property
     def certificate_margin(self) -> float:
@@ -144,7 +141,6 @@ def begin(policy: JointPolicy[State], problem: Problem) -> SimulationState[State
         buffers=policy.retention.buffers(problem.capacities, problem.num_rounds),
         tally=ReuseTally(),
         occupancy_sums=np.zeros(problem.num_clients, dtype=np.int64),
-        rounds_played=np.zeros(problem.num_clients, dtype=np.int32),
         overspend=0.0,
     )
 
@@ -182,7 +178,6 @@ def play_round(
 
     stored = state.buffers.step(who, admissions)
     state.occupancy_sums[who] += stored.occupancy
-    state.rounds_played[who] += 1
     paid_for = stored.fresh if policy.charge_prefill else admissions
     totals = RoundTotals(
         admitted=int(stored.fresh.sum()),
@@ -212,14 +207,12 @@ def play_round(
         distinct_samples=tally.distinct_samples,
         effective_samples=tally.effective_sample_size,
     )
-    after = SimulationState(
+    after = dataclasses.replace(
+        state,
         round_number=row.round_number,
         server=server,
         allocation=allocation,
-        buffers=state.buffers,
         tally=tally,
-        occupancy_sums=state.occupancy_sums,
-        rounds_played=state.rounds_played,
         overspend=row.overspend,
     )
     return after, row

@@ -37,6 +37,11 @@ class Buffers(Protocol):
         """Samples that each client of the fleet stores."""
         ...
 
+    @property
+    def clocks(self) -> CountArray:
+        """Rounds that each client of the fleet has taken part in."""
+        ...
+
     def room(self, who: Members) -> IntArray:
         """Samples that each of these could admit now without storing more than it has room for."""
         ...

@@ -16,7 +16,7 @@ class PartlyFrozenBuffers:
     active: Buffers
     frozen: CountArray
     """Samples that each frozen client holds for ever."""
-    clocks: CountArray
+    frozen_clocks: CountArray
     """Rounds that each frozen client has taken part in."""
     num_active: int
 
@@ -24,6 +24,11 @@ class PartlyFrozenBuffers:
     def occupancy(self) -> CountArray:
         """Samples that each client stores."""
         return np.concatenate([self.active.occupancy, self.frozen])
+
+    @property
+    def clocks(self) -> CountArray:
+        """Rounds that each client has taken part in."""
+        return np.concatenate([self.active.clocks, self.frozen_clocks])
 
     def room(self, who: Members) -> IntArray:
         """Frozen clients admit nothing."""
@@ -37,9 +42,9 @@ class PartlyFrozenBuffers:
         In its first round a frozen client trains on all of its samples for the first time.
         """
         active, frozen = self._split(who)
-        held, clocks = self.frozen[frozen], self.clocks[frozen].copy()
+        held, clocks = self.frozen[frozen], self.frozen_clocks[frozen].copy()
         stored = self.active.step(active, admissions[: len(admissions) - len(held)])
-        self.clocks[frozen] += 1
+        self.frozen_clocks[frozen] += 1
         return Stored(
             occupancy=np.concatenate([stored.occupancy, held]),
             fresh=np.concatenate([stored.fresh, np.where(clocks == 0, held, 0)]),
@@ -50,7 +55,7 @@ class PartlyFrozenBuffers:
     def copy(self) -> "PartlyFrozenBuffers":
         """Buffers that go their own way from here."""
         return PartlyFrozenBuffers(
-            self.active.copy(), self.frozen, self.clocks.copy(), self.num_active
+            self.active.copy(), self.frozen, self.frozen_clocks.copy(), self.num_active
         )
 
     def _split(self, who: Members) -> tuple[Members, Members]:
@@ -75,7 +80,7 @@ class PartlyFrozenRetention:
         return PartlyFrozenBuffers(
             active=self.active.buffers(buffer_capacities[:split], num_rounds),
             frozen=buffer_capacities[split:].astype(np.int32),
-            clocks=np.zeros(self.frozen_clients, dtype=np.int32),
+            frozen_clocks=np.zeros(self.frozen_clients, dtype=np.int32),
             num_active=split,
         )
 
