@@ -16,11 +16,22 @@ from typing import Any
 from tidegate.account import Account
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
+from tidegate.admission.rule import AdmissionRule
+from tidegate.admission.tide import Tide, TideState
 from tidegate.fleet import Fleet, Terms
 from tidegate.ledger import Booking, Ledger
 from tidegate.saving import plain, read, write
+from tidegate.shards import Report
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import LARGEST_INTEGER, Address, Introduction, Order, Receipt, WireError
+from tidegate.wire import (
+    LARGEST_AMOUNT,
+    LARGEST_INTEGER,
+    Address,
+    Introduction,
+    Order,
+    Receipt,
+    WireError,
+)
 
 BEGIN_AGAIN = "Delete its file, and it begins again"
 
@@ -70,6 +81,10 @@ class _Decision:
     price: float
     ordered: float | None
     """None where the order is a rule."""
+    budget: float
+    """C; of a shard, what this round was granted."""
+    expected: float
+    """What the rounds to come will get each."""
     orders: int
     slots: int
     """Of the clients that were sent one."""
@@ -183,9 +198,13 @@ class Controller:
         if self._decision is not None:
             return self._same_again({*present, *online})
         self._fleet.see({*present, *online})
-        admission = self._fleet.policy.admission
         if self._server is None:
-            self._server = admission.start()
+            self._server = self._fleet.policy.admission.start()
+        budget = expected = self._terms.budget
+        if self._terms.purse is not None:
+            budget = self._terms.purse.budget(self._round_number, self._tide_state.earned)
+            expected = self._terms.purse.rate(self._round_number)
+        admission = self._rule(budget, expected)
         members = self._fleet.members(
             {one for one in present if self._ledger.account(one).outstanding is None}
         )
@@ -194,7 +213,7 @@ class Controller:
         room, limit = self._fleet.room(members)
         wanted, most = admission.decide(self._server, quote, limit), None
         if self._fleet.policy.strict_spending:
-            wanted, most = wanted.within(self._cash(), quote, limit)
+            wanted, most = wanted.within(self._cash(budget), quote, limit)
         counts = self._fleet.split(members, wanted.total_admission, room, most)
         orders = {}
         for place, ((number, client), count) in enumerate(zip(members, counts, strict=True)):
@@ -204,7 +223,7 @@ class Controller:
             orders[client] = order
         ordered = None if wanted.thresholds else wanted.total_admission
         slots = self._fleet.slots(members)
-        self._decision = _Decision(quote.price, ordered, len(orders), slots)
+        self._decision = _Decision(quote.price, ordered, budget, expected, len(orders), slots)
         return orders
 
     def book(self, client: str, receipt: Receipt) -> Booking:
@@ -224,13 +243,13 @@ class Controller:
         if decision is None:
             raise ValueError(f"round {self._round_number} has not been decided")
         totals = replace(self._ledger.close_round(self._round_number), slots=decision.slots)
-        self._server = self._fleet.policy.admission.settle(self._server, totals)
+        self._server = self._rule(decision.budget, decision.expected).settle(self._server, totals)
         self._tally = self._tally.after_round(
             admitted=totals.admitted,
             training_size=totals.training_size,
             prior_uses=totals.prior_uses,
         )
-        self._overspend += totals.spent - self._terms.budget
+        self._overspend += totals.spent - decision.budget
         self._round_number += 1
         self._decision = None
         return FleetRound(
@@ -296,10 +315,37 @@ class Controller:
             controller._server, controller._fleet.allocation = saved.server, saved.allocation
         return controller
 
-    def _cash(self) -> float:
+    def report(self, shard: str) -> Report | None:
+        """What a shard tells its coordinator; nothing before it has a rule."""
+        rule = self._rule(self._terms.budget, self._terms.budget)
+        worth = rule.worth(self._tide_state) if isinstance(rule, Tide) else None
+        if worth is None:
+            return None
+        return Report(
+            run=self.run,
+            shard=shard,
+            round_number=self._round_number - 1,
+            spends=min(worth[0], LARGEST_AMOUNT),
+            shadow_price=min(worth[1], LARGEST_AMOUNT),
+        )
+
+    @property
+    def _tide_state(self) -> TideState:
+        if not isinstance(self._server, TideState):
+            raise TypeError(f"{self._terms.policy_name} has no shadow price: shards need tide")
+        return self._server
+
+    def _rule(self, budget: float, expected: float) -> AdmissionRule[Any]:
+        """The policy's rule, for a round that may cost so much."""
+        rule = self._fleet.policy.admission
+        if self._terms.purse is None or not isinstance(rule, Tide):
+            return rule
+        return replace(rule, budget=budget, expected=expected)
+
+    def _cash(self, budget: float) -> float:
         """What may be spent under strict spending; what was not heard of may have been spent."""
         unheard = self._ledger.exposure + self._ledger.booked.spent
-        return cash(self._terms.budget, self._round_number, self._overspend + unheard)
+        return cash(budget, self._round_number, self._overspend + unheard)
 
     def _order(
         self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]
