@@ -6,19 +6,18 @@ a controller that is brought back after ``decide`` gives the same orders again.
 """
 
 import io
-import logging
 import math
 import reprlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tidegate.account import Account
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
 from tidegate.admission.rule import AdmissionRule
 from tidegate.admission.tide import Tide, TideState
 from tidegate.fleet import Fleet, Terms
+from tidegate.introductions import welcome
 from tidegate.ledger import Booking, Ledger
 from tidegate.saving import plain, read, write
 from tidegate.shards import Report
@@ -30,13 +29,7 @@ from tidegate.wire import (
     Introduction,
     Order,
     Receipt,
-    WireError,
 )
-
-BEGIN_AGAIN = "Delete its file, and it begins again"
-
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 
 @dataclass(frozen=True)
@@ -141,30 +134,13 @@ class Controller:
             introduction: who it is, what it can hold, and which buffer it has.
             newest: the last receipt that this buffer gave, if any.
         """
-        client, buffer_id = introduction.client, introduction.buffer_id
-        fresh = Account(introduction.buffer_capacity, buffer_id)
-        known = client in self._ledger.clients
-        account = self._ledger.account(client) if known else fresh
-        self._check_capacity(account, introduction)
-        if account.buffer_id == buffer_id:
-            last_round = newest.round_number if newest else 0
-            if last_round < account.last_round:
-                raise WireError(
-                    f"the buffer of {client} is an old copy: round {account.last_round} was "
-                    f"booked, and it knows of none after {last_round}. {BEGIN_AGAIN}"
-                )
-            self._settle_unheard(client, account, newest)
-            self._ledger.open(client, introduction.buffer_capacity, buffer_id)
-            self._ledger.void(client, last_round, introduction.void_round)
-        elif newest is not None:
-            raise self._unknown(client, newest)
-        else:
-            lost = self._ledger.begin_again(client, buffer_id)
-            logger.warning(
-                "%s has lost its buffer, with what was booked up to round %d. It begins again; "
-                "%.4g that it may have paid unheard is booked as spent",
-                *(client, account.last_round, lost),
-            )
+        welcome(
+            self._ledger,
+            introduction,
+            newest,
+            now=self._round_number,
+            largest_buffer=self._terms.largest_buffer,
+        )
 
     def is_silent(self, client: str) -> bool:
         """Whether a client has not answered an order of a round that is over.
@@ -375,40 +351,6 @@ class Controller:
             and (order := self._ledger.account(client).outstanding) is not None
             and order.round_number == self._round_number
         }
-
-    def _check_capacity(self, account: Account, introduction: Introduction) -> None:
-        """Refuse a capacity that has changed, or that is not believed."""
-        client, capacity = introduction.client, introduction.buffer_capacity
-        largest = self._terms.largest_buffer
-        if largest is not None and capacity > largest:
-            raise WireError(
-                f"{client} says that it can store {capacity} samples, which is not believed above "
-                f"{largest}; raise largest_buffer if it is so"
-            )
-        if account.buffer_capacity != capacity:
-            raise WireError(
-                f"{client} has a capacity of {capacity} now, and had {account.buffer_capacity} "
-                "before; it must stay the same in a run"
-            )
-
-    def _settle_unheard(self, client: str, account: Account, newest: Receipt | None) -> None:
-        """Book what a client did in a round that is over; an open round's receipt will come."""
-        if newest is None or newest.round_number == account.last_round:
-            return
-        order = account.outstanding
-        if order is None or order.round_number != newest.round_number:
-            raise self._unknown(client, newest)
-        if newest.round_number < self._round_number:
-            try:
-                self.book(client, newest)
-            except WireError as refused:
-                raise WireError(f"{refused}. {BEGIN_AGAIN}") from refused
-
-    def _unknown(self, client: str, newest: Receipt) -> WireError:
-        return WireError(
-            f"{client} is at round {newest.round_number} of run {self.run!r}, of which "
-            "nothing is known here: resume from its checkpoint, or name another run"
-        )
 
 
 def _check_numbers(record: Mapping[str, Any]) -> None:
