@@ -136,15 +136,12 @@ class Shard:
         policy = dataclasses.replace(self._policy, admission=rule)
         self.state, row = play_round(policy, self._problem, self.state, price)
         self.spent += row.spent
-        solved = self.state.server.solved
-        if not solved.by_group:
+        worth = rule.worth(self.state.server)
+        if worth is None:
             return None
+        spends, shadow_price = (min(value, LARGEST_AMOUNT) for value in worth)
         return Report(
-            run=RUN,
-            shard=self.name,
-            round_number=now,
-            spends=solved.spends * CLIENTS * CAPACITY,
-            shadow_price=min(solved.shadow_price, LARGEST_AMOUNT),
+            run=RUN, shard=self.name, round_number=now, spends=spends, shadow_price=shadow_price
         )
 
 

@@ -19,6 +19,7 @@ from tidegate.prices import ConstantPrice, PricePath, UniformPrice
 from tidegate.problem import Problem
 from tidegate.randomness import COHORTS, generator
 from tidegate.retention.store import MemoryStore
+from tidegate.shards import Coordinator, Purse, Report
 from tidegate.simulation import Run, simulate
 from tidegate.streams import IndexedStream
 from tidegate.wire import NO_LIMIT, Introduction, Order, WireError
@@ -738,4 +739,41 @@ def test_a_policy_that_keeps_every_slot_full_has_no_headroom() -> None:
     controller = Controller(terms("tide", headroom=4.0), "r")
     gates = fleet(controller, {"a": 20})
     with pytest.raises(ValueError, match="tide keeps every slot full, and has no use for a headr"):
+        controller.decide(gates, gates)
+
+
+def test_servers_of_several_shards_keep_one_budget() -> None:
+    names = ("east", "west")
+    coordinator = Coordinator("r", 110.0, dict.fromkeys(names, 100))
+    purses = {name: Purse("r", name) for name in names}
+
+    def granted(name: str, seed: int) -> Terms:
+        prices = PricePath(UniformPrice(1, 10 * seed), seed)
+        return terms("tide", purse=purses[name], prices=prices, num_rounds=80)
+
+    servers = {name: Controller(granted(name, n), "r") for n, name in enumerate(names, start=1)}
+    gates = {name: fleet(server, MNIST) for name, server in servers.items()}
+    spent, reports = 0.0, list[Report]()
+    for now in range(1, 81):
+        for grant in coordinator.divide(now, reports):
+            purses[grant.shard].take(grant)
+        rows = [play(server, gates[name]) for name, server in servers.items()]
+        spent += sum(row.spent for row in rows)
+        assert spent - 110.0 * now <= sum(row.cost_debt for row in rows) + 1e-6
+        assert sum(row.overspend for row in rows) == pytest.approx(spent - 110.0 * now, abs=1e-6)
+        reports = [made for name, one in servers.items() if (made := one.report(name)) is not None]
+        if now == 40:  # one server dies, and its grant with it
+            purses["east"] = Purse("r", "east")
+            servers["east"] = restored(servers["east"], granted("east", 1))
+    assert [made.round_number for made in reports] == [80, 80]
+    assert spent == pytest.approx(110.0 * 80, rel=0.03)
+    east, west = (servers[name].ledger for name in names)
+    paid = [sum(one.account(client).total_spent for client in MNIST) for one in (east, west)]
+    assert paid[1] > 1.05 * paid[0]  # where prices are twice as high, money is worth more
+
+
+def test_a_policy_without_a_shadow_price_cannot_be_a_shard() -> None:
+    controller = Controller(terms("acdpp", purse=Purse("r", "east")), "r")
+    gates = fleet(controller, MNIST)
+    with pytest.raises(TypeError, match="acdpp has no shadow price: shards need tide"):
         controller.decide(gates, gates)

@@ -6,26 +6,30 @@ a controller that is brought back after ``decide`` gives the same orders again.
 """
 
 import io
-import logging
 import math
 import reprlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from tidegate.account import Account
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
+from tidegate.admission.rule import AdmissionRule
+from tidegate.admission.tide import Tide, TideState
 from tidegate.fleet import Fleet, Terms
+from tidegate.introductions import welcome
 from tidegate.ledger import Booking, Ledger
 from tidegate.saving import plain, read, write
+from tidegate.shards import Report
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import LARGEST_INTEGER, Address, Introduction, Order, Receipt, WireError
-
-BEGIN_AGAIN = "Delete its file, and it begins again"
-
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+from tidegate.wire import (
+    LARGEST_AMOUNT,
+    LARGEST_INTEGER,
+    Address,
+    Introduction,
+    Order,
+    Receipt,
+)
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,10 @@ class _Decision:
     price: float
     ordered: float | None
     """None where the order is a rule."""
+    budget: float
+    """C; of a shard, what this round was granted."""
+    expected: float
+    """What the rounds to come will get each."""
     orders: int
     slots: int
     """Of the clients that were sent one."""
@@ -126,30 +134,13 @@ class Controller:
             introduction: who it is, what it can hold, and which buffer it has.
             newest: the last receipt that this buffer gave, if any.
         """
-        client, buffer_id = introduction.client, introduction.buffer_id
-        fresh = Account(introduction.buffer_capacity, buffer_id)
-        known = client in self._ledger.clients
-        account = self._ledger.account(client) if known else fresh
-        self._check_capacity(account, introduction)
-        if account.buffer_id == buffer_id:
-            last_round = newest.round_number if newest else 0
-            if last_round < account.last_round:
-                raise WireError(
-                    f"the buffer of {client} is an old copy: round {account.last_round} was "
-                    f"booked, and it knows of none after {last_round}. {BEGIN_AGAIN}"
-                )
-            self._settle_unheard(client, account, newest)
-            self._ledger.open(client, introduction.buffer_capacity, buffer_id)
-            self._ledger.void(client, last_round, introduction.void_round)
-        elif newest is not None:
-            raise self._unknown(client, newest)
-        else:
-            lost = self._ledger.begin_again(client, buffer_id)
-            logger.warning(
-                "%s has lost its buffer, with what was booked up to round %d. It begins again; "
-                "%.4g that it may have paid unheard is booked as spent",
-                *(client, account.last_round, lost),
-            )
+        welcome(
+            self._ledger,
+            introduction,
+            newest,
+            now=self._round_number,
+            largest_buffer=self._terms.largest_buffer,
+        )
 
     def is_silent(self, client: str) -> bool:
         """Whether a client has not answered an order of a round that is over.
@@ -183,9 +174,13 @@ class Controller:
         if self._decision is not None:
             return self._same_again({*present, *online})
         self._fleet.see({*present, *online})
-        admission = self._fleet.policy.admission
         if self._server is None:
-            self._server = admission.start()
+            self._server = self._fleet.policy.admission.start()
+        budget = expected = self._terms.budget
+        if self._terms.purse is not None:
+            budget = self._terms.purse.budget(self._round_number, self._tide_state.earned)
+            expected = self._terms.purse.rate(self._round_number)
+        admission = self._rule(budget, expected)
         members = self._fleet.members(
             {one for one in present if self._ledger.account(one).outstanding is None}
         )
@@ -194,7 +189,7 @@ class Controller:
         room, limit = self._fleet.room(members)
         wanted, most = admission.decide(self._server, quote, limit), None
         if self._fleet.policy.strict_spending:
-            wanted, most = wanted.within(self._cash(), quote, limit)
+            wanted, most = wanted.within(self._cash(budget), quote, limit)
         counts = self._fleet.split(members, wanted.total_admission, room, most)
         orders = {}
         for place, ((number, client), count) in enumerate(zip(members, counts, strict=True)):
@@ -204,7 +199,7 @@ class Controller:
             orders[client] = order
         ordered = None if wanted.thresholds else wanted.total_admission
         slots = self._fleet.slots(members)
-        self._decision = _Decision(quote.price, ordered, len(orders), slots)
+        self._decision = _Decision(quote.price, ordered, budget, expected, len(orders), slots)
         return orders
 
     def book(self, client: str, receipt: Receipt) -> Booking:
@@ -224,13 +219,13 @@ class Controller:
         if decision is None:
             raise ValueError(f"round {self._round_number} has not been decided")
         totals = replace(self._ledger.close_round(self._round_number), slots=decision.slots)
-        self._server = self._fleet.policy.admission.settle(self._server, totals)
+        self._server = self._rule(decision.budget, decision.expected).settle(self._server, totals)
         self._tally = self._tally.after_round(
             admitted=totals.admitted,
             training_size=totals.training_size,
             prior_uses=totals.prior_uses,
         )
-        self._overspend += totals.spent - self._terms.budget
+        self._overspend += totals.spent - decision.budget
         self._round_number += 1
         self._decision = None
         return FleetRound(
@@ -296,10 +291,37 @@ class Controller:
             controller._server, controller._fleet.allocation = saved.server, saved.allocation
         return controller
 
-    def _cash(self) -> float:
+    def report(self, shard: str) -> Report | None:
+        """What a shard tells its coordinator; nothing before it has a rule."""
+        rule = self._rule(self._terms.budget, self._terms.budget)
+        worth = rule.worth(self._tide_state) if isinstance(rule, Tide) else None
+        if worth is None:
+            return None
+        return Report(
+            run=self.run,
+            shard=shard,
+            round_number=self._round_number - 1,
+            spends=min(worth[0], LARGEST_AMOUNT),
+            shadow_price=min(worth[1], LARGEST_AMOUNT),
+        )
+
+    @property
+    def _tide_state(self) -> TideState:
+        if not isinstance(self._server, TideState):
+            raise TypeError(f"{self._terms.policy_name} has no shadow price: shards need tide")
+        return self._server
+
+    def _rule(self, budget: float, expected: float) -> AdmissionRule[Any]:
+        """The policy's rule, for a round that may cost so much."""
+        rule = self._fleet.policy.admission
+        if self._terms.purse is None or not isinstance(rule, Tide):
+            return rule
+        return replace(rule, budget=budget, expected=expected)
+
+    def _cash(self, budget: float) -> float:
         """What may be spent under strict spending; what was not heard of may have been spent."""
         unheard = self._ledger.exposure + self._ledger.booked.spent
-        return cash(self._terms.budget, self._round_number, self._overspend + unheard)
+        return cash(budget, self._round_number, self._overspend + unheard)
 
     def _order(
         self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]
@@ -329,40 +351,6 @@ class Controller:
             and (order := self._ledger.account(client).outstanding) is not None
             and order.round_number == self._round_number
         }
-
-    def _check_capacity(self, account: Account, introduction: Introduction) -> None:
-        """Refuse a capacity that has changed, or that is not believed."""
-        client, capacity = introduction.client, introduction.buffer_capacity
-        largest = self._terms.largest_buffer
-        if largest is not None and capacity > largest:
-            raise WireError(
-                f"{client} says that it can store {capacity} samples, which is not believed above "
-                f"{largest}; raise largest_buffer if it is so"
-            )
-        if account.buffer_capacity != capacity:
-            raise WireError(
-                f"{client} has a capacity of {capacity} now, and had {account.buffer_capacity} "
-                "before; it must stay the same in a run"
-            )
-
-    def _settle_unheard(self, client: str, account: Account, newest: Receipt | None) -> None:
-        """Book what a client did in a round that is over; an open round's receipt will come."""
-        if newest is None or newest.round_number == account.last_round:
-            return
-        order = account.outstanding
-        if order is None or order.round_number != newest.round_number:
-            raise self._unknown(client, newest)
-        if newest.round_number < self._round_number:
-            try:
-                self.book(client, newest)
-            except WireError as refused:
-                raise WireError(f"{refused}. {BEGIN_AGAIN}") from refused
-
-    def _unknown(self, client: str, newest: Receipt) -> WireError:
-        return WireError(
-            f"{client} is at round {newest.round_number} of run {self.run!r}, of which "
-            "nothing is known here: resume from its checkpoint, or name another run"
-        )
 
 
 def _check_numbers(record: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from tidegate.ledger import Ledger
 from tidegate.policies import JointPolicy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants, Problem
+from tidegate.shards import Purse
 from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Retention
 
 ROUNDING = 1e-9
@@ -35,7 +36,7 @@ class Terms:
     policy_name: str
     """What a saved run must have been made with."""
     budget: float
-    """C."""
+    """C; of a shard, about what it will be granted."""
     prices: PriceFeed
     num_rounds: int
     """T."""
@@ -50,6 +51,8 @@ class Terms:
     learning: LearningConstants = field(default_factory=LearningConstants)
     largest_buffer: int | None = None
     """The capacity above which no client is believed; a share of all orders goes by capacity."""
+    purse: Purse | None = None
+    """What a shard is granted, round by round, in place of the budget."""
     sums_only: bool = False
     """Whether decisions follow from sums over the fleet alone: no client's order depends on what
     that client, or any other, has reported. Who has no room then takes in less than it is asked."""

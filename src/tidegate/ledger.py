@@ -50,6 +50,10 @@ class Ledger:
             raise WireError(f"no client {client!r} has an account")
         return self._accounts[client]
 
+    def __contains__(self, client: str) -> bool:
+        """Whether a client has an account."""
+        return client in self._accounts
+
     @property
     def clients(self) -> list[str]:
         """Everybody with an account."""

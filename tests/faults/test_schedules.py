@@ -84,8 +84,8 @@ def _forget_without_a_promise(books: Ledger, client: str, last_round: int, _: in
     void(books, client, last_round, 10**6)
 
 
-def _spend_what_may_be_gone(controller: Controller) -> float:
-    return cash(controller._terms.budget, controller._round_number, controller._overspend)
+def _spend_what_may_be_gone(controller: Controller, budget: float) -> float:
+    return cash(budget, controller._round_number, controller._overspend)
 
 
 def _begin_at_the_start(_: IndexedStream, __: str) -> None:

@@ -191,6 +191,16 @@ class Tide:
             admitted=state.admitted + totals.admitted,
         )
 
+    def worth(self, state: TideState) -> tuple[float, float] | None:
+        """Money a round that the rule plans to spend, and what one unit more would be worth then.
+
+        None before there is a rule.
+        """
+        if not state.solved.by_group:
+            return None
+        slots = self.total_capacity * state.taking_part
+        return state.solved.spends * slots, state.solved.shadow_price
+
     def _seen(self, quote: Quote) -> tuple[FloatArray, FloatArray]:
         """The prices of a round, and what part of the slots each stands for."""
         if quote.own is None or quote.parts is None:

@@ -43,6 +43,7 @@ from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
+from tidegate.shards import Purse, Report
 from tidegate.wire import Receipt, WireError
 
 FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"
@@ -59,6 +60,8 @@ class AdmissionControl(Strategy):
         strategy: what chooses nodes and averages models.
         policy: a name such as ``"acdpp"``, or a function of a problem and ``ControlOptions``.
         budget: C, what may be spent in a round, in the long run.
+        purse: what a shard is granted, round by round, where several servers share one budget
+            (``tidegate.shards``); ``budget`` is then about what that will be. Tide alone.
         prices: what a sample costs in each round; ``PricePath(price_law("uniform:1,10"), seed)``,
             or anything with ``mean`` and ``at``.
         options: the controller's choices; whether capacity is a hard limit follows from headroom.
@@ -85,6 +88,7 @@ class AdmissionControl(Strategy):
         *,
         budget: float,
         prices: PriceFeed,
+        purse: Purse | None = None,
         options: ControlOptions = DEFAULT_OPTIONS,
         headroom: float = 1.0,
         taking_part: float | None = None,
@@ -123,6 +127,7 @@ class AdmissionControl(Strategy):
             policy=lambda problem: maker(problem, options),
             policy_name=f"{getattr(maker, '__name__', maker)} with {options}",
             budget=budget,
+            purse=purse,
             prices=prices,
             headroom=headroom,
             taking_part=share if taking_part is None else taking_part,
@@ -281,6 +286,10 @@ class AdmissionControl(Strategy):
             logger.warning(FORM_DIFFERS, node)
         now = server_round + self._rounds_before
         return self.strategy.aggregate_evaluate(now, [*alike.values(), *failed])
+
+    def report(self, shard: str) -> Report | None:
+        """What a shard tells its coordinator after a round; nothing before it has a rule."""
+        return self._running().report(shard)
 
     def summary(self) -> None:
         """Log what is wrapped, and the terms."""
