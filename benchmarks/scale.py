@@ -123,6 +123,17 @@ def exponent(sizes: FloatArray, values: FloatArray) -> tuple[float, float]:
     return slope, student_quantile(degrees) * math.sqrt(left / degrees / float(x @ x))
 
 
+def growth(rows: list[dict[str, Any]], name: str) -> str:
+    """The exponent of a column, where there are rows enough for an interval."""
+    large = [row for row in rows if row["clients"] >= PART_OF_FIT]
+    if len(large) < FEWEST_POINTS:
+        return "-"
+    of = np.array([row["clients"] for row in large], dtype=np.float64)
+    values = np.array([row[name] for row in large]) * (of if name == "bytes" else 1.0)
+    slope, half = exponent(of, values)
+    return f"{slope:.2f} ± {half:.2f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -168,15 +179,7 @@ def show(rows: list[dict[str, Any]], sizes: list[int]) -> None:
           "| mode | prices | cohort | time a round | server's time | memory |\n"
           "|---|---|---|---|---|---|")  # fmt: skip
     for title, some in groups(rows):
-        large = [row for row in some if row["clients"] >= PART_OF_FIT]
-        if len(large) < FEWEST_POINTS:
-            continue
-        of = np.array([row["clients"] for row in large], dtype=np.float64)
-        fits = []
-        for name in ("milliseconds", "server_milliseconds", "bytes"):
-            values = np.array([row[name] for row in large])
-            slope, half = exponent(of, values * (of if name == "bytes" else 1.0))
-            fits.append(f"{slope:.2f} ± {half:.2f}")
+        fits = [growth(some, name) for name in ("milliseconds", "server_milliseconds", "bytes")]
         print(f"| {title} | {' | '.join(fits)} |")
 
 
@@ -197,12 +200,15 @@ def draw(rows: list[dict[str, Any]], sizes: list[int], path: Path) -> None:
     """Server's time and all memory, by clients."""
     from matplotlib import pyplot as plt  # noqa: PLC0415 - only for a picture
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for policy, colour in zip(MODES, ("#D55E00", "#0072B2"), strict=True):
         for way, line in ((WAYS[0], "-"), (WAYS[2], "--")):
             some = chosen(rows, policy=policy, **way)
-            label = f"{MODES[policy]}, {way['cohort']:.0%} take part"
-            for axes, name in ((left, "server_milliseconds"), (right, "gigabytes")):
+            for axes, name, of in (
+                (left, "server_milliseconds", "server_milliseconds"),
+                (right, "gigabytes", "bytes"),
+            ):
+                label = f"{MODES[policy]}, {way['cohort']:.0%} take part: {growth(some, of)}"
                 middle = [
                     np.median([row[name] for row in some if row["clients"] == clients])
                     for clients in sizes
@@ -212,7 +218,7 @@ def draw(rows: list[dict[str, Any]], sizes: list[int], path: Path) -> None:
     right.set(xlabel="clients", ylabel="GB", title="Memory, with the simulated fleet")
     for axes in (left, right):
         axes.grid(alpha=0.3)
-    left.legend(fontsize=8)
+        axes.legend(fontsize=7.5, title="mode: exponent from 10⁵ clients on", title_fontsize=7.5)
     figure.savefig(path, dpi=150)
 
 

@@ -53,6 +53,8 @@ class Trouble:
     """Part of the shards that do nothing at all, from a round to another."""
     coordinator_away: tuple[int, int] = (0, 0)
     """Rounds in which the coordinator does nothing; it goes on from what it has saved."""
+    trade_places: int | None = None
+    """Round from which on the dearest region is the cheapest, and so on."""
 
 
 TROUBLES = {
@@ -62,6 +64,7 @@ TROUBLES = {
     "a third cut off for 80 rounds": Trouble(cut_off=(1 / 3, 200, 280)),
     "a sixth stands still for 80 rounds": Trouble(standing=(1 / 6, 200, 280)),
     "coordinator away for 80 rounds": Trouble(coordinator_away=(200, 280)),
+    "dear and cheap regions trade places": Trouble(trade_places=250),
 }
 LONGER = {"a third cut off for 200 rounds": Trouble(cut_off=(1 / 3, 200, 400))}
 """Longer than budgets are promised ahead."""
@@ -167,10 +170,14 @@ def levels(shards: int) -> FloatArray:
     return np.random.default_rng(1).permutation(spread)
 
 
-def price_paths(shards: int, rounds: int, seed: int) -> FloatArray:
+def price_paths(shards: int, rounds: int, trouble: Trouble, seed: int) -> FloatArray:
     """One row a round: a price for each shard, independent from the others."""
     draw = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(8,)))
-    return draw.uniform(1, 10, (rounds, shards)) * levels(shards)
+    paths = draw.uniform(1, 10, (rounds, shards))
+    turn = rounds if trouble.trade_places is None else trouble.trade_places - 1
+    paths[:turn] *= levels(shards)
+    paths[turn:] *= LOWEST * HIGHEST / levels(shards)
+    return paths
 
 
 def play(shards: int, rounds: int, trouble: Trouble, seed: int, **options: Any) -> Outcome:
@@ -180,7 +187,7 @@ def play(shards: int, rounds: int, trouble: Trouble, seed: int, **options: Any) 
     coordinator = Coordinator(RUN, budget, dict.fromkeys(names, CLIENTS * CAPACITY), **options)
     record = coordinator.to_record()
     network = Network(trouble, names, seed)
-    paths, level = price_paths(shards, rounds, seed), levels(shards)
+    paths, level = price_paths(shards, rounds, trouble, seed), levels(shards)
     fleet = {
         name: Shard(name, rounds, level[number], budget / shards)
         for number, name in enumerate(names)
@@ -222,9 +229,9 @@ def together(tallies: Sequence[ReuseTally]) -> float:
     return uses**2 / max(sum(one.squared_uses for one in tallies), 1)
 
 
-def central(shards: int, rounds: int, seed: int) -> list[float]:
-    """Effective samples so far, by rounds, of one server for all of them."""
-    prices = np.repeat(price_paths(shards, rounds, seed), CLIENTS, axis=1)
+def central(shards: int, rounds: int, trouble: Trouble, seed: int) -> list[float]:
+    """Effective samples so far, by rounds, of one server for all of them, at the same prices."""
+    prices = np.repeat(price_paths(shards, rounds, trouble, seed), CLIENTS, axis=1)
     problem = Problem(
         buffer_capacities=np.full(CLIENTS * shards, CAPACITY),
         budget=BUDGET * CLIENTS * CAPACITY * shards,
@@ -255,8 +262,10 @@ def main() -> None:
     drawn: dict[str, FloatArray] = {}
     for shards in options.shards:
         budget = BUDGET * CLIENTS * CAPACITY * shards
-        alone = [central(shards, options.rounds, seed) for seed in range(options.seeds)]
         for name, trouble in troubles.items():
+            alone = [
+                central(shards, options.rounds, trouble, seed) for seed in range(options.seeds)
+            ]
             runs = [play(shards, options.rounds, trouble, seed) for seed in range(options.seeds)]
             spent = estimate([run.spent / budget for run in runs])
             gained = estimate([r.gained[-1] / one[-1] for r, one in zip(runs, alone, strict=True)])
@@ -280,7 +289,7 @@ def draw(gained: dict[str, FloatArray], shadow_prices: FloatArray, path: Path) -
     rounds = np.arange(1, len(shadow_prices) + 1)
     left.semilogy(rounds, np.where(shadow_prices > 0, shadow_prices, np.nan), lw=0.8)
     left.set(xlabel="round", title="What one unit of money is worth, by shard")
-    colours = ("0.3", "#009E73", "#56B4E9", "#0072B2", "#CC79A7", "#E69F00", "#D55E00")
+    colours = ("0.3", "#009E73", "#56B4E9", "#0072B2", "#CC79A7", "#E69F00", "#7F5539", "#D55E00")
     for (name, values), colour in zip(gained.items(), itertools.cycle(colours), strict=False):
         right.plot(rounds, values, label=name, color=colour, lw=1.2)
     right.axhspan(0.98, 1.02, color="0.9", zorder=0)

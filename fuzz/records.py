@@ -1,4 +1,4 @@
-"""Orders, receipts, addresses and introductions in a Flower message."""
+"""Orders, receipts, addresses and introductions in a Flower message; reports and grants."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from fuzz.choices import Choices, text_of
 from fuzz.limits import LONGEST_REASON, may_refuse
 from tidegate.flower.records import TEXT, attach, expect, find, key_of
+from tidegate.shards import Grant, Report
 from tidegate.wire import Address, Introduction, Order, Receipt, Record, WireError
 
 ORDER = Order(run="r", round_number=3, price=2.5, retention_horizon=10, count=4)
@@ -31,7 +32,9 @@ RECEIPT = Receipt(
 )
 ADDRESS = Address(run="r", client="site", fingerprint="ab", buffer_id="b", booked_round=2)
 INTRODUCTION = Introduction(run="r", client="site", buffer_capacity=9, buffer_id="b", void_round=1)
-HONEST: tuple[Record, ...] = (ORDER, RULE, RECEIPT, ADDRESS, INTRODUCTION)
+REPORT = Report(run="r", shard="east", round_number=3, spends=5.5, shadow_price=0.25)
+GRANT = Grant(run="r", shard="east", first_round=3, before=11.0, budgets=(5.5, 5.0, 5.0))
+HONEST: tuple[Record, ...] = (ORDER, RULE, RECEIPT, ADDRESS, INTRODUCTION, REPORT, GRANT)
 OTHER_PARTS: tuple[Any, ...] = (
     MetricRecord({TEXT: 1}),
     ConfigRecord(),
@@ -67,5 +70,5 @@ def seeds() -> list[bytes]:
     texts = [text_of(one.to_record()).encode() for one in HONEST]
     whole = [bytes([number, 1]) + text for number, text in enumerate(texts)]
     deep = b"[" * 2000 + b"]" * 2000
-    edited = [bytes([number, 3, 1, 3, field, 0, 5]) for number in range(5) for field in range(6)]
+    edited = [bytes([number, 3, 1, 3, field, 0, 5]) for number in range(7) for field in range(6)]
     return [*whole, *edited, b"\0\1" + deep, b"\2\1" + b'{"a":' * 2000, b"\0\0\0", b"\1\0\2"]

@@ -346,7 +346,7 @@ def test_every_division_adds_up(wishes: list[tuple[int, float, float]]) -> None:
 @pytest.mark.parametrize("trouble", bench.TROUBLES)
 def test_shards_gain_what_one_server_gains(trouble: str) -> None:
     outcome = bench.play(6, 400, bench.TROUBLES[trouble], seed=1)
-    alone = bench.central(6, 400, seed=1)
+    alone = bench.central(6, 400, bench.TROUBLES[trouble], seed=1)
     budget = bench.BUDGET * bench.CLIENTS * bench.CAPACITY * 6
     assert outcome.certificate_margin >= -1e-6 * budget
     assert outcome.granted_margin >= 0

@@ -1,6 +1,6 @@
-"""Returns the model as it came; with an order, it also admits and gives a receipt."""
+"""Returns the model, a copy of its own; with an order, it also admits and gives a receipt."""
 
-from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from tidegate.flower import ClientGate
@@ -15,7 +15,8 @@ def make_app() -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        arrays = message.content.array_records["arrays"]
+        sent = message.content.array_records["arrays"]
+        arrays = ArrayRecord({name: Array(array.numpy().copy()) for name, array in sent.items()})
         if key_of(Order) in message.content:
             with gate.round(message, context) as now:
                 return now.reply(arrays)

@@ -1,6 +1,7 @@
-"""Plays rounds and writes down how long each took."""
+"""Plays rounds and writes down how long each took, and the memory of it all."""
 
 import json
+import resource
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from flwr.app import Array, ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Strategy
 
-from tidegate.flower import AdmissionControl
+from tidegate.flower import AdmissionControl, FoldedFedAvg
 from tidegate.prices import PricePath, UniformPrice
 
 LAYERS = 10
@@ -30,14 +31,18 @@ def model(parameters: int) -> ArrayRecord:
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     config, ends = context.run_config, []
-    strategy: Strategy = FedAvg(fraction_evaluate=0.0)
-    if config["controlled"]:
+    clients = int(config["clients"])
+    make = FoldedFedAvg if config["strategy"] == "folded" else FedAvg
+    strategy: Strategy = make(fraction_evaluate=0.0, min_available_nodes=clients)
+    if config["strategy"] != "bare":
         prices = PricePath(UniformPrice(1, 10), seed=1)
-        strategy = AdmissionControl(strategy, "acdpp", budget=5.5, prices=prices)
+        strategy = AdmissionControl(strategy, "acdpp", budget=5.5 * clients, prices=prices)
     strategy.start(
         grid,
         model(int(config["parameters"])),
         num_rounds=int(config["num-server-rounds"]),
         evaluate_fn=lambda now, arrays: ends.append(time.perf_counter()),
     )
-    Path(str(config["out"])).write_text(json.dumps(np.diff(ends).tolist()))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    found = {"seconds": np.diff(ends).tolist(), "peak_bytes": peak}
+    Path(str(config["out"])).write_text(json.dumps(found))

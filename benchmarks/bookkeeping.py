@@ -1,0 +1,116 @@
+"""What a running server's books cost: time and memory by clients known, without Flower.
+
+    python benchmarks/bookkeeping.py
+
+Every client joins and takes part once; then rounds of a thousand clients are decided, booked and
+closed. Memory is that of the books brought back from a checkpoint.
+"""
+
+import argparse
+import gc
+import json
+import statistics
+import time
+import tracemalloc
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from tidegate.controller import Controller
+from tidegate.fleet import Terms
+from tidegate.gate import Gate
+from tidegate.presets import make_policy
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.retention.store import MemoryStore
+from tidegate.streams import IndexedStream
+from tidegate.wire import Introduction
+
+COHORT = 1000
+CAPACITY = 10
+ROUNDS = 5
+RUN = "books"
+
+
+class Server:
+    """A controller and its fleet; what the server does is timed, what clients do is not."""
+
+    def __init__(self, policy: str, clients: int) -> None:
+        self.terms = Terms(
+            policy=lambda problem: make_policy(policy, problem),
+            policy_name=policy,
+            budget=5.5 * COHORT,
+            prices=PricePath(UniformPrice(1, 10), 1),
+            num_rounds=1000,
+            taking_part=min(COHORT / clients, 1.0),
+        )
+        self.controller = Controller(self.terms, RUN)
+        stream = IndexedStream(range(10**6))
+        self.gates: dict[str, Gate] = {}
+        for name in (f"client-{number}" for number in range(clients)):
+            store = MemoryStore(RUN, name, CAPACITY)
+            buffer_id = store.books().buffer_id
+            self.gates[name] = Gate(store, stream)
+            self.controller.join(
+                Introduction(run=RUN, client=name, buffer_capacity=CAPACITY, buffer_id=buffer_id)
+            )
+
+    def round(self, some: Sequence[str]) -> tuple[float, float]:
+        """Seconds of deciding, and of booking and closing."""
+        started = time.perf_counter()
+        orders = self.controller.decide(some, self.gates)
+        decided = time.perf_counter()
+        receipts = {name: self.gates[name].apply(order) for name, order in orders.items()}
+        answered = time.perf_counter()
+        for name, receipt in receipts.items():
+            self.controller.book(name, receipt)
+        self.controller.close()
+        return decided - started, time.perf_counter() - answered
+
+
+def measure(policy: str, clients: int) -> list[str]:
+    """One row."""
+    server = Server(policy, clients)
+    names = list(server.gates)
+    cohorts = [names[first : first + COHORT] for first in range(0, clients, COHORT)]
+    for some in cohorts:
+        server.round(some)
+    times = [server.round(cohorts[number % len(cohorts)]) for number in range(ROUNDS)]
+    decided, booked = (statistics.median(column) for column in zip(*times, strict=True))
+    started = time.perf_counter()
+    record = server.controller.to_record()
+    state = record.pop("state")
+    text = json.dumps(record)
+    saved = time.perf_counter() - started
+    tracemalloc.start()
+    back = Controller.from_record(server.terms, {**json.loads(text), "state": state})
+    gc.collect()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    if back.round_number != server.controller.round_number:
+        raise SystemExit("the books are not the same")
+    return [
+        *(policy, f"{clients:,}", f"{1e3 * decided:.0f}", f"{1e3 * booked:.0f}"),
+        *(f"{held / clients:,.0f}", f"{1e3 * saved:,.0f}", f"{(len(text) + len(state)) / 1e6:.1f}"),
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--clients", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--policies", nargs="+", default=["acdpp", "tide"])
+    given = parser.parse_args()
+    table = Table(
+        *("policy", "clients", "decide, ms", "book, ms", "bytes a client"),
+        *("checkpoint, ms", "checkpoint, MB"),
+        title=f"Rounds of {COHORT:,} clients; medians of {ROUNDS}",
+    )
+    cases = [(policy, count) for policy in given.policies for count in given.clients]
+    for policy, count in track(cases, "measuring", transient=True):
+        table.add_row(*measure(policy, count))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
