@@ -127,6 +127,16 @@ class Controller:
         """The clients that are planned for."""
         return self._fleet.clients
 
+    @property
+    def away(self) -> int:
+        """Clients that are planned for and could not be reached in the last round."""
+        return sum(absent > 0 for absent in self._fleet.absences.values())
+
+    @property
+    def slots(self) -> int:
+        """Of all that are planned for."""
+        return self._fleet.slots(list(enumerate(self._fleet.clients)))
+
     def join(self, introduction: Introduction, newest: Receipt | None = None) -> None:
         """Know a client from now on; what it did without being heard is settled.
 

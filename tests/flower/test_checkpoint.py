@@ -141,6 +141,7 @@ def test_a_killed_server_resumes_with_the_same_decisions_and_model(
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
         "control.npz",
         "lock",
+        "metrics.jsonl",
         f"model-{ROUNDS:06}.npz",
         "rounds.jsonl",
     ]

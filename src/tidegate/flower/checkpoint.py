@@ -24,13 +24,13 @@ from flwr.serverapp.strategy import Strategy
 from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
 from tidegate.flower.wrapped import give_back, kept_by
+from tidegate.run_folder import CONTROL, METRICS, REMEDY, ROUNDS
 from tidegate.saving import Archive, array_from, plain, reading, replace_file
 
 FORMAT_VERSION = 3
 NUMPY = "numpy.ndarray"
 """What Flower calls arrays that ``np.save`` wrote."""
 MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
-REMEDY = "take a copy of the folder from before, or start a new run in another folder"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Checkpoint:
 
     def load(self, terms: Terms, strategy: Strategy) -> Resumed | None:
         """The run that the folder holds, if any; the strategy gets its own state back."""
-        path = self._folder / "control.npz"
+        path = self._folder / CONTROL
         if not path.exists():
             return None
         with reading(path, REMEDY):
@@ -94,7 +94,8 @@ class Checkpoint:
 
     def begin(self, controller: Controller, arrays: ArrayRecord, strategy: Strategy) -> None:
         """A new run, before its first round."""
-        (self._folder / "rounds.jsonl").write_bytes(b"")
+        (self._folder / ROUNDS).write_bytes(b"")
+        (self._folder / METRICS).unlink(missing_ok=True)
         self._save_model(0, arrays, strategy)
         self.save_control(controller)
 
@@ -110,7 +111,7 @@ class Checkpoint:
         def write(file: IO[bytes]) -> None:
             np.savez(file, **parts)  # type: ignore[arg-type]
 
-        replace_file(self._folder / "control.npz", write)
+        replace_file(self._folder / CONTROL, write)
 
     def save_round(
         self, controller: Controller, arrays: ArrayRecord, strategy: Strategy, row: FleetRound
@@ -118,7 +119,7 @@ class Checkpoint:
         """A round that is settled, with the model that it led to."""
         older = self._folder / self._model
         self._save_model(row.round_number, arrays, strategy)
-        with (self._folder / "rounds.jsonl").open("a") as file:
+        with (self._folder / ROUNDS).open("a") as file:
             file.write(json.dumps(dataclasses.asdict(row)) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -136,7 +137,7 @@ class Checkpoint:
 
     def _rounds_before(self, round_number: int) -> list[FleetRound]:
         """The rows of settled rounds; one of a round that was not is dropped from the file."""
-        path = self._folder / "rounds.jsonl"
+        path = self._folder / ROUNDS
         settled = path.read_text().splitlines()[: round_number - 1]
         with reading(path, REMEDY):
             rounds = [plain(FleetRound, json.loads(line)) for line in settled]

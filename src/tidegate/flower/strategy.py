@@ -9,7 +9,7 @@ import logging
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -28,25 +28,20 @@ from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.folding import Arrivals, FoldedFedAvg
-from tidegate.flower.messages import Outbox, Sent, has_model, readdressed, weigh
+from tidegate.flower.messages import Outbox, readdressed
 from tidegate.flower.nodes import Nodes
-from tidegate.flower.records import attach, expect
-from tidegate.flower.updates import (
-    check_update,
-    has_form_of,
-    of_one_form,
-    replaces,
-    usable_metrics,
-)
+from tidegate.flower.records import attach
+from tidegate.flower.settling import FORM_DIFFERS, Settling
+from tidegate.flower.updates import of_one_form, replaces, usable_metrics
 from tidegate.flower.wrapped import reached, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
+from tidegate.run_folder import Journal
 from tidegate.shards import Purse, Report
-from tidegate.wire import Receipt, WireError
+from tidegate.sinks import Moment, Sink, Sinks
 
-FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 logger = logging.getLogger("flwr.tidegate")
@@ -79,6 +74,8 @@ class AdmissionControl(Strategy):
         sums_only: let no client's order depend on what any single client has reported, only on
             sums over the fleet. A client without room then takes in less than it is asked.
         time_to_live: seconds until an unanswered message is dropped; the timeout by default.
+        sinks: who else is told what every round did (``tidegate.sinks``); each is closed at the
+            end of ``start``.
     """
 
     def __init__(  # noqa: PLR0913 - all but two have defaults and are given by name
@@ -99,6 +96,7 @@ class AdmissionControl(Strategy):
         largest_buffer: int | None = None,
         sums_only: bool = False,
         time_to_live: float | None = None,
+        sinks: Sequence[Sink] = (),
     ) -> None:
         if not (hasattr(prices, "at") and hasattr(prices, "mean")):
             raise TypeError(
@@ -141,6 +139,7 @@ class AdmissionControl(Strategy):
         self._importance = _checked_importance(importance)
         self._weight_key = weight_key(strategy)
         self._checkpoint = None if folder is None else Checkpoint(Path(folder))
+        self._sinks = Sinks([*([] if folder is None else [Journal(Path(folder))]), *sinks])
         self._run = run
         self._time_to_live = time_to_live
         self._seconds_to_live = self._timeout = 0.0
@@ -171,15 +170,24 @@ class AdmissionControl(Strategy):
             self._begin(initial_arrays, num_rounds)
             before = self._rounds_before
             grid = Arrivals(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
-            result = super().start(
-                grid,
-                self._arrays,
-                num_rounds - before,
-                timeout,
-                train_config,
-                evaluate_config,
-                evaluate_fn and (lambda now, arrays: evaluate_fn(now + before, arrays)),
-            )
+
+            def evaluate(now: int, arrays: ArrayRecord) -> MetricRecord | None:
+                measured = evaluate_fn and evaluate_fn(now + before, arrays)
+                self._sinks.measured(now + before, "server", measured)
+                return measured
+
+            try:
+                result = super().start(
+                    grid,
+                    self._arrays,
+                    num_rounds - before,
+                    timeout,
+                    train_config,
+                    evaluate_config,
+                    evaluate_fn and evaluate,
+                )
+            finally:
+                self._sinks.close()
         result.arrays = self._arrays
         result.train_metrics_clientapp = _later(result.train_metrics_clientapp, before)
         result.evaluate_metrics_clientapp = _later(result.evaluate_metrics_clientapp, before)
@@ -223,12 +231,21 @@ class AdmissionControl(Strategy):
         controller = self._running()
         now = server_round + self._rounds_before
         arrays, metrics = None, None
+        settling = Settling(
+            controller=controller,
+            nodes=self._nodes,
+            outbox=self._outbox,
+            grid=self._grid,
+            model=self._arrays,
+            importance=self._importance,
+            weight_key=self._weight_key,
+        )
         if isinstance(self.strategy, FoldedFedAvg):
-            usable = self._usable(replies)
+            usable = settling.usable(replies)
             arrays, metrics = self.strategy.aggregate_train(now, usable)
             for _ in usable:  # whatever it left is booked all the same
                 pass
-        elif alike := self._alike(replies):  # of nothing, some cannot make an average
+        elif alike := settling.alike(replies):  # of nothing, some cannot make an average
             arrays, metrics = self.strategy.aggregate_train(now, alike)
         if arrays is not None and not replaces(arrays, self._arrays):
             logger.warning("the average of round %d is no model, and is dropped", now)
@@ -240,26 +257,10 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
         logger.info("%s", _told(row))
+        away, slots = controller.away, controller.slots
+        self._sinks.settled(Moment(row, self._budget, slots=slots, away=away))
+        self._sinks.measured(now, "train", metrics)
         return arrays, metrics
-
-    def _alike(self, replies: Iterable[Message]) -> list[Message]:
-        """Settle all; those that are in time and have the form of most, in the order of names."""
-        answers = self._outbox.answers(replies, self._grid)
-        in_time = {one.client: reply for one, reply in answers if self._settle(one, reply)}
-        alike, odd = of_one_form(in_time, self._arrays)
-        for client in odd:
-            logger.warning(FORM_DIFFERS, client)
-        return list(alike.values())
-
-    def _usable(self, replies: Iterable[Message]) -> Iterator[Message]:
-        """Settle each as it comes; those that are in time and have the form of the model."""
-        for one, reply in self._outbox.arriving(replies, self._grid):
-            if not self._settle(one, reply):
-                continue
-            if has_form_of(reply.content, self._arrays):
-                yield reply
-            else:
-                logger.warning(FORM_DIFFERS, one.client)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -285,7 +286,9 @@ class AdmissionControl(Strategy):
         for node in odd:
             logger.warning(FORM_DIFFERS, node)
         now = server_round + self._rounds_before
-        return self.strategy.aggregate_evaluate(now, [*alike.values(), *failed])
+        metrics = self.strategy.aggregate_evaluate(now, [*alike.values(), *failed])
+        self._sinks.measured(now, "clients", metrics)
+        return metrics
 
     def report(self, shard: str) -> Report | None:
         """What a shard tells its coordinator after a round; nothing before it has a rule."""
@@ -325,42 +328,6 @@ class AdmissionControl(Strategy):
                 "wrap the others, AdmissionControl(DifferentialPrivacy...(FedAvg(...)), ...)"
             )
         return self._controller
-
-    def _settle(self, sent: Sent, reply: Message) -> bool:
-        """Book a reply's receipt; true if its model belongs into the average."""
-        client = sent.client
-        try:
-            if reply.has_error():
-                raise WireError(reply.error.reason)  # noqa: TRY301 - one way for all failures
-            receipt = expect(reply.content, Receipt)
-            if receipt.round_number != sent.round_number:
-                raise WireError(  # noqa: TRY301
-                    f"asked in round {sent.round_number}, it answers round {receipt.round_number}"
-                )
-            on_time = self._running().book(client, receipt).on_time
-        except WireError as failure:
-            logger.warning("%s is left out: %s", client, failure)
-            self._nodes.forget([client])  # the next round asks it where it stands
-            return False
-        if receipt.exhausted:
-            logger.warning(
-                "%s could not take in all that was ordered: its stream is dry, or its supplier "
-                "failed; its own log says which",
-                client,
-            )
-        if not (on_time and receipt.occupancy and has_model(reply.content)):
-            return False
-        weight: float = receipt.occupancy
-        if self._importance is not None:
-            weight *= self._importance.get(client, 1.0)
-        try:
-            check_update(reply.content, self._arrays)
-        except WireError as refused:
-            logger.warning("%s is left out of the average: %s", client, refused)
-            return False
-        if weight:
-            weigh(reply.content, self._weight_key, weight)
-        return bool(weight)
 
     def _with_time_to_live(self, message: Message) -> Message:
         """Let a message live from now on: nodes were met since it was written, a minute at most."""

@@ -1,0 +1,91 @@
+"""What becomes of a round's replies: receipts are booked, and models that belong into its average.
+
+A reply that cannot be right is left out with a reason in the log, whatever is wrong with it.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from flwr.app import ArrayRecord, Message
+from flwr.serverapp import Grid
+
+from tidegate.controller import Controller
+from tidegate.flower.messages import Outbox, Sent, has_model, weigh
+from tidegate.flower.nodes import Nodes
+from tidegate.flower.records import expect
+from tidegate.flower.updates import check_update, has_form_of, of_one_form
+from tidegate.wire import Receipt, WireError
+
+FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+@dataclass(frozen=True)
+class Settling:
+    """The replies of one round."""
+
+    controller: Controller
+    nodes: Nodes
+    outbox: Outbox
+    grid: Grid
+    model: ArrayRecord
+    """That was sent."""
+    importance: Mapping[str, float] | None
+    weight_key: str
+
+    def alike(self, replies: Iterable[Message]) -> list[Message]:
+        """Settle all; those that are in time and have the form of most, in the order of names."""
+        answers = self.outbox.answers(replies, self.grid)
+        in_time = {one.client: reply for one, reply in answers if self._settle(one, reply)}
+        alike, odd = of_one_form(in_time, self.model)
+        for client in odd:
+            logger.warning(FORM_DIFFERS, client)
+        return list(alike.values())
+
+    def usable(self, replies: Iterable[Message]) -> Iterator[Message]:
+        """Settle each as it comes; those that are in time and have the form of the model."""
+        for one, reply in self.outbox.arriving(replies, self.grid):
+            if not self._settle(one, reply):
+                continue
+            if has_form_of(reply.content, self.model):
+                yield reply
+            else:
+                logger.warning(FORM_DIFFERS, one.client)
+
+    def _settle(self, sent: Sent, reply: Message) -> bool:
+        """Book a reply's receipt; true if its model belongs into the average."""
+        client = sent.client
+        try:
+            if reply.has_error():
+                raise WireError(reply.error.reason)  # noqa: TRY301 - one way for all failures
+            receipt = expect(reply.content, Receipt)
+            if receipt.round_number != sent.round_number:
+                raise WireError(  # noqa: TRY301
+                    f"asked in round {sent.round_number}, it answers round {receipt.round_number}"
+                )
+            on_time = self.controller.book(client, receipt).on_time
+        except WireError as failure:
+            logger.warning("%s is left out: %s", client, failure)
+            self.nodes.forget([client])  # the next round asks it where it stands
+            return False
+        if receipt.exhausted:
+            logger.warning(
+                "%s could not take in all that was ordered: its stream is dry, or its supplier "
+                "failed; its own log says which",
+                client,
+            )
+        if not (on_time and receipt.occupancy and has_model(reply.content)):
+            return False
+        weight: float = receipt.occupancy
+        if self.importance is not None:
+            weight *= self.importance.get(client, 1.0)
+        try:
+            check_update(reply.content, self.model)
+        except WireError as refused:
+            logger.warning("%s is left out of the average: %s", client, refused)
+            return False
+        if weight:
+            weigh(reply.content, self.weight_key, weight)
+        return bool(weight)

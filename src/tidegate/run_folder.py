@@ -1,0 +1,164 @@
+"""The folder of a run, read from outside: while it goes on, between two starts, and afterwards.
+
+A server writes ``control.npz`` (its books), ``rounds.jsonl`` (what each round did) and
+``metrics.jsonl`` (what was measured about the model). Readers take no lock and need no Flower: the
+books are replaced in one step, rows are appended, and a last row that is not whole yet is not there
+yet.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate.controller import FleetRound
+from tidegate.saving import Archive, plain, reading
+from tidegate.sinks import Moment, Source
+
+CONTROL = "control.npz"
+ROUNDS = "rounds.jsonl"
+METRICS = "metrics.jsonl"
+REMEDY = "take a copy of the folder from before, or start a new run in another folder"
+
+
+class Journal:
+    """The sink that writes ``metrics.jsonl``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / METRICS
+        self._ends_line = False
+
+    def settled(self, moment: Moment) -> None:
+        """Rounds have their own file; this one says when they ended."""
+        self._write({"round": moment.done.round_number, "source": "settled", "metrics": {}})
+
+    def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
+        """One line."""
+        self._write({"round": round_number, "source": source, "metrics": dict(metrics)})
+
+    def close(self) -> None:
+        """Every line is written already."""
+
+    def _write(self, line: dict[str, Any]) -> None:
+        before = "" if self._ends_line else "\n"  # a server that died may have left half a line
+        with self._path.open("a", encoding="utf-8") as lines:
+            lines.write(before + json.dumps(line | {"at": round(time.time(), 3)}) + "\n")
+        self._ends_line = True
+
+
+@dataclass(frozen=True)
+class ClientView:
+    """One client, as the server's books have it."""
+
+    name: str
+    buffer_capacity: int
+    stored: int
+    """Samples, when it was last heard."""
+    total_admitted: int
+    total_spent: float
+    last_round: int
+    """That it was heard in; 0 before the first."""
+    away_for: int
+    """Rounds since it could be reached."""
+    owes_answer: bool
+    """Whether an order of an earlier round is not answered."""
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run, as its folder has it."""
+
+    folder: Path
+    run: str
+    policy: str
+    budget: float
+    num_rounds: int | None
+    """T; none where the run has no last round."""
+    round_number: int
+    """The round that is under way, or comes next."""
+    rounds: list[FleetRound]
+    metrics: dict[str, dict[int, float]]
+    """By ``source/name``, the value of each round that has one."""
+    ended_at: dict[int, float]
+    """When each round was settled, in seconds since 1970."""
+    clients: list[ClientView]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all rounds are played."""
+        return self.num_rounds is not None and self.round_number > self.num_rounds
+
+    @property
+    def slots(self) -> int:
+        """Of all clients that are known."""
+        return sum(client.buffer_capacity for client in self.clients)
+
+    @property
+    def away(self) -> list[ClientView]:
+        """Clients that could not be reached in the last round, or owe an answer."""
+        return [client for client in self.clients if client.away_for or client.owes_answer]
+
+
+def read_run(folder: Path) -> RunView:
+    """What a folder says now."""
+    path = folder / CONTROL
+    if not path.exists():
+        raise ValueError(
+            f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
+        )
+    with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
+        record = archive.json("control")["controller"]
+        terms, absences = record["terms"], record["absences"]
+        now = record["round_number"]
+        clients = [
+            _client(name, account, absences.get(name, 0), now)
+            for name, account in sorted(record["ledger"]["accounts"].items())
+        ]
+        run = record["ledger"]["run"]
+    with reading(folder / ROUNDS, REMEDY):
+        rounds = [plain(FleetRound, json.loads(row)) for row in _lines(folder / ROUNDS)[: now - 1]]
+    metrics, ended_at = dict[str, dict[int, float]](), dict[int, float]()
+    for text in _lines(folder / METRICS):
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            continue  # what a server that died left
+        number = line["round"]
+        if line["source"] == "settled":
+            ended_at[number] = line["at"]
+        for name, value in line["metrics"].items():
+            metrics.setdefault(f"{line['source']}/{name}", {})[number] = value
+    return RunView(
+        folder=folder,
+        run=run,
+        policy=terms["policy"].partition(" ")[0],
+        budget=terms["budget"],
+        num_rounds=terms["num_rounds"],
+        round_number=now,
+        rounds=rounds,
+        metrics=metrics,
+        ended_at=ended_at,
+        clients=clients,
+    )
+
+
+def _client(name: str, account: Mapping[str, Any], away_for: int, now: int) -> ClientView:
+    order = account["outstanding"]
+    return ClientView(
+        name=name,
+        buffer_capacity=account["buffer_capacity"],
+        stored=sum(count for _, count in account["batches"]),
+        total_admitted=account["total_admitted"],
+        total_spent=account["total_spent"],
+        last_round=account["last_round"],
+        away_for=away_for,
+        owes_answer=order is not None and order["round_number"] < now,
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    """Whole lines of a file that somebody may be writing to."""
+    text = path.read_text("utf-8") if path.exists() else ""
+    return [line for line in text[: text.rfind("\n") + 1].splitlines() if line]

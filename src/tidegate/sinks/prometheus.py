@@ -1,0 +1,97 @@
+"""Numbers for Prometheus, on a port of the server."""
+
+import time
+from collections.abc import Mapping
+
+from tidegate.sinks import Moment, Source
+
+try:
+    import prometheus_client
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "prometheus_client is not installed; pip install 'tidegate[prometheus]'",
+        name="prometheus_client",
+    ) from missing
+
+GAUGES = {
+    "price": "Price of a sample in the last round.",
+    "budget": "What a round may cost in the long run.",
+    "overspend": "Spent above budget so far; below it if negative.",
+    "cost_debt": "The certificate: overspend is never more.",
+    "exposure": "What unanswered orders may turn out to have cost.",
+    "fleet": "Clients that are planned for.",
+    "away": "Clients that are planned for and cannot be reached.",
+    "orders": "Clients that were sent an order in the last round.",
+    "answered": "Clients that answered it in time.",
+    "exhausted": "Clients whose stream gave less than was ordered.",
+    "slots": "Samples that the fleet's memory holds.",
+    "training_size": "Samples that the last round trained on.",
+    "distinct_samples": "Distinct samples trained on so far.",
+    "effective_samples": "Effective samples gained so far.",
+}
+COUNTERS = {"spent": "Money spent.", "admitted": "Samples admitted."}
+
+
+class Prometheus:
+    """Serves ``/metrics``.
+
+    Args:
+        port: to listen on; 0 takes a free one.
+        address: of this machine; others cannot connect to the default.
+        run: label of every number, where one Prometheus watches several runs.
+    """
+
+    def __init__(self, port: int = 9464, address: str = "127.0.0.1", run: str = "") -> None:
+        self._registry = prometheus_client.CollectorRegistry()
+        self._run = run
+        self._gauges = {name: self._gauge(name, text) for name, text in GAUGES.items()}
+        self._counters = {
+            name: prometheus_client.Counter(
+                f"tidegate_{name}", text, ["run"], registry=self._registry
+            ).labels(run)
+            for name, text in COUNTERS.items()
+        }
+        self._round = self._gauge("round", "The last round that was settled.")
+        self._settled_at = self._gauge(
+            "last_round_timestamp_seconds", "When the last round was settled, with its price."
+        )
+        self._metrics = prometheus_client.Gauge(
+            "tidegate_metric",
+            "What was measured about the model.",
+            ["run", "source", "name"],
+            registry=self._registry,
+        )
+        self._server, self._thread = prometheus_client.start_http_server(
+            port, address, registry=self._registry
+        )
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._server.server_port)
+
+    def settled(self, moment: Moment) -> None:
+        """Set every gauge, and count on."""
+        values = moment.numbers()
+        for name, gauge in self._gauges.items():
+            gauge.set(values[name])
+        for name, counter in self._counters.items():
+            counter.inc(values[name])
+        self._round.set(moment.done.round_number)
+        self._settled_at.set(time.time())
+
+    def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
+        """The newest value of each metric."""
+        for name, value in metrics.items():
+            self._metrics.labels(self._run, source, name).set(value)
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _gauge(self, name: str, text: str) -> "prometheus_client.Gauge":
+        return prometheus_client.Gauge(
+            f"tidegate_{name}", text, ["run"], registry=self._registry
+        ).labels(self._run)

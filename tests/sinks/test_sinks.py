@@ -1,0 +1,210 @@
+"""Who watches a run sees what it does, and cannot stop it."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import ArrayRecord, MetricRecord
+from flwr.serverapp.strategy import FedAvg
+from gated_apps import MODEL, gated_app
+from mlflow.tracking import MlflowClient
+from prometheus_client.parser import text_string_to_metric_families
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.util.tensor_util import make_ndarray
+
+from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.run_folder import METRICS, Journal, read_run
+from tidegate.sinks import Moment, Sink, Source
+from tidegate.sinks.mlflow import MLflow
+from tidegate.sinks.prometheus import COUNTERS, GAUGES, Prometheus
+from tidegate.sinks.tensorboard import TensorBoard
+
+ROUNDS = 6
+
+
+def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+    return MetricRecord({"accuracy": server_round / 10, "confusion": [1.0, 2.0]})
+
+
+def control(*sinks: Sink, folder: Path | None = None, rounds: int = ROUNDS) -> AdmissionControl:
+    one = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0),
+        "tide",
+        budget=22.0,
+        prices=PricePath(UniformPrice(1, 10), seed=1),
+        folder=folder,
+        sinks=sinks,
+    )
+    grid = LocalGrid(gated_app(), [{"partition-id": number} for number in range(4)])
+    one.start(grid, MODEL, rounds, evaluate_fn=evaluate)
+    return one
+
+
+class Kept:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.moments: list[Moment] = []
+        self.metrics: list[tuple[int, Source, Mapping[str, float]]] = []
+        self.closed = 0
+
+    def settled(self, moment: Moment) -> None:
+        self.moments.append(moment)
+
+    def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
+        self.metrics.append((round_number, source, metrics))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def test_a_sink_is_told_of_every_round_and_every_measurement() -> None:
+    kept = Kept()
+    one = control(kept)
+    assert [moment.done for moment in kept.moments] == one.rounds
+    assert {(moment.budget, moment.slots, moment.away) for moment in kept.moments} == {(22, 38, 0)}
+    by_server = [(now, told) for now, source, told in kept.metrics if source == "server"]
+    assert by_server == [(now, {"accuracy": now / 10}) for now in range(ROUNDS + 1)]
+    by_clients = [now for now, source, told in kept.metrics if source == "train" and "loss" in told]
+    assert by_clients == list(range(1, ROUNDS + 1))
+    assert kept.closed == 1
+
+
+class Broken(Kept):
+    """Fails always."""
+
+    def settled(self, moment: Moment) -> None:
+        raise OSError("the disk is full")
+
+    def close(self) -> None:
+        raise OSError("the disk is full")
+
+
+def test_a_sink_that_fails_is_told_of_once_and_stops_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    kept = Kept()
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        one = control(Broken(), kept)
+    assert len(one.rounds) == len(kept.moments) == ROUNDS
+    told = [record.message for record in caplog.records if "cannot be told" in record.message]
+    assert told == ["Broken cannot be told: OSError('the disk is full')"]
+
+
+class Scraped(Kept):
+    """Asks Prometheus's page while the run goes on."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__()
+        self._page = f"http://127.0.0.1:{port}/metrics"
+        self.pages: list[dict[tuple[str, str], float]] = []
+
+    def settled(self, moment: Moment) -> None:
+        with urllib.request.urlopen(self._page, timeout=5) as answer:  # noqa: S310 - this machine
+            text = answer.read().decode()
+        self.pages.append(
+            {
+                (sample.name, sample.labels.get("name", "")): sample.value
+                for family in text_string_to_metric_families(text)
+                for sample in family.samples
+            }
+        )
+
+
+def test_prometheus_can_read_all_of_it_while_the_run_goes_on() -> None:
+    page = Prometheus(port=0, run="r")
+    scraped = Scraped(page.port)
+    one = control(page, scraped)
+    last = scraped.pages[-1]
+    assert last["tidegate_round", ""] == ROUNDS
+    assert last["tidegate_spent_total", ""] == pytest.approx(sum(r.spent for r in one.rounds))
+    assert last["tidegate_admitted_total", ""] == sum(r.admitted for r in one.rounds)
+    assert last["tidegate_cost_debt", ""] == one.rounds[-1].cost_debt
+    assert last["tidegate_metric", "accuracy"] == (ROUNDS - 1) / 10  # of the round before
+    assert {f"tidegate_{name}" for name in GAUGES} <= {name for name, _ in last}
+    assert set(GAUGES) | set(COUNTERS) == set(Moment(one.rounds[0], 1.0, 1, 0).numbers()) - {
+        "ordered"
+    }
+    with pytest.raises(urllib.error.URLError):  # the port is free again
+        urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=5)
+
+
+def test_tensorboard_shows_the_curves(tmp_path: Path) -> None:
+    one = control(TensorBoard(tmp_path))
+    curves = EventAccumulator(str(tmp_path)).Reload()
+
+    def points(name: str) -> list[tuple[int, Any]]:
+        return [
+            (event.step, float(make_ndarray(event.tensor_proto))) for event in curves.Tensors(name)
+        ]
+
+    assert points("tidegate/spent") == [
+        (row.round_number, pytest.approx(row.spent)) for row in one.rounds
+    ]
+    assert points("server/accuracy") == [
+        (now, pytest.approx(now / 10)) for now in range(ROUNDS + 1)
+    ]
+
+
+@pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")  # MLflow's own
+def test_mlflow_has_the_metrics(tmp_path: Path) -> None:
+    place = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    sink = MLflow("fleet", place, run_name="first")
+    one = control(sink)
+    client = MlflowClient(place)
+    history = client.get_metric_history(sink.run_id, "tidegate/cost_debt")
+    assert [(metric.step, metric.value) for metric in history] == [
+        (row.round_number, row.cost_debt) for row in one.rounds
+    ]
+    info = client.get_run(sink.run_id)
+    assert (info.info.run_name, info.info.status) == ("first", "FINISHED")
+    again = MLflow("fleet", place)  # the experiment is there already
+    assert again.run_id != sink.run_id
+
+
+def test_a_folder_says_what_the_run_does(tmp_path: Path) -> None:
+    one = control(folder=tmp_path)
+    view = read_run(tmp_path)
+    assert view.rounds == one.rounds
+    assert (view.policy, view.budget, view.num_rounds) == ("tide", 22.0, ROUNDS)
+    assert view.is_over
+    assert view.metrics["server/accuracy"] == {now: now / 10 for now in range(ROUNDS + 1)}
+    assert list(view.ended_at) == list(range(1, ROUNDS + 1))
+    assert (view.slots, view.away) == (38, [])
+    assert sum(client.total_spent for client in view.clients) == pytest.approx(
+        sum(row.spent for row in one.rounds)
+    )
+    assert sum(client.stored for client in view.clients) == one.rounds[-1].training_size
+
+
+def test_half_a_line_of_a_server_that_died_spoils_nothing(tmp_path: Path) -> None:
+    control(folder=tmp_path)
+    before = read_run(tmp_path)
+    with (tmp_path / METRICS).open("a") as lines:
+        lines.write('{"round": 99, "sour')
+    with (tmp_path / "rounds.jsonl").open("a") as lines:
+        lines.write('{"round_n')
+    assert read_run(tmp_path) == before
+    Journal(tmp_path).measured(7, "server", {"accuracy": 0.9})
+    assert read_run(tmp_path).metrics["server/accuracy"][7] == 0.9
+    last = (tmp_path / METRICS).read_text().splitlines()[-1]
+    assert json.loads(last)["round"] == 7
+
+
+def test_a_new_run_in_a_folder_does_not_keep_measurements_of_another(tmp_path: Path) -> None:
+    Journal(tmp_path).measured(50, "server", {"accuracy": 0.9})
+    control(folder=tmp_path, rounds=2)
+    assert max(read_run(tmp_path).metrics["server/accuracy"]) == 2
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no archive"])
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, content: Any) -> None:
+    if content is not None:
+        (tmp_path / "control.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"holds no run|control.npz is damaged"):
+        read_run(tmp_path)
