@@ -7,6 +7,7 @@ import typer
 import tidegate
 from tidegate.cli.compare import compare
 from tidegate.cli.data import data
+from tidegate.cli.new import new
 from tidegate.cli.optimum import optimum
 from tidegate.cli.plan import plan
 from tidegate.cli.run import run
@@ -22,6 +23,7 @@ app = typer.Typer(
 app.command()(with_setting(plan))
 app.command()(with_setting(simulate))
 app.command()(with_setting(optimum))
+app.command()(new)
 app.command()(run)
 app.command()(compare)
 app.command()(data)

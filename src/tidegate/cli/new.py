@@ -1,0 +1,55 @@
+"""``tidegate new``: a Flower app to begin with."""
+
+import keyword
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TEMPLATE = Path(__file__).parent / "template"
+PLACEHOLDER = "my-fleet"
+"""The template's name; its package has it with underscores."""
+
+
+def new(
+    folder: Annotated[Path, typer.Argument(help="Folder to make; its name is the app's.")],
+) -> None:
+    """Write a Flower app in which every fresh sample has a price.
+
+    The layout is Flower's own: `pyproject.toml`, `client_app.py`, `server_app.py` and `task.py`,
+    which holds model, data and training. It runs as it is (handwritten digits, nothing is
+    downloaded): in this process, on Flower's Simulation engine, and on a deployment.
+
+    An app, and its first run:
+
+        tidegate new my-fleet
+
+        tidegate run my-fleet --set folder=run
+    """
+    package = _package(folder.name)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is there already; name a folder that is not, or an empty one")
+    for source in sorted(TEMPLATE.rglob("*")):
+        if source.is_dir() or "__pycache__" in source.parts:
+            continue
+        place = source.relative_to(TEMPLATE).as_posix()
+        target = folder / place.replace(_package(PLACEHOLDER), package)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        text = source.read_text("utf-8").replace(PLACEHOLDER, folder.name)
+        target.write_text(text.replace(_package(PLACEHOLDER), package), "utf-8")
+    typer.echo(f"wrote {folder}: model, data and training are in {folder / package / 'task.py'}")
+    typer.echo(f"run it: tidegate run {folder} --set folder=run")
+
+
+def _package(name: str) -> str:
+    """The Python package of an app."""
+    package = name.replace("-", "_")
+    if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name) or keyword.iskeyword(package):
+        raise ValueError(
+            f"{name!r} cannot name an app; write small letters and digits, as in my-fleet"
+        )
+    if find_spec(package) is not None:
+        raise ValueError(f"{name!r} cannot name an app: Python has a package {package!r} already")
+    return package

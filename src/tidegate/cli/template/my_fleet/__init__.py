@@ -1,0 +1,1 @@
+"""A Flower app in which every fresh sample has a price."""

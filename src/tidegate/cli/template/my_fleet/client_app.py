@@ -1,0 +1,40 @@
+"""The client: an ordinary ClientApp with a gate in front of its training."""
+
+from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.clientapp import ClientApp
+
+from tidegate.flower import ClientGate
+from tidegate.streams import IndexedStream, Stream
+
+from .task import Partition, train
+
+app = ClientApp()
+
+
+def open_stream(context: Context) -> Stream:
+    """Where this node's samples come from, one after another."""
+    number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
+    return IndexedStream(Partition(number, count, int(context.run_config["seed"])))
+
+
+def buffer_capacity(context: Context) -> int:
+    """Samples that this node can store."""
+    return int(context.run_config["buffer-capacity"])
+
+
+gate = ClientGate(app, open_stream, buffer_capacity)
+
+
+@app.train()
+def train_client(message: Message, context: Context) -> Message:
+    """Take in what the server ordered, train on all that is stored, and answer."""
+    with gate.round(message, context) as now:
+        if not now.samples:
+            return now.reply()
+        sent = message.content.array_records["arrays"]
+        model = {name: array.numpy() for name, array in sent.items()}
+        config = context.run_config
+        steps, rate = int(config["local-steps"]), float(config["learning-rate"])
+        model, loss = train(model, now.samples, steps, rate)
+        arrays = ArrayRecord({name: Array(values) for name, values in model.items()})
+        return now.reply(arrays, {"train_loss": loss})

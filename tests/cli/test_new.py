@@ -1,0 +1,76 @@
+"""The app that ``tidegate new`` writes: Flower's layout, and it runs as it is."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli import main
+from tidegate.cli.new import TEMPLATE
+from tidegate.run_folder import read_run
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    return int(stopped.value.code or 0)
+
+
+def test_the_app_has_flowers_layout_and_its_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("new", "north-sea") == 0
+    written = {path.relative_to("north-sea").as_posix() for path in Path("north-sea").rglob("*.*")}
+    modules = {f"north_sea/{name}.py" for name in ("__init__", "client_app", "server_app", "task")}
+    assert written == {"pyproject.toml", "README.md", *modules}
+    for path in Path("north-sea").rglob("*.*"):
+        assert "my_fleet" not in path.read_text("utf-8").replace("my-fleet", "my_fleet"), path
+
+
+def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    for arguments in (["new", "fleet"], ["run", "fleet", "--set", "folder=run"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "tidegate", *arguments],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    view = read_run(tmp_path / "run")
+    assert view.is_over
+    assert len(view.clients) == 10
+    accuracy = view.metrics["server/accuracy"]
+    assert accuracy[0] < 0.2
+    assert accuracy[50] > 0.85
+    for row in view.rounds:
+        assert row.overspend <= row.cost_debt + 1e-9
+    assert abs(view.rounds[-1].overspend) < 55  # one round's budget
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("My Fleet", "cannot name an app"),
+        ("1st", "cannot name an app"),
+        ("lambda", "cannot name an app"),
+        ("numpy", "has a package 'numpy' already"),
+        ("there", "is there already"),
+    ],
+)
+def test_names_that_cannot_be_are_refused(
+    name: str,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("there").mkdir()
+    Path("there/file").touch()
+    assert command("new", name) == 2
+    assert reason in capsys.readouterr().err
+    assert {path.name for path in tmp_path.iterdir()} == {"there"}
+
+
+def test_the_template_is_part_of_the_package() -> None:
+    assert (TEMPLATE / "pyproject.toml").exists()
