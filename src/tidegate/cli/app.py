@@ -13,6 +13,7 @@ from tidegate.cli.plan import plan
 from tidegate.cli.run import run
 from tidegate.cli.setting import with_setting
 from tidegate.cli.simulate import simulate
+from tidegate.cli.watch import watch
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -25,6 +26,7 @@ app.command()(with_setting(simulate))
 app.command()(with_setting(optimum))
 app.command()(new)
 app.command()(run)
+app.command()(watch)
 app.command()(compare)
 app.command()(data)
 

@@ -1,0 +1,175 @@
+"""A run at a glance, for a terminal."""
+
+import math
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.run_folder import ClientView, RunView
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDTH, NARROW = 40, 14
+"""Characters of a curve, on a wide screen and on one of 80 columns."""
+SHOWN = 12
+"""Characters of a run's name."""
+MOST_NAMES = 6
+"""Clients that are named; the others are counted."""
+QUIET_ROUNDS = 5.0
+"""After so many times as long as a round usually takes, a run is called quiet."""
+FEWEST_SECONDS = 30.0
+
+
+def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> RenderableType:
+    """Everything that somebody on call asks first."""
+    told = summary(view, time.time() if now is None else now)
+    title = f"run {view.run[:SHOWN]}: {view.policy}, {told['state']}"
+    if not view.rounds:
+        return Panel(Text("no round is settled yet"), title=title, title_align="left")
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="bold", no_wrap=True)
+    lines.add_column(no_wrap=True)
+    lines.add_column(overflow="fold")
+    rounds, good = view.rounds, told["certificate_holds"]
+    curve = partial(bars, width=WIDTH if wide else NARROW)
+    lines.add_row(
+        "spent",
+        curve([row.spent for row in rounds]),
+        f"{told['spent']:,.4g} of {told['allowed']:,.4g}, {told['spent_per_round']:,.4g} a round",
+    )
+    lines.add_row(
+        "cost debt",
+        curve([row.cost_debt for row in rounds]),
+        Text(
+            f"{told['cost_debt']:,.4g}; overspend {told['overspend']:,.4g} is "
+            f"{'within' if good else 'ABOVE'} it",
+            style="" if good else "bold red",
+        ),
+    )
+    if told["exposure"]:
+        lines.add_row("exposure", "", f"{told['exposure']:,.4g} ordered and not answered yet")
+    lines.add_row("price", curve([row.price for row in rounds]), f"{rounds[-1].price:,.4g}")
+    lines.add_row(
+        "stored",
+        curve([row.training_size for row in rounds]),
+        f"{told['stored']:,} of {view.slots:,} slots; mean {told['mean_stored']:,.4g}, "
+        f"peak {told['peak_stored']:,}",
+    )
+    lines.add_row(
+        "effective",
+        curve(gains([row.effective_samples for row in rounds])),
+        f"{told['effective_samples']:,.4g} samples, {told['effective_per_round']:,.3g} a round",
+    )
+    for name, values in view.metrics.items():
+        best = max(values.values())
+        lines.add_row(
+            name,
+            curve(list(values.values())),
+            f"{list(values.values())[-1]:.4g}, highest {best:.4g}",
+        )
+    lines.add_row(
+        "clients",
+        "",
+        f"{len(view.clients):,} known, {rounds[-1].answered} of {rounds[-1].orders} answered, "
+        f"{rounds[-1].exhausted} could not take in all",
+    )
+    if view.away:
+        lines.add_row("away", "", Text(_named(view.away), style="yellow"))
+    return Panel(Group(lines), title=title, title_align="left", expand=False)
+
+
+def summary(view: RunView, now: float) -> dict[str, Any]:
+    """The same as plain numbers."""
+    rounds = view.rounds
+    told: dict[str, Any] = {
+        "run": view.run,
+        "policy": view.policy,
+        "state": _state(view, now),
+        "is_over": view.is_over,
+        "round_number": len(rounds),
+        "num_rounds": view.num_rounds,
+        "budget": view.budget,
+        "clients": len(view.clients),
+        "slots": view.slots,
+        "away": [client.name for client in view.away],
+        "metrics": {name: list(values.values())[-1] for name, values in view.metrics.items()},
+    }
+    if not rounds:
+        return told
+    last, spent = rounds[-1], math.fsum(row.spent for row in rounds)
+    stored = [row.training_size for row in rounds]
+    forgiven = 1e-9 * (1 + spent)
+    return told | {
+        "spent": spent,
+        "allowed": spent - last.overspend,
+        "spent_per_round": spent / len(rounds),
+        "overspend": last.overspend,
+        "cost_debt": last.cost_debt,
+        "certificate_holds": all(row.overspend <= row.cost_debt + forgiven for row in rounds),
+        "exposure": last.exposure,
+        "price": last.price,
+        "stored": stored[-1],
+        "mean_stored": sum(stored) / len(stored),
+        "peak_stored": max(stored),
+        "effective_samples": last.effective_samples,
+        "effective_per_round": last.effective_samples / len(rounds),
+        "answered": last.answered,
+        "orders": last.orders,
+        "exhausted": last.exhausted,
+    }
+
+
+def bars(values: Sequence[float], width: int = WIDTH) -> str:
+    """The last values as bars, from the lowest to the highest of them.
+
+    >>> bars([0, 1, 2, 3])
+    '▁▃▆█'
+    """
+    shown = values[-width:]
+    lowest, span = min(shown), max(shown) - min(shown)
+    steps = len(BARS) - 1
+    return "".join(BARS[round((value - lowest) / span * steps) if span else 0] for value in shown)
+
+
+def gains(totals: Sequence[float]) -> list[float]:
+    """What each round added to a total."""
+    return [after - before for before, after in zip([0.0, *totals], totals, strict=False)]
+
+
+def _named(clients: Sequence[ClientView]) -> str:
+    names = [
+        f"{client.name} ({'owes an answer' if client.owes_answer else _rounds(client.away_for)})"
+        for client in clients[:MOST_NAMES]
+    ]
+    more = len(clients) - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more else "")
+
+
+def _rounds(count: int) -> str:
+    return f"{count} round" + "s" * (count > 1)
+
+
+def _state(view: RunView, now: float) -> str:
+    """How far it is, and whether it still moves."""
+    of = "" if view.num_rounds is None else f" of {view.num_rounds:,}"
+    place = f"round {len(view.rounds):,}{of}"
+    ends = [view.ended_at[number] for number in sorted(view.ended_at)]
+    if view.is_over:
+        return f"{place}, over" + (f" since {_clock(ends[-1])}" if ends else "")
+    if not ends:
+        return place
+    between = sorted(gains(ends)[1:]) or [0.0]
+    usual, since = between[len(between) // 2], now - ends[-1]
+    if since > max(QUIET_ROUNDS * usual, FEWEST_SECONDS):
+        return f"{place}, QUIET for {since:,.0f} s (a round takes {usual:,.3g} s)"
+    return f"{place}, settled {max(since, 0):,.0f} s ago"
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -1,0 +1,175 @@
+"""A run as somebody on call sees it: live, over a restart, and as numbers."""
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import ArrayRecord, Context, Message, MetricRecord
+from flwr.serverapp.strategy import FedAvg
+from gated_apps import MODEL, gated_app
+
+from tidegate.cli import main
+from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.report.live import bars, live_view, summary
+from tidegate.run_folder import read_run
+
+ROUNDS = 8
+
+
+class ServerStopsError(Exception):
+    """A server that stops."""
+
+
+def play(folder: Path, *, until: int = ROUNDS, failing: int = -1) -> AdmissionControl:
+    """A run, or the part of it up to a round; one client may fail from the third round on."""
+
+    def on_train(message: Message, context: Context) -> None:
+        if context.node_config["partition-id"] == failing and len(one.rounds) >= 2:
+            raise RuntimeError("no disk")
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        if server_round > until:
+            raise ServerStopsError
+        return MetricRecord({"accuracy": server_round / 10})
+
+    one = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0),
+        "tide",
+        budget=22.0,
+        prices=PricePath(UniformPrice(1, 10), seed=1),
+        folder=folder,
+        run="watched",
+    )
+    nodes: list[dict[str, Any]] = [{"partition-id": number} for number in range(4)]
+    for number, node in enumerate(nodes):
+        node["tidegate-folder"] = str(folder / f"buffers-{number}")
+    with suppress(ServerStopsError):
+        one.start(LocalGrid(gated_app(on_train), nodes), MODEL, ROUNDS, evaluate_fn=evaluate)
+    return one
+
+
+class Screen:
+    """A command on a terminal of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self._terminal = terminal
+        self.text = ""
+
+    def shows(self, words: str, seconds: float = 30.0) -> bool:
+        """Wait until something is on the screen."""
+        end = time.monotonic() + seconds
+        while words not in self.text and time.monotonic() < end:
+            ready, _, _ = select.select([self._terminal], [], [], 0.2)
+            if ready:
+                try:
+                    self.text += os.read(self._terminal, 65536).decode(errors="replace")
+                except OSError:  # the other end is closed
+                    break
+        return words in self.text
+
+
+@contextmanager
+def watching(folder: Path) -> Iterator[Screen]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tidegate", "watch", str(folder), "--every", "0.1"],
+        stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**os.environ, "COLUMNS": "130", "LINES": "40", "TERM": "xterm"},
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        yield Screen(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_it_waits_for_a_run_goes_on_over_a_restart_and_ends_with_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with watching(folder) as screen:
+        assert screen.shows("waiting for a run"), screen.text
+        play(folder, until=3)
+        assert screen.shows("round 4 of 8"), screen.text  # it died while it judged the fourth
+        assert screen.process.poll() is None
+        play(folder)
+        assert screen.shows("round 8 of 8, over since"), screen.text
+        assert screen.process.wait(20) == 0
+
+
+def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
+    with watching(tmp_path / "none") as screen:
+        assert screen.shows("waiting for a run")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.process.wait(20) == 0
+        assert "Traceback" not in screen.text
+
+
+def look(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stopped:
+        main(["watch", *arguments])
+    out, error = capsys.readouterr()
+    assert not stopped.value.code, error
+    return out
+
+
+def test_its_numbers_are_those_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = play(tmp_path)
+    capsys.readouterr()
+    told = json.loads(look([str(tmp_path), "--json"], capsys))
+    spent = sum(row.spent for row in one.rounds)
+    assert told["spent"] == pytest.approx(spent)
+    assert told["allowed"] == pytest.approx(22 * ROUNDS)
+    assert told["overspend"] == pytest.approx(spent - 22 * ROUNDS)
+    assert told["certificate_holds"] is True
+    assert told["peak_stored"] == max(row.training_size for row in one.rounds)
+    assert told["metrics"]["server/accuracy"] == 0.8
+    assert told["away"] == []
+    shown = look([str(tmp_path)], capsys)  # no terminal: once
+    assert f"{spent:,.4g} of 176" in shown
+    assert "is within it" in shown
+    assert "0.8, highest 0.8" in shown
+
+
+def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    play(tmp_path, until=4, failing=2)
+    capsys.readouterr()
+    shown = look([str(tmp_path), "--once"], capsys)
+    assert "2 (owes an answer)" in shown
+    assert "3 of 4 answered" in shown
+
+
+def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
+    play(tmp_path, until=4)
+    view = read_run(tmp_path)
+    last = max(view.ended_at.values())
+    assert "settled 2 s ago" in summary(view, last + 2)["state"]
+    assert "QUIET for 3,600 s" in summary(view, last + 3600)["state"]
+    assert live_view(view, wide=False, now=last + 3600)
+
+
+def test_bars_of_equal_values_are_flat() -> None:
+    assert bars([5.0, 5.0]) == "▁▁"
+
+
+def test_a_folder_without_a_run_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["watch", str(tmp_path), "--once"])
+    assert stopped.value.code == 2
+    assert "holds no run" in capsys.readouterr().err
