@@ -76,6 +76,10 @@ class RunView:
     budget: float
     num_rounds: int | None
     """T; none where the run has no last round."""
+    mean_price: float | None
+    """What a sample was expected to cost; none where the policy does not ask."""
+    taking_part: float
+    """The part of the fleet that a round is meant to reach."""
     round_number: int
     """The round that is under way, or comes next."""
     rounds: list[FleetRound]
@@ -136,6 +140,8 @@ def read_run(folder: Path) -> RunView:
         policy=terms["policy"].partition(" ")[0],
         budget=terms["budget"],
         num_rounds=terms["num_rounds"],
+        mean_price=terms["mean_price"],
+        taking_part=terms["taking_part"],
         round_number=now,
         rounds=rounds,
         metrics=metrics,

@@ -14,6 +14,7 @@ from tidegate.cli.run import run
 from tidegate.cli.setting import with_setting
 from tidegate.cli.simulate import simulate
 from tidegate.cli.watch import watch
+from tidegate.cli.whatif import whatif
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -27,6 +28,7 @@ app.command()(with_setting(optimum))
 app.command()(new)
 app.command()(run)
 app.command()(watch)
+app.command()(whatif)
 app.command()(compare)
 app.command()(data)
 

@@ -1,7 +1,12 @@
 """``tidegate plan``: what does this budget, and this memory, give me?"""
 
 import json
+import shlex
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,10 +26,14 @@ from tidegate.cli.running import (
     yardsticks,
 )
 from tidegate.cli.setting import Setting
+from tidegate.curves import by_budget, by_memory, trace
 from tidegate.planner import Candidate, candidate_horizons, select_offline, try_horizons
+from tidegate.presets import make_policy
 from tidegate.problem import Problem
+from tidegate.report.page import check_page
+from tidegate.report.plan_page import Planned, write_plan_page
 from tidegate.report.tables import candidate_table
-from tidegate.summary import summarise
+from tidegate.summary import PolicySummary, summarise
 from tidegate.theory.planning import (
     Plan,
     contraction,
@@ -32,6 +41,10 @@ from tidegate.theory.planning import (
     plan_constant_admission,
     search_constant_admission,
 )
+
+CURVES = ("constant_admission", "acdpp", "tide")
+"""Policies whose curves a page shows, unless others are asked for."""
+CURVE_SEEDS = 3
 
 
 def plan(
@@ -44,6 +57,12 @@ def plan(
         bool,
         typer.Option("--offline", help="Also choose K by the paper's offline selection (slower)."),
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write a page with the curves of money and memory (half a minute more)."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Answer the planner's question before anything is bought.
@@ -65,7 +84,13 @@ def plan(
     A thousand clients, prices from a file:
 
         tidegate plan --capacities 10x1000 --budget 5000 --price trace:prices.csv:eur
+
+    One page for whoever decides on the budget, with what one more unit of it would buy:
+
+        tidegate plan --html plan.html
     """
+    if html is not None:
+        check_page(html)
     problem = setting.problem
     closed = plan_constant_admission(problem, setting.retention_horizon)
     searched, more = search_constant_admission(problem), _more(problem, setting)
@@ -76,6 +101,18 @@ def plan(
     possible = yardsticks(setting)
     weight = penalty_weight(problem.num_rounds, setting.gamma)
     closing = contraction(problem.num_rounds, setting.phi)
+    share = closed.target_admission / problem.num_clients
+    advice = [
+        f"Keep a sample for {_rounds(closed.retention_horizon)} (K).",
+        f"Admit {closed.target_admission:,.4g} samples a round in all, {share:,.3g} a client.",
+        f"V = {weight:,.4g} and rho = {closing:.4g}.",
+        _searched(closed, searched),
+        *_told(more),
+    ]
+    if html is not None:
+        chosen_for_curves = [name for name in policy or CURVES if name in runs]
+        _write_page(setting, advice, summaries, possible, chosen_for_curves, preset, html)
+        typer.echo(f"wrote {html}", err=True)
     if as_json:
         told: dict[str, Any] = {
             "problem": described(setting),
@@ -98,19 +135,54 @@ def plan(
         return
     out = screen()
     out.print(f"{headline(setting)}.\n", highlight=False)
-    share = closed.target_admission / problem.num_clients
-    for line in (
-        f"Keep a sample for {_rounds(closed.retention_horizon)} (K).",
-        f"Admit {closed.target_admission:,.4g} samples a round in all, {share:,.3g} a client.",
-        f"V = {weight:,.4g} and rho = {closing:.4g}.",
-        _searched(closed, searched),
-        *_told(more),
-    ):
+    for line in advice:
         out.print(line, highlight=False)
     out.print()
     if chosen is not None:
         out.print(candidate_table(candidates, chosen))
     show_summaries(summaries, possible)
+
+
+def _write_page(
+    setting: Setting,
+    advice: list[str],
+    summaries: list[PolicySummary],
+    possible: Mapping[str, float],
+    policies: list[str],
+    preset: str,
+    path: Path,
+) -> None:
+    """Trace both curves behind a progress bar, and write the page."""
+    problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
+    makers = {name: partial(make_policy, name, options=setting.options, preset=preset)
+              for name in policies}  # fmt: skip
+    money, memory = by_budget(problem), by_memory(problem)
+    total = (len(money) + len(memory)) * len(makers) * len(seeds) * problem.num_rounds
+    with progress_bar("tracing curves", total) as one_round:
+        curves = [
+            trace(
+                problems,
+                setting.price_law,
+                makers,
+                seeds,
+                price_per_client=setting.price_per_client,
+                each_round=one_round,
+            )
+            for problems in (money, memory)
+        ]
+    planned = Planned(
+        headline=headline(setting),
+        advice=advice,
+        command=shlex.join(["tidegate", *sys.argv[1:]]),
+        budget=problem.budget,
+        slots=problem.total_capacity,
+        summaries=summaries,
+        limit=possible.get("in_hindsight", possible.get("limit")),
+        by_budget=curves[0],
+        by_memory=curves[1],
+        settings={**described(setting), "preset": preset},
+    )
+    write_plan_page(planned, path)
 
 
 def _rounds(number: int) -> str:

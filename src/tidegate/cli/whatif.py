@@ -1,0 +1,168 @@
+"""``tidegate whatif``: the prices of a run, met again by other policies, budgets and buffers."""
+
+import dataclasses
+import itertools
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from tidegate.cli.running import AsJson, progress_bar, screen
+from tidegate.cohorts import Cohorts
+from tidegate.policies import POLICIES, ControlOptions
+from tidegate.presets import find_policy, make_policy
+from tidegate.prices import RecordedPrices
+from tidegate.problem import Problem
+from tidegate.run_folder import RunView, read_run
+from tidegate.simulation import simulate
+from tidegate.summary import summarise
+
+OTHERS = ("constant_admission", "acdpp", "tide")
+SEEDS = 5
+"""Where a round reaches a part of the fleet: which part is drawn anew."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a run did, or would have done."""
+
+    policy: str
+    budget: float
+    slots: int
+    spent_per_round: float
+    overspend: float
+    mean_stored: float
+    peak_stored: float
+    effective_per_round: float
+
+
+def whatif(
+    folder: Annotated[Path, typer.Argument(help="The folder that a server saved its run to.")],
+    *,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help=f"{', '.join(POLICIES)}; repeat for several. The run's own and three."),
+    ] = None,
+    budget: Annotated[
+        list[float] | None,
+        typer.Option(help="What a round may cost; repeat for several. The run's own by default."),
+    ] = None,
+    memory: Annotated[
+        list[float] | None,
+        typer.Option(help="Times the size of every buffer; repeat for several. 1 by default."),
+    ] = None,
+    strict_spending: Annotated[
+        bool, typer.Option("--strict-spending", help="Never spend ahead of the budget.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Replay the prices of a recorded run under other policies, budgets or buffers.
+
+    The first row is what the run did; the others are simulated, round by round, at the prices that
+    it met and with the clients that it knew, all of them answering, and planned for as many rounds
+    as there are. Where clients had prices of their own, the mean of each round is taken.
+
+    Would another policy have gained more?
+
+        tidegate whatif run
+
+    Tide with half and with twice the budget, and with buffers twice as large:
+
+        tidegate whatif run --policy tide --budget 27.5 --budget 110 --memory 1 --memory 2
+    """
+    view = read_run(folder)
+    if not view.rounds:
+        raise ValueError(f"{folder} holds no settled round yet; wait for the first")
+    own = [view.policy] if view.policy in POLICIES else []
+    names = policy or list(dict.fromkeys([*own, *OTHERS]))
+    for name in names:
+        find_policy(name)
+    cases = list(itertools.product(names, budget or [view.budget], memory or [1.0]))
+    options = ControlOptions(hard_capacity=True, strict_spending=strict_spending)
+    law = RecordedPrices([row.price for row in view.rounds])
+    outcomes = [_recorded(view)]
+    seeds = range(1 if view.taking_part == 1 else SEEDS)
+    with progress_bar("replaying", len(cases) * len(seeds) * len(view.rounds)) as one_round:
+        for name, money, factor in cases:
+            problem = _problem(view, law, money, factor)
+            made = make_policy(name, problem, options)
+            runs = [simulate(made, problem, law, seed, each_round=one_round) for seed in seeds]
+            summary = summarise(name, runs)
+            outcomes.append(
+                Outcome(
+                    policy=name,
+                    budget=money,
+                    slots=problem.total_capacity,
+                    spent_per_round=summary.spent_per_round.mean,
+                    overspend=summary.overspend.mean,
+                    mean_stored=summary.mean_occupancy.mean,
+                    peak_stored=summary.peak_occupancy.mean,
+                    effective_per_round=summary.effective_per_round.mean,
+                )
+            )
+    if as_json:
+        told: dict[str, Any] = {
+            "rounds": len(view.rounds),
+            "recorded": dataclasses.asdict(outcomes[0]),
+            "replayed": [dataclasses.asdict(one) for one in outcomes[1:]],
+        }
+        typer.echo(json.dumps(told, indent=2))
+        return
+    _show(view, outcomes)
+
+
+def _problem(view: RunView, law: RecordedPrices, budget: float, factor: float) -> Problem:
+    if not (budget > 0 and factor > 0):
+        raise ValueError(f"budget {budget:g} and memory {factor:g} must be above 0")
+    slots = [max(round(factor * client.buffer_capacity), 1) for client in view.clients]
+    rounds = len(view.rounds)
+    expected = view.mean_price
+    return Problem(
+        buffer_capacities=slots,
+        budget=budget,
+        mean_price=float(np.mean(law.mean(rounds))) if expected is None else expected,
+        num_rounds=rounds,
+        cohorts=Cohorts(share=view.taking_part),
+    )
+
+
+def _recorded(view: RunView) -> Outcome:
+    rounds, count = view.rounds, len(view.rounds)
+    return Outcome(
+        policy=f"{view.policy}, recorded",
+        budget=view.budget,
+        slots=view.slots,
+        spent_per_round=sum(row.spent for row in rounds) / count,
+        overspend=rounds[-1].overspend,
+        mean_stored=sum(row.training_size for row in rounds) / count,
+        peak_stored=max(row.training_size for row in rounds),
+        effective_per_round=rounds[-1].effective_samples / count,
+    )
+
+
+def _show(view: RunView, outcomes: list[Outcome]) -> None:
+    title = f"{len(view.rounds):,} rounds of run {view.run}, {len(view.clients):,} clients"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    table.add_column("policy", no_wrap=True)
+    for name in ("budget", "slots", "spent", "overspend", "stored", "peak", "effective", "gain"):
+        table.add_column(name, justify="right", no_wrap=True)
+    first = outcomes[0].effective_per_round
+    for number, one in enumerate(outcomes):
+        gain = one.effective_per_round / first - 1 if first else 0.0
+        table.add_row(
+            *(one.policy, f"{one.budget:,.4g}", f"{one.slots:,}", f"{one.spent_per_round:,.4g}"),
+            *(f"{one.overspend:,.4g}", f"{one.mean_stored:,.4g}", f"{one.peak_stored:,.0f}"),
+            *(f"{one.effective_per_round:,.3g}", f"{gain:+.0%}" if number and first else ""),
+        )
+    out = screen()
+    out.print(table, highlight=False)
+    out.print(
+        "\nA round: spent, samples stored on average, effective samples gained; overspend in all. "
+        "gain: effective samples beside what was recorded.",
+        style="dim",
+        highlight=False,
+    )

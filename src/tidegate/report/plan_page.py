@@ -1,0 +1,216 @@
+"""The planner's page: what a budget gives, and what more of it, or of memory, would buy."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tidegate.arrays import FloatArray
+from tidegate.curves import FACTORS, Curves
+from tidegate.report.figures import look_of
+from tidegate.report.page import INK, Picture, Rows, Section, drawing, write_page
+from tidegate.report.tables import LEGEND, show
+from tidegate.summary import CONFIDENCE, PolicySummary
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MakePicture = Callable[["Figure", str, str], Picture]
+
+AROUND = (
+    "Effective samples a round at budgets from a quarter to four times the planned one, everything "
+    "else as it is; and what one more unit of money adds there."
+)
+ENDS = (
+    "From this amount on, 10 % more of it buys less than 1 % more effective samples. A dash: it "
+    "still helps at four times of what is planned."
+)
+CAVEAT = (
+    "They come from a simulation of counts, prices and money: no model was trained. Effective "
+    "samples are what the paper's bound counts; accuracy need not follow them. Prices are drawn "
+    "from the law that was given; real ones can differ from it."
+)
+LIMIT = (
+    "The limit is the most that buffers which are always full can gain in the long run for a "
+    "budget, if prices are independent from round to round."
+)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """All that the page tells."""
+
+    headline: str
+    """The problem in one line."""
+    advice: Sequence[str]
+    """What follows from it, sentence by sentence."""
+    command: str
+    """That makes this page again."""
+    budget: float
+    slots: int
+    summaries: Sequence[PolicySummary]
+    limit: float | None
+    by_budget: Curves
+    by_memory: Curves
+    settings: Mapping[str, object]
+
+
+def write_plan_page(planned: Planned, path: Path) -> None:
+    """Write the page."""
+    best = max(planned.summaries, key=_gained_within(planned.budget))
+    lead = (
+        f"{planned.headline}. Of the policies that keep to the budget, {best.policy} gains most: "
+        f"{best.effective_per_round.mean:,.3g} effective samples a round."
+    )
+    with drawing() as picture:
+        money = _curves(
+            planned.by_budget, planned.budget, "budget, a round", "one more unit of money", picture
+        )
+        memory = _curves(planned.by_memory, planned.slots, "slots", "one more slot", picture)
+    sections = [
+        Section("What to do", planned.advice),
+        Section("What each policy gives", [LEGEND], tables=[_policies(planned)]),
+        Section(
+            "What money buys",
+            [AROUND, LIMIT],
+            pictures=money,
+            details=[_points(planned.by_budget, "budget")],
+        ),
+        Section(
+            "What memory buys",
+            ["The same for buffers from a quarter to four times their size."],
+            pictures=memory,
+            details=[_points(planned.by_memory, "slots")],
+        ),
+        Section(
+            "Where each policy stops helping",
+            [ENDS],
+            tables=[_ends(planned)],
+        ),
+        Section(
+            "What these numbers are not",
+            [CAVEAT],
+        ),
+        Section(
+            "How to make this page again",
+            command=planned.command,
+            details=[
+                Rows(
+                    "All settings",
+                    ["setting", "value"],
+                    [[name, str(value)] for name, value in planned.settings.items()],
+                )
+            ],
+        ),
+    ]
+    write_page(path, "What this budget gives", lead, sections)
+
+
+def _gained_within(budget: float) -> Callable[[PolicySummary], float]:
+    """Effective samples, of a policy that spends about what it may."""
+    return lambda one: (
+        one.effective_per_round.mean if one.spent_per_round.mean <= 1.05 * budget else -1.0
+    )
+
+
+def _policies(planned: Planned) -> Rows:
+    seeds = planned.summaries[0].seeds
+    sure = f", mean of {seeds} seeds ± {CONFIDENCE:.0%} interval" if seeds > 1 else ""
+    header = ["policy", "spent", "stored", "peak", "effective", "bound", "overspend"]
+    rows = []
+    for one in planned.summaries:
+        values = (
+            *(one.spent_per_round, one.mean_occupancy, one.peak_occupancy),
+            *(one.effective_per_round, one.bound_per_round, one.overspend),
+        )
+        cells = [one.policy, *(show(value) for value in values)]
+        if planned.limit:
+            cells.append(f"{one.effective_per_round.mean / planned.limit:.0%}")
+        rows.append(cells)
+    return Rows(f"A round{sure}", [*header, *(["of the limit"] if planned.limit else [])], rows)
+
+
+def _names(curves: Curves) -> list[str]:
+    return list(curves.points[0].policies)
+
+
+def _curves(
+    curves: Curves, planned: float, across: str, unit: str, picture: MakePicture
+) -> list[Picture]:
+    """Effective samples, and what one more unit adds to them."""
+    amounts = np.array(curves.amounts)
+    between: FloatArray = np.sqrt(amounts[1:] * amounts[:-1])
+    gained = {name: np.array(curves.effective(name)) for name in _names(curves)}
+    added = {
+        name: np.maximum(np.array(curves.gain_of_one_more(name)), 0.0) for name in _names(curves)
+    }
+    limits = [point.limit for point in curves.points]
+    known = np.array([limit for limit in limits if limit is not None])
+    panels = (
+        ("effective samples a round", amounts, gained, known),
+        (f"effective samples a round for {unit}", between, added, known[:0]),
+    )
+    pictures = []
+    for title, places, lines, limit in panels:
+        figure, axes = _panel(title)
+        for name, values in lines.items():
+            colour, style = look_of(name)
+            axes.plot(places, values, color=colour, linestyle=style, label=name)
+        if len(limit) == len(places):
+            axes.plot(places, limit, color=INK, linewidth=1, linestyle=(0, (1, 2)), label="limit")
+        _scale(axes, amounts, planned, across)
+        figure.legend(loc="outside lower center", ncols=2)
+        told = "; ".join(
+            f"{name} from {_number(values[0])} to {_number(values[-1])}"
+            for name, values in lines.items()
+        )
+        alt = f"{title}, by {across} from {_number(amounts[0])} to {_number(amounts[-1])}: {told}."
+        pictures.append(picture(figure, alt, f"The thin line is what is planned: {planned:,.4g}."))
+    return pictures
+
+
+def _panel(title: str) -> tuple["Figure", "Axes"]:
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title)
+    return figure, axes
+
+
+def _scale(axes: "Axes", amounts: FloatArray, planned: float, across: str) -> None:
+    axes.set_xscale("log")
+    shown = amounts[:: max((len(FACTORS) - 1) // 4, 1)]
+    axes.set_xticks(shown, [_number(amount) for amount in shown])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel(across)
+    axes.set_ylim(bottom=0)
+    axes.axvline(planned, color=INK, linewidth=0.8)
+
+
+def _points(curves: Curves, name: str) -> Rows:
+    header = [name, *_names(curves), "limit"]
+    rows = [
+        [
+            _number(point.amount),
+            *(show(one.effective_per_round) for one in point.policies.values()),
+            "" if point.limit is None else f"{point.limit:,.3g}",
+        ]
+        for point in curves.points
+    ]
+    return Rows(f"Effective samples a round, by {name}", header, rows)
+
+
+def _ends(planned: Planned) -> Rows:
+    rows = []
+    for name in _names(planned.by_budget):
+        ends = [curves.stops_helping(name) for curves in (planned.by_budget, planned.by_memory)]
+        rows.append([name, *("–" if end is None else _number(end) for end in ends)])
+    return Rows("Stops helping at", ["policy", "budget, a round", "slots"], rows)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}"

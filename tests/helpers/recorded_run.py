@@ -1,0 +1,49 @@
+"""A run that was saved to a folder, in a second."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord, Context, Message, MetricRecord
+from flwr.serverapp.strategy import FedAvg
+from gated_apps import MODEL, gated_app
+
+from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.prices import PricePath, UniformPrice
+
+BUDGET = 22.0
+ROUNDS = 8
+
+
+class ServerStopsError(Exception):
+    """A server that stops."""
+
+
+def recorded_run(
+    folder: Path, *, policy: str = "tide", until: int = ROUNDS, failing: int = -1
+) -> AdmissionControl:
+    """A run, or the part of it up to a round; one client may fail from the third round on."""
+
+    def on_train(message: Message, context: Context) -> None:
+        if context.node_config["partition-id"] == failing and len(one.rounds) >= 2:
+            raise RuntimeError("no disk")
+
+    def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        if server_round > until:
+            raise ServerStopsError
+        return MetricRecord({"accuracy": server_round / 10})
+
+    one = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0),
+        policy,
+        budget=BUDGET,
+        prices=PricePath(UniformPrice(1, 10), seed=1),
+        folder=folder,
+        run="recorded",
+    )
+    nodes: list[dict[str, Any]] = [{"partition-id": number} for number in range(4)]
+    for number, node in enumerate(nodes):
+        node["tidegate-folder"] = str(folder / f"buffers-{number}")
+    with suppress(ServerStopsError):
+        one.start(LocalGrid(gated_app(on_train), nodes), MODEL, ROUNDS, evaluate_fn=evaluate)
+    return one
