@@ -6,6 +6,7 @@ A reply that cannot be right is left out with a reason in the log, whatever is w
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
@@ -14,7 +15,7 @@ from tidegate.controller import Controller
 from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import expect
-from tidegate.flower.updates import check_update, has_form_of, of_one_form
+from tidegate.flower.updates import UpdateCheck, has_form_of, of_one_form
 from tidegate.wire import Receipt, WireError
 
 FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"
@@ -34,6 +35,10 @@ class Settling:
     """That was sent."""
     importance: Mapping[str, float] | None
     weight_key: str
+
+    @cached_property
+    def _updates(self) -> UpdateCheck:
+        return UpdateCheck(self.model)
 
     def alike(self, replies: Iterable[Message]) -> list[Message]:
         """Settle all; those that are in time and have the form of most, in the order of names."""
@@ -82,7 +87,7 @@ class Settling:
         if self.importance is not None:
             weight *= self.importance.get(client, 1.0)
         try:
-            check_update(reply.content, self.model)
+            self._updates.check(reply.content)
         except WireError as refused:
             logger.warning("%s is left out of the average: %s", client, refused)
             return False

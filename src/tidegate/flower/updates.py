@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from tidegate.wire import WireError
 
+NUMPY = "numpy.ndarray"
+"""What Flower calls arrays that ``np.save`` wrote."""
 NUMBERS = "biuf"
 """Kinds of arrays that can be averaged: truth values, whole and real numbers."""
 
@@ -23,11 +25,38 @@ Form = frozenset[tuple[str, type, frozenset[tuple[str, int | None]]]]
 """Names and kinds of the records in a reply, and what each holds: names, and lengths of lists."""
 
 
-def check_update(content: RecordDict, model: ArrayRecord) -> None:
-    """Refuse arrays that cannot be averaged, or not with the model."""
-    for record in content.array_records.values():
-        for name, array in record.items():
-            check_array(name, array, model.get(name))
+class UpdateCheck:
+    """Refuses arrays that cannot be averaged, or not with the model.
+
+    Nearly every array begins with the very bytes that the model's own does: then its kind and shape
+    are known without reading them, and its numbers lie where they came.
+    """
+
+    def __init__(self, model: ArrayRecord) -> None:
+        self._model = model
+        self._heads = {
+            name: head for name, array in model.items() if (head := _head(array)) is not None
+        }
+
+    def check(self, content: RecordDict) -> None:
+        """Refuse an update with a reason."""
+        for record in content.array_records.values():
+            for name, array in record.items():
+                values = self._lies_there(name, array)
+                if values is None:
+                    check_array(name, array, self._model.get(name))
+                elif values.dtype.kind == "f":
+                    _check_finite(name, values)
+
+    def _lies_there(self, name: str, array: Array) -> NDArray[Any] | None:
+        """An array's numbers without a copy of them, if it begins as the model's does."""
+        head = self._heads.get(name)
+        if head is None or array.stype != NUMPY or not array.data.startswith(head):
+            return None
+        mine = self._model[name]
+        if len(array.data) != len(mine.data):
+            return None
+        return np.frombuffer(array.data, np.dtype(mine.dtype), offset=len(head))
 
 
 def check_array(name: str, array: Array, expected: Array | None) -> None:
@@ -36,8 +65,8 @@ def check_array(name: str, array: Array, expected: Array | None) -> None:
     Bytes (trees of a boosted model, say) may have any length.
     """
     values = _read(name, array)
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise WireError(f"its array {name!r} holds numbers that are not finite")
+    if values.dtype.kind == "f":
+        _check_finite(name, values)
     if expected is None:
         return
     kind, shape = np.dtype(expected.dtype), tuple(expected.shape)
@@ -119,6 +148,22 @@ def _form(content: RecordDict) -> Form:
 
 def _held(record: Mapping[str, Any]) -> list[tuple[str, int | None]]:
     return [(name, len(one) if isinstance(one, list) else None) for name, one in record.items()]
+
+
+def _check_finite(name: str, values: NDArray[Any]) -> None:
+    if not np.isfinite(values).all():
+        raise WireError(f"its array {name!r} holds numbers that are not finite")
+
+
+def _head(array: Array) -> bytes | None:
+    """What stands before the numbers of an array that NumPy wrote, if they can be averaged."""
+    try:
+        values = array.numpy()
+    except Exception:  # a model of another make, which is read array by array
+        return None
+    size = len(array.data) - values.nbytes
+    plain = array.stype == NUMPY and values.dtype.kind in NUMBERS and values.nbytes > 0
+    return array.data[:size] if plain and str(values.dtype) == array.dtype else None
 
 
 def _read(name: str, array: Array) -> NDArray[Any]:
