@@ -128,6 +128,13 @@ class Controller:
         return self._fleet.clients
 
     @property
+    def price(self) -> float:
+        """What a sample costs in the round that is under way."""
+        if self._decision is None:
+            raise ValueError(f"round {self._round_number} has not been decided")
+        return self._decision.price
+
+    @property
     def away(self) -> int:
         """Clients that are planned for and could not be reached in the last round."""
         return sum(absent > 0 for absent in self._fleet.absences.values())

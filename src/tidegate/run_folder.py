@@ -30,8 +30,12 @@ class Journal:
         self._path = folder / METRICS
         self._ends_line = False
 
+    def decided(self, round_number: int, price: float) -> None:
+        """When a round began."""
+        self._write({"round": round_number, "source": "decided", "metrics": {}})
+
     def settled(self, moment: Moment) -> None:
-        """Rounds have their own file; this one says when they ended."""
+        """When it ended; what it did has a file of its own."""
         self._write({"round": moment.done.round_number, "source": "settled", "metrics": {}})
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
@@ -85,8 +89,10 @@ class RunView:
     rounds: list[FleetRound]
     metrics: dict[str, dict[int, float]]
     """By ``source/name``, the value of each round that has one."""
+    begun_at: dict[int, float]
+    """When each round was decided, in seconds since 1970."""
     ended_at: dict[int, float]
-    """When each round was settled, in seconds since 1970."""
+    """When it was settled."""
     clients: list[ClientView]
 
     @property
@@ -123,15 +129,16 @@ def read_run(folder: Path) -> RunView:
         run = record["ledger"]["run"]
     with reading(folder / ROUNDS, REMEDY):
         rounds = [plain(FleetRound, json.loads(row)) for row in _lines(folder / ROUNDS)[: now - 1]]
-    metrics, ended_at = dict[str, dict[int, float]](), dict[int, float]()
+    metrics = dict[str, dict[int, float]]()
+    times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
     for text in _lines(folder / METRICS):
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
             continue  # what a server that died left
         number = line["round"]
-        if line["source"] == "settled":
-            ended_at[number] = line["at"]
+        if line["source"] in times:
+            times[line["source"]][number] = line["at"]
         for name, value in line["metrics"].items():
             metrics.setdefault(f"{line['source']}/{name}", {})[number] = value
     return RunView(
@@ -145,7 +152,8 @@ def read_run(folder: Path) -> RunView:
         round_number=now,
         rounds=rounds,
         metrics=metrics,
-        ended_at=ended_at,
+        begun_at=times["decided"],
+        ended_at=times["settled"],
         clients=clients,
     )
 

@@ -18,7 +18,7 @@ from recorded_run import recorded_run as play
 
 from tidegate.cli import main
 from tidegate.report.live import bars, live_view, summary
-from tidegate.run_folder import read_run
+from tidegate.run_folder import Journal, read_run
 
 
 class Screen:
@@ -119,8 +119,11 @@ def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     play(tmp_path, until=4)
     view = read_run(tmp_path)
     last = max(view.ended_at.values())
-    assert "settled 2 s ago" in summary(view, last + 2)["state"]
-    assert "QUIET for 3,600 s" in summary(view, last + 3600)["state"]
+    soon, late = (summary(view, last + seconds)["state"] for seconds in (2, 3600))
+    assert soon == "round 5 of 8, waiting for the next price, or for nodes for 2 s"
+    assert "for 3,600 s: QUIET, a round takes" in late
+    Journal(tmp_path).decided(6, 3.0)
+    assert "waiting for answers for" in summary(read_run(tmp_path), last + 3600)["state"]
     assert live_view(view, wide=False, now=last + 3600)
 
 

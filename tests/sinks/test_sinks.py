@@ -51,7 +51,11 @@ class Kept:
     def __init__(self) -> None:
         self.moments: list[Moment] = []
         self.metrics: list[tuple[int, Source, Mapping[str, float]]] = []
+        self.decisions: list[tuple[int, float]] = []
         self.closed = 0
+
+    def decided(self, round_number: int, price: float) -> None:
+        self.decisions.append((round_number, price))
 
     def settled(self, moment: Moment) -> None:
         self.moments.append(moment)
@@ -67,6 +71,7 @@ def test_a_sink_is_told_of_every_round_and_every_measurement() -> None:
     kept = Kept()
     one = control(kept)
     assert [moment.done for moment in kept.moments] == one.rounds
+    assert kept.decisions == [(row.round_number, row.price) for row in one.rounds]
     assert {(moment.budget, moment.slots, moment.away) for moment in kept.moments} == {(22, 38, 0)}
     by_server = [(now, told) for now, source, told in kept.metrics if source == "server"]
     assert by_server == [(now, {"accuracy": now / 10}) for now in range(ROUNDS + 1)]

@@ -213,6 +213,7 @@ class AdmissionControl(Strategy):
         orders = controller.decide(present, nodes)
         if self._checkpoint is not None:
             self._checkpoint.save_control(controller)
+        self._sinks.decided(now, controller.price)
         ready = []
         for client, order in orders.items() if written else ():
             # A round that was decided before a restart goes to whom it was meant for.

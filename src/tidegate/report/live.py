@@ -1,6 +1,7 @@
 """A run at a glance, for a terminal."""
 
 import math
+import statistics
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -162,13 +163,15 @@ def _state(view: RunView, now: float) -> str:
     ends = [view.ended_at[number] for number in sorted(view.ended_at)]
     if view.is_over:
         return f"{place}, over" + (f" since {_clock(ends[-1])}" if ends else "")
-    if not ends:
-        return place
-    between = sorted(gains(ends)[1:]) or [0.0]
-    usual, since = between[len(between) // 2], now - ends[-1]
+    begun = view.begun_at.get(view.round_number)
+    usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
+    last = max([*ends[-1:], *([] if begun is None else [begun])], default=now)
+    since = max(now - last, 0.0)
+    waits_for = "the next price, or for nodes" if begun is None else "answers"
+    told = f"{place}, waiting for {waits_for} for {since:,.0f} s"
     if since > max(QUIET_ROUNDS * usual, FEWEST_SECONDS):
-        return f"{place}, QUIET for {since:,.0f} s (a round takes {usual:,.3g} s)"
-    return f"{place}, settled {max(since, 0):,.0f} s ago"
+        return f"{told}: QUIET, a round takes {usual:,.3g} s"
+    return told
 
 
 def _clock(seconds: float) -> str:

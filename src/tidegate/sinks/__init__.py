@@ -42,6 +42,10 @@ class Moment:
 class Sink(Protocol):
     """Somebody who is told."""
 
+    def decided(self, round_number: int, price: float) -> None:
+        """A round has its price and its orders, which are about to be sent."""
+        ...
+
     def settled(self, moment: Moment) -> None:
         """A round is over; its books are on disk."""
         ...
@@ -61,6 +65,10 @@ class Sinks:
     def __init__(self, sinks: Iterable[Sink]) -> None:
         self._sinks = list(sinks)
         self._failed: set[int] = set()
+
+    def decided(self, round_number: int, price: float) -> None:
+        """Tell all of them."""
+        self._each(lambda sink: sink.decided(round_number, price))
 
     def settled(self, moment: Moment) -> None:
         """Tell all of them."""

@@ -33,6 +33,9 @@ class MLflow:
         self.run_id: str = self._client.create_run(place, run_name=run_name).info.run_id
         """MLflow's own id of the run."""
 
+    def decided(self, round_number: int, price: float) -> None:
+        """Told when the round is settled."""
+
     def settled(self, moment: Moment) -> None:
         """One step more of each metric."""
         self._log(moment.done.round_number, moment.numbers(), "tidegate")

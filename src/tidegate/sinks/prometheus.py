@@ -14,7 +14,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 GAUGES = {
-    "price": "Price of a sample in the last round.",
+    "price": "Price of a sample in the round that was decided last.",
     "budget": "What a round may cost in the long run.",
     "overspend": "Spent above budget so far; below it if negative.",
     "cost_debt": "The certificate: overspend is never more.",
@@ -52,8 +52,11 @@ class Prometheus:
             for name, text in COUNTERS.items()
         }
         self._round = self._gauge("round", "The last round that was settled.")
+        self._decided_at = self._gauge(
+            "price_timestamp_seconds", "When the last price came, and orders were sent."
+        )
         self._settled_at = self._gauge(
-            "last_round_timestamp_seconds", "When the last round was settled, with its price."
+            "round_timestamp_seconds", "When the last round was settled."
         )
         self._metrics = prometheus_client.Gauge(
             "tidegate_metric",
@@ -69,6 +72,11 @@ class Prometheus:
     def port(self) -> int:
         """The port that it listens on."""
         return int(self._server.server_port)
+
+    def decided(self, round_number: int, price: float) -> None:
+        """Note the time, and the price."""
+        self._gauges["price"].set(price)
+        self._decided_at.set(time.time())
 
     def settled(self, moment: Moment) -> None:
         """Set every gauge, and count on."""

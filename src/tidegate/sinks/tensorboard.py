@@ -23,6 +23,9 @@ class TensorBoard:
     def __init__(self, folder: Path | str) -> None:
         self._writer = Writer(str(folder))
 
+    def decided(self, round_number: int, price: float) -> None:
+        """Told when the round is settled."""
+
     def settled(self, moment: Moment) -> None:
         """One point more on each curve."""
         for name, value in moment.numbers().items():
