@@ -6,7 +6,10 @@ books are replaced in one step, rows are appended, and a last row that is not wh
 yet.
 """
 
+import contextlib
+import importlib.metadata
 import json
+import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,7 +31,7 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / METRICS
-        self._ends_line = False
+        self._begun = False
 
     def decided(self, round_number: int, price: float) -> None:
         """When a round began."""
@@ -46,10 +49,23 @@ class Journal:
         """Every line is written already."""
 
     def _write(self, line: dict[str, Any]) -> None:
-        before = "" if self._ends_line else "\n"  # a server that died may have left half a line
+        told = [line]
+        if not self._begun:
+            told.insert(0, {"round": 0, "source": "started", "metrics": {}, "versions": versions()})
+        text = "".join(json.dumps(one | {"at": round(time.time(), 3)}) + "\n" for one in told)
         with self._path.open("a", encoding="utf-8") as lines:
-            lines.write(before + json.dumps(line | {"at": round(time.time(), 3)}) + "\n")
-        self._ends_line = True
+            # A server that died may have left half a line.
+            lines.write(text if self._begun else f"\n{text}")
+        self._begun = True
+
+
+def versions() -> dict[str, str]:
+    """Of what a run depends on, as far as it is installed."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("tidegate", "flwr", "numpy", "torch"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 @dataclass(frozen=True)
@@ -77,6 +93,8 @@ class RunView:
     folder: Path
     run: str
     policy: str
+    options: str
+    """The policy's settings, in words."""
     budget: float
     num_rounds: int | None
     """T; none where the run has no last round."""
@@ -89,6 +107,8 @@ class RunView:
     rounds: list[FleetRound]
     metrics: dict[str, dict[int, float]]
     """By ``source/name``, the value of each round that has one."""
+    starts: list[tuple[float, dict[str, str]]]
+    """When a server began to serve this run, with its versions."""
     begun_at: dict[int, float]
     """When each round was decided, in seconds since 1970."""
     ended_at: dict[int, float]
@@ -131,12 +151,15 @@ def read_run(folder: Path) -> RunView:
         rounds = [plain(FleetRound, json.loads(row)) for row in _lines(folder / ROUNDS)[: now - 1]]
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
+    starts = []
     for text in _lines(folder / METRICS):
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
             continue  # what a server that died left
         number = line["round"]
+        if line["source"] == "started":
+            starts.append((line["at"], line["versions"]))
         if line["source"] in times:
             times[line["source"]][number] = line["at"]
         for name, value in line["metrics"].items():
@@ -145,6 +168,7 @@ def read_run(folder: Path) -> RunView:
         folder=folder,
         run=run,
         policy=terms["policy"].partition(" ")[0],
+        options=terms["policy"].partition(" with ")[2],
         budget=terms["budget"],
         num_rounds=terms["num_rounds"],
         mean_price=terms["mean_price"],
@@ -152,6 +176,7 @@ def read_run(folder: Path) -> RunView:
         round_number=now,
         rounds=rounds,
         metrics=metrics,
+        starts=starts,
         begun_at=times["decided"],
         ended_at=times["settled"],
         clients=clients,

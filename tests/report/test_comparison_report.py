@@ -9,7 +9,8 @@ from made_results import make_results
 from rich.console import Console
 
 from tidegate.experiments.results import read_results
-from tidegate.report.comparison import Comparison, draw, write_tables
+from tidegate.report.comparison import Comparison, write_tables
+from tidegate.report.comparison_figures import draw
 
 ACCURACIES = {
     "costless_oracle": [[0.5, 0.9], [0.7, 0.9]],

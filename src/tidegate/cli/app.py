@@ -10,6 +10,7 @@ from tidegate.cli.data import data
 from tidegate.cli.new import new
 from tidegate.cli.optimum import optimum
 from tidegate.cli.plan import plan
+from tidegate.cli.report import report
 from tidegate.cli.run import run
 from tidegate.cli.setting import with_setting
 from tidegate.cli.simulate import simulate
@@ -29,6 +30,7 @@ app.command()(new)
 app.command()(run)
 app.command()(watch)
 app.command()(whatif)
+app.command()(report)
 app.command()(compare)
 app.command()(data)
 

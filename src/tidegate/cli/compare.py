@@ -9,7 +9,8 @@ import typer
 
 from tidegate.cli.running import AsJson, screen
 from tidegate.experiments.results import left_out, read_results
-from tidegate.report.comparison import BASELINE, Comparison, draw, write_tables
+from tidegate.report.comparison import BASELINE, Comparison, write_tables
+from tidegate.report.comparison_figures import draw
 from tidegate.report.figures import check_drawable
 from tidegate.suggestion import suggestion
 

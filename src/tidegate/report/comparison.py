@@ -1,4 +1,4 @@
-"""Finished runs of an experiment side by side: a table, two CSV files and two pictures."""
+"""Finished runs of an experiment side by side: a table and two CSV files."""
 
 import csv
 import math
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -14,12 +13,8 @@ from rich.table import Table
 
 from tidegate.arrays import FloatArray
 from tidegate.experiments.results import About, RunResult
-from tidegate.report.figures import look_of
 from tidegate.report.tables import show
 from tidegate.summary import Estimate, estimate, share_of
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 BAND = 0.8
 """Confidence of the bands in pictures, as in the paper."""
@@ -259,7 +254,7 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
     curves = ("accuracy", "best", "spent", "training_size", "cost_debt", "effective_samples")
     lines: list[dict[str, object]] = []
     for label, runs in comparison.results.items():
-        columns = {name: _curves(runs, name) for name in curves}
+        columns = {name: curves_of(runs, name) for name in curves}
         for number in range(_rounds(runs[0])):
             row: dict[str, object] = {"policy": label, "round": number + 1}
             for name, values in columns.items():
@@ -281,115 +276,9 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
         writer.writerows(rows)
 
 
-def _curves(runs: Sequence[RunResult], name: str) -> FloatArray:
+def curves_of(runs: Sequence[RunResult], name: str) -> FloatArray:
     """One line a run, one column a round."""
     own = {"best": lambda run: run.best_so_far, "cost_debt": lambda run: run.cost_debt}
     values = [own[name](run) if name in own else run.columns[name] for run in runs]
     lines: FloatArray = np.array(values)
     return lines
-
-
-def draw(comparison: Comparison, folder: Path) -> list[Path]:
-    """``accuracy.png`` and ``resources.png``."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
-
-    folder.mkdir(parents=True, exist_ok=True)
-    pictures = {
-        "accuracy": (_accuracy_panels, "test accuracy, %"),
-        "resources": (_resource_panels, ""),
-    }
-    written = []
-    for name, (panels, left) in pictures.items():
-        figure = Figure(figsize=(12, 4.6), layout="constrained")
-        axes = figure.subplots(1, 3)
-        panels(axes, comparison)
-        axes[0].set_ylabel(left)
-        lines, labels = axes[0].get_legend_handles_labels()
-        figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False)
-        several = any(len(runs) > 1 for runs in comparison.results.values())
-        bands = f", bands {BAND:.0%} intervals" * several
-        title = f"{comparison.about.title}: mean of {comparison.seeds}{bands}"
-        figure.suptitle(title, fontsize=11)
-        path = folder / f"{name}.png"
-        figure.savefig(path, dpi=110)
-        written.append(path)
-    return written
-
-
-def _accuracy_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
-    best, now, money = axes
-    for label, runs in comparison.results.items():
-        rounds = runs[0].columns["round_number"]
-        highest, current = _curves(runs, "best"), _curves(runs, "accuracy")
-        judged = ~np.isnan(current[0])
-        _band(best, rounds[judged], 100 * highest[:, judged], label)
-        _band(now, rounds[judged], 100 * current[:, judged], label)
-        if label != ORACLE:
-            paid = np.cumsum(_curves(runs, "spent"), axis=1).mean(axis=0)
-            _band(money, paid[judged], 100 * highest[:, judged], label)
-    best.set_title("Best so far", loc="left", fontsize="medium")
-    now.set_title("In the round", loc="left", fontsize="medium")
-    without = _without_oracle(comparison)
-    money.set_title(f"Best so far, by money{without}", loc="left", fontsize="medium")
-    for one, name in ((best, "round"), (now, "round"), (money, "money spent")):
-        one.set_xlabel(name)
-        one.set_ylim(bottom=_floor(comparison))
-    bottom, top = best.get_ylim()
-    for target in comparison.targets:
-        if bottom < 100 * target < top:
-            best.axhline(100 * target, color="0.7", linewidth=0.8)
-            right = best.get_xlim()[1]
-            best.text(right, 100 * target, f"{target:.0%} ", color="0.5", ha="right", va="bottom")
-    _count_rounds(best, now)
-
-
-def _count_rounds(*axes: "Axes") -> None:
-    """Ticks at whole rounds."""
-    for one in axes:
-        one.locator_params(axis="x", integer=True)
-
-
-def _without_oracle(comparison: Comparison) -> str:
-    return " (without the oracle)" if ORACLE in comparison.results else ""
-
-
-def _floor(comparison: Comparison) -> float:
-    """The lowest accuracy worth showing: of a quarter of the run on, a little lower."""
-    lowest = []
-    for runs in comparison.results.values():
-        lines = _curves(runs, "best")
-        lowest.append(float(np.nanmin(lines[:, lines.shape[1] // 4 :].mean(axis=0))))
-    return max(100 * sorted(lowest)[len(lowest) // 2] - 10, 0)
-
-
-def _resource_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
-    stored, debt, spent = axes
-    for label, runs in comparison.results.items():
-        rounds = runs[0].columns["round_number"]
-        _band(stored, rounds, _curves(runs, "training_size"), label, seen_only=True)
-        if label != ORACLE:
-            _band(debt, rounds, _curves(runs, "cost_debt"), label)
-            _band(spent, rounds, np.cumsum(_curves(runs, "spent"), axis=1) / rounds, label)
-    stored.set_title("Memory: samples stored", loc="left", fontsize="medium")
-    without = _without_oracle(comparison)
-    debt.set_title(f"Cost debt{without}", loc="left", fontsize="medium")
-    spent.set_title(f"Spent a round, so far{without}", loc="left", fontsize="medium")
-    _count_rounds(*axes)
-    for one in axes:
-        one.set_xlabel("round")
-        one.set_ylim(bottom=0)
-
-
-def _band(
-    axes: "Axes", across: FloatArray, lines: FloatArray, label: str, *, seen_only: bool = False
-) -> None:
-    """A mean and its interval; cut to what was seen where more would be taken for a fact."""
-    colour, style = look_of(label)
-    middle = lines.mean(axis=0)
-    axes.plot(across, middle, color=colour, linestyle=style, label=label)
-    if len(lines) > 1:
-        half = np.array([estimate(column.tolist(), BAND).half_width for column in lines.T])
-        low, high = middle - half, middle + half
-        if seen_only:
-            low, high = np.maximum(low, lines.min(axis=0)), np.minimum(high, lines.max(axis=0))
-        axes.fill_between(across, low, high, color=colour, alpha=0.15, linewidth=0)

@@ -162,7 +162,7 @@ def _state(view: RunView, now: float) -> str:
     place = f"round {len(view.rounds):,}{of}"
     ends = [view.ended_at[number] for number in sorted(view.ended_at)]
     if view.is_over:
-        return f"{place}, over" + (f" since {_clock(ends[-1])}" if ends else "")
+        return f"{place}, over" + (f" since {clock(ends[-1])}" if ends else "")
     begun = view.begun_at.get(view.round_number)
     usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
     last = max([*ends[-1:], *([] if begun is None else [begun])], default=now)
@@ -174,5 +174,6 @@ def _state(view: RunView, now: float) -> str:
     return told
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """A time, as people write it."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -18,6 +18,7 @@ import tidegate
 from tidegate.report.figures import COLOURS
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -135,6 +136,16 @@ def drawing() -> Iterator[Callable[["Figure", str, str], Picture]]:
 
     with rc_context(STYLE):
         yield picture
+
+
+def new_panel(title: str) -> tuple["Figure", "Axes"]:
+    """A figure of one panel; on a wide screen two stand side by side."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
+    figure = Figure(figsize=(5.2, 4.0), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(title)
+    return figure, axes
 
 
 def _of_the_page(svg: str, number: int, alt: str) -> str:

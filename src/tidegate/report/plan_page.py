@@ -10,7 +10,7 @@ import numpy as np
 from tidegate.arrays import FloatArray
 from tidegate.curves import FACTORS, Curves
 from tidegate.report.figures import look_of
-from tidegate.report.page import INK, Picture, Rows, Section, drawing, write_page
+from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import LEGEND, show
 from tidegate.summary import CONFIDENCE, PolicySummary
 
@@ -155,7 +155,7 @@ def _curves(
     )
     pictures = []
     for title, places, lines, limit in panels:
-        figure, axes = _panel(title)
+        figure, axes = new_panel(title)
         for name, values in lines.items():
             colour, style = look_of(name)
             axes.plot(places, values, color=colour, linestyle=style, label=name)
@@ -170,15 +170,6 @@ def _curves(
         alt = f"{title}, by {across} from {_number(amounts[0])} to {_number(amounts[-1])}: {told}."
         pictures.append(picture(figure, alt, f"The thin line is what is planned: {planned:,.4g}."))
     return pictures
-
-
-def _panel(title: str) -> tuple["Figure", "Axes"]:
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
-
-    figure = Figure(figsize=(5.2, 4.4), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(title)
-    return figure, axes
 
 
 def _scale(axes: "Axes", amounts: FloatArray, planned: float, across: str) -> None:

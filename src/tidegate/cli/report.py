@@ -1,0 +1,61 @@
+"""``tidegate report``: a run or an experiment as one page."""
+
+import shlex
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.experiments.results import ABOUT, read_results
+from tidegate.report.comparison import BASELINE, Comparison
+from tidegate.report.comparison_page import write_comparison_page
+from tidegate.report.page import check_page
+from tidegate.report.run_page import write_run_page
+from tidegate.run_folder import CONTROL, read_run
+
+
+def report(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder that a server saved its run to, or of an experiment's results."
+        ),
+    ],
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Page to write; FOLDER/report.html by default.")
+    ] = None,
+) -> None:
+    """Write one HTML page: what was run, what was spent, what was learned.
+
+    The page holds everything itself: it opens from disk without a network, on a phone, light or
+    dark, and can be mailed.
+
+    A run that `AdmissionControl(folder=...)` saved, over or still going on:
+
+        tidegate report run
+
+    The policies of an experiment side by side:
+
+        tidegate report runs/mnist-logistic --out mnist.html
+    """
+    page = folder / "report.html" if out is None else out
+    if not folder.is_dir():
+        raise ValueError(f"{folder} is no folder")
+    check_page(page)
+    if (folder / CONTROL).exists():
+        view = read_run(folder)
+        if not view.rounds:
+            raise ValueError(f"{folder} holds no settled round yet; wait for the first")
+        write_run_page(view, page, time.time())
+    elif (folder / ABOUT).exists():
+        about, results = read_results(folder)
+        command = shlex.join(["tidegate", "compare", str(folder)])
+        write_comparison_page(Comparison(results, about, BASELINE), page, command)
+    else:
+        raise ValueError(
+            f"{folder} holds neither a run (AdmissionControl(folder=...), tidegate run APP --set "
+            "folder=...) nor an experiment's results (tidegate run EXPERIMENT.toml)"
+        )
+    typer.echo(f"wrote {page}")

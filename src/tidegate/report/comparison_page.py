@@ -1,0 +1,87 @@
+"""An experiment on one page: what each policy learned, for what money and memory."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.report.comparison import Comparison
+from tidegate.report.comparison_figures import accuracy_panels, resource_panels
+from tidegate.report.page import Picture, Rows, Section, drawing, new_panel, write_page
+from tidegate.report.tables import show
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MakePicture = Callable[["Figure", str, str], Picture]
+Panels = Callable[["Sequence[Axes]", Comparison], None]
+
+CAVEATS = (
+    (
+        "Gains are taken on equal seeds, where all policies met the same prices and samples; an "
+        "interval that holds 0 shows no difference."
+    ),
+    (
+        "Test accuracy is that of the server's test set; a policy's best round is chosen by it, "
+        "which flatters every policy alike."
+    ),
+)
+
+
+def write_comparison_page(comparison: Comparison, path: Path, command: str) -> None:
+    """Write the page of an experiment's finished runs."""
+    with drawing() as picture:
+        learned = _pictures(accuracy_panels, comparison, picture)
+        paid = _pictures(resource_panels, comparison, picture)
+    best = max(comparison.results, key=lambda one: comparison.measures(one)["best_accuracy"].mean)
+    reached = comparison.measures(best)["best_accuracy"]
+    lead = (
+        f"{len(comparison.results)} policies over {comparison.seeds}. The highest accuracy is "
+        f"{best}'s, {show(reached)} %; compared with {comparison.baseline}."
+    )
+    sections = [
+        Section("What was learned", [comparison.legend()], tables=[_table(comparison)]),
+        Section("Accuracy", pictures=learned),
+        Section("Money and memory", pictures=paid),
+        Section("Caveats", CAVEATS),
+        Section("What was run", command=command, details=_configurations(comparison)),
+    ]
+    write_page(path, comparison.about.title, lead, sections)
+
+
+def _table(comparison: Comparison) -> Rows:
+    """The table that ``tidegate compare`` prints, on all columns."""
+    table = comparison.table()
+    cells = [list(column.cells) for column in table.columns]
+    header = [str(column.header) for column in table.columns]
+    rows = [[str(cell) for cell in row] for row in zip(*cells, strict=True)]
+    return Rows(str(table.title), header, rows)
+
+
+def _pictures(panels: Panels, comparison: Comparison, picture: MakePicture) -> list[Picture]:
+    drawn = [new_panel("") for _ in range(3)]
+    panels([axes for _, axes in drawn], comparison)
+    pictures = []
+    for figure, axes in drawn:
+        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        title = axes.get_title(loc="left")
+        ends = "; ".join(
+            f"{line.get_label()} ends at {float(line.get_ydata()[-1]):,.4g}"  # type: ignore[index, arg-type]
+            for line in axes.get_lines()
+            if not str(line.get_label()).startswith("_") and len(line.get_ydata())  # type: ignore[arg-type]
+        )
+        pictures.append(picture(figure, f"{title}: {ends}.", ""))
+    return pictures
+
+
+def _configurations(comparison: Comparison) -> list[Rows]:
+    found = []
+    for label, runs in comparison.results.items():
+        config = runs[0].config
+        told = {**config["job"], **config.get("versions", {})}
+        rows = [[name, json.dumps(value)] for name, value in told.items()]
+        found.append(
+            Rows(f"{label}, first seed: settings and versions", ["setting", "value"], rows)
+        )
+    return found

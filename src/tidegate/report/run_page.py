@@ -1,0 +1,215 @@
+"""A run on one page: what was run, what was spent, what was learned."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidegate.report.figures import COLOURS, STYLES
+from tidegate.report.live import clock, summary
+from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
+from tidegate.run_folder import ClientView, RunView
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_ROWS = 500
+"""Of a table; a longer one says so."""
+MakePicture = Callable[["Figure", str, str], Picture]
+Lines = dict[str, tuple[Sequence[float], Sequence[float]]]
+"""Where and what, by the name of each line."""
+
+CAVEATS = (
+    (
+        "Money is what clients' receipts say, each checked against its order. Whether a sample was "
+        "worth its price nobody has checked."
+    ),
+    (
+        "Effective samples are what the paper's bound counts: samples that were used unevenly "
+        "often count for less. Accuracy need not follow them."
+    ),
+    (
+        "The certificate says that total overspend was at most the cost debt at the end of every "
+        "round. It says nothing about what unanswered orders may still turn out to have cost, the "
+        "exposure."
+    ),
+)
+
+
+def write_run_page(view: RunView, path: Path, now: float) -> None:
+    """Write the page of a run, over or not."""
+    told = summary(view, now)
+    with drawing() as picture:
+        money, memory, model = _money(view, picture), _memory(view, picture), _model(view, picture)
+    sections = [
+        Section(
+            "What was spent",
+            [
+                (
+                    f"{told['spent']:,.6g} in {len(view.rounds):,} rounds, "
+                    f"{told['spent_per_round']:,.4g} a round where the budget allows "
+                    f"{view.budget:,.4g}. Overspend {told['overspend']:,.4g}, cost debt "
+                    f"{told['cost_debt']:,.4g}, exposure {told['exposure']:,.4g}. The certificate "
+                    f"{'held' if told['certificate_holds'] else 'DID NOT HOLD'} in every round."
+                )
+            ],
+            pictures=money,
+        ),
+        Section(
+            "What was stored, and how well it was used",
+            [
+                (
+                    f"{told['mean_stored']:,.4g} samples on average and {told['peak_stored']:,} at "
+                    f"most, in {view.slots:,} slots. {told['effective_per_round']:,.3g} effective "
+                    "samples a round."
+                )
+            ],
+            pictures=memory,
+        ),
+        *([Section("What was learned", pictures=model)] if model else []),
+        Section("Clients", tables=[_clients(view.clients)]),
+        Section("Round by round", details=[_rounds(view)]),
+        Section("Caveats", CAVEATS),
+        Section("What was run", details=[_configuration(view), _starts(view)]),
+    ]
+    write_page(path, f"Run {view.run}", _lead(view, told), sections)
+
+
+def _lead(view: RunView, told: dict[str, object]) -> str:
+    measured = [
+        f"{name} {list(values.values())[-1]:.4g}"
+        for name, values in view.metrics.items()
+        if not name.startswith("train/")
+    ]
+    last = f" Last measured: {', '.join(measured)}." if measured else ""
+    return (
+        f"{view.policy} with a budget of {view.budget:,.4g} a round and {len(view.clients):,} "
+        f"clients: {told['state']}.{last}"
+    )
+
+
+def _money(view: RunView, picture: MakePicture) -> list[Picture]:
+    numbers = [row.round_number for row in view.rounds]
+    spent, paid = 0.0, []
+    for row in view.rounds:
+        spent += row.spent
+        paid.append(spent)
+    allowed = [total - row.overspend for total, row in zip(paid, view.rounds, strict=True)]
+    return [
+        _lines("spent so far", {"spent": (numbers, paid), "budget": (numbers, allowed)}, picture),
+        _lines(
+            "overspend, and the cost debt that certifies it",
+            {
+                "overspend": (numbers, [row.overspend for row in view.rounds]),
+                "cost debt": (numbers, [row.cost_debt for row in view.rounds]),
+            },
+            picture,
+        ),
+        _lines("price of a sample", {"price": (numbers, [r.price for r in view.rounds])}, picture),
+        _lines(
+            "samples admitted", {"admitted": (numbers, [r.admitted for r in view.rounds])}, picture
+        ),
+    ]
+
+
+def _memory(view: RunView, picture: MakePicture) -> list[Picture]:
+    numbers = [row.round_number for row in view.rounds]
+    stored = [row.training_size for row in view.rounds]
+    return [
+        _lines(
+            "samples stored",
+            {"stored": (numbers, stored), "slots": (numbers, [view.slots] * len(numbers))},
+            picture,
+        ),
+        _lines(
+            "samples gained so far",
+            {
+                "effective": (numbers, [row.effective_samples for row in view.rounds]),
+                "distinct": (numbers, [row.distinct_samples for row in view.rounds]),
+            },
+            picture,
+        ),
+    ]
+
+
+def _model(view: RunView, picture: MakePicture) -> list[Picture]:
+    return [
+        _lines(name, {name: (list(values), list(values.values()))}, picture)
+        for name, values in view.metrics.items()
+    ]
+
+
+def _lines(title: str, lines: Lines, picture: MakePicture) -> Picture:
+    """Lines over rounds."""
+    figure, axes = new_panel(title)
+    for number, (name, (across, values)) in enumerate(lines.items()):
+        plain = name in ("budget", "slots")
+        axes.plot(
+            across,
+            values,
+            color=INK if plain else COLOURS[number],
+            linestyle=STYLES[number],
+            linewidth=1.2 if plain else None,
+            label=name,
+        )
+    axes.set_xlabel("round")
+    axes.locator_params(axis="x", integer=True)
+    if len(lines) > 1:
+        figure.legend(loc="outside lower center", ncols=3)
+    told = "; ".join(
+        f"{name} from {values[0]:,.4g} to {values[-1]:,.4g}, at most {max(values):,.4g}"
+        for name, (_, values) in lines.items()
+    )
+    return picture(figure, f"{title} by round: {told}.", "")
+
+
+def _clients(clients: Sequence[ClientView]) -> Rows:
+    rows = [
+        [
+            client.name,
+            *(f"{client.buffer_capacity:,}", f"{client.stored:,}", f"{client.total_admitted:,}"),
+            *(f"{client.total_spent:,.4g}", f"{client.last_round:,}", _state(client)),
+        ]
+        for client in clients[:MOST_ROWS]
+    ]
+    header = ["client", "slots", "stored", "admitted", "spent", "last heard in round", "state"]
+    return Rows(_caption("What each client holds and has paid", len(clients)), header, rows)
+
+
+def _state(client: ClientView) -> str:
+    if client.owes_answer:
+        return "owes an answer"
+    return f"away for {client.away_for} rounds" if client.away_for else "here"
+
+
+def _rounds(view: RunView) -> Rows:
+    shown = view.rounds[-MOST_ROWS:]
+    names = ("price", "admitted", "spent", "overspend", "cost_debt", "training_size", "answered")
+    rows = [
+        [f"{row.round_number:,}", *(f"{getattr(row, name):,.4g}" for name in names)]
+        for row in shown
+    ]
+    caption = _caption("What each round did", len(view.rounds), "last")
+    return Rows(caption, ["round", *(name.replace("_", " ") for name in names)], rows)
+
+
+def _caption(text: str, count: int, which: str = "first") -> str:
+    return f"{text} (the {which} {MOST_ROWS} of {count:,})" if count > MOST_ROWS else text
+
+
+def _configuration(view: RunView) -> Rows:
+    settings = {
+        "policy": view.policy,
+        "options": view.options,
+        "budget": view.budget,
+        "rounds": view.num_rounds,
+        "mean price, expected": view.mean_price,
+        "part of the fleet in a round": view.taking_part,
+        "clients": len(view.clients),
+    }
+    return Rows("Configuration", ["setting", "value"], [[k, str(v)] for k, v in settings.items()])
+
+
+def _starts(view: RunView) -> Rows:
+    rows = [[clock(at), json.dumps(versions)] for at, versions in view.starts]
+    return Rows("Starts of the server, and versions", ["when", "versions"], rows)

@@ -1,0 +1,231 @@
+"""Pages: whole in themselves, readable by machines and people, on any screen."""
+
+import html.parser
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+from made_results import make_results
+from recorded_run import recorded_run
+
+from tidegate.cli import main
+from tidegate.curves import by_budget, by_memory, trace
+from tidegate.presets import make_policy
+from tidegate.prices import UniformPrice
+from tidegate.problem import Problem
+from tidegate.report.page import TEMPLATES
+from tidegate.report.plan_page import Planned, write_plan_page
+from tidegate.report.tables import show
+
+needs_browser = pytest.mark.skipif(
+    shutil.which("chromium") is None,
+    reason="Chromium is not installed (Debian: apt-get install chromium)",
+)
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    return int(stopped.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    recorded_run(folder / "run")
+    assert command("report", str(folder / "run")) == 0
+    results = make_results(
+        folder / "results", {"tide": [[0.1, 0.6], [0.2, 0.7]], "acdpp": [[0.1, 0.5], [0.1, 0.4]]}
+    )
+    assert command("report", str(results), "--out", str(folder / "comparison.html")) == 0
+    small = ["--rounds", "60", "--seeds", "2", "--policy", "tide", "--policy", "acdpp"]
+    assert command("plan", *small, "--html", str(folder / "plan.html")) == 0
+    return {
+        "run": folder / "run" / "report.html",
+        "comparison": folder / "comparison.html",
+        "plan": folder / "plan.html",
+    }
+
+
+class Reader(html.parser.HTMLParser):
+    """Collects what a page is made of, and insists that every tag is closed."""
+
+    VOID = ("meta", "br", "link", "use")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(page: Path) -> Reader:
+    reader = Reader()
+    reader.feed(page.read_text("utf-8"))
+    assert not reader.open
+    return reader
+
+
+PAGES = ("run", "comparison", "plan")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_whole_in_itself(pages: dict[str, Path], name: str) -> None:
+    reader = read(pages[name])
+    for tag, attributes in reader.tags:
+        assert tag not in ("script", "link", "img", "iframe", "object")
+        for key in ("src", "href", "xlink:href"):
+            assert (attributes.get(key) or "#").startswith("#"), attributes
+    styles = re.findall(r"url\(([^)]*)\)", pages[name].read_text("utf-8"))
+    assert all(target.strip("'\"").startswith("#") for target in styles)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_can_be_read_without_seeing_it(pages: dict[str, Path], name: str) -> None:
+    reader = read(pages[name])
+    tags = Counter(tag for tag, _ in reader.tags)
+    assert tags["h1"] == tags["main"] == tags["title"] == 1
+    assert ("html", {"lang": "en"}) in reader.tags
+    assert tags["table"] == tags["caption"] > 0
+    for tag, attributes in reader.tags:
+        if tag == "svg":
+            assert attributes["role"] == "img"
+            assert len(attributes["aria-label"] or "") > 30
+        if tag == "th":
+            assert attributes["scope"] in ("row", "col")
+    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert tags["svg"] >= 4
+
+
+def brightness(colour: str) -> float:
+    """WCAG's relative luminance."""
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    light = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2]
+
+
+def contrast(one: str, other: str) -> float:
+    bright, dark = sorted((brightness(one), brightness(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_words_and_lines_stand_out(theme: int) -> None:
+    style = (TEMPLATES / "page.html").read_text("utf-8")
+    blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[theme]))
+    for name in ("ink", "quiet", "link"):
+        assert contrast(colours[name], colours["paper"]) >= 4.5, name
+    assert contrast(colours["ink"], colours["shade"]) >= 4.5
+    for number in range(7):
+        assert contrast(colours[f"series-{number}"], colours["paper"]) >= 3, number
+
+
+BROWSER = (
+    *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
+    *("--no-first-run", "--disable-background-networking", "--disable-component-update"),
+    *("--disable-sync", "--allow-file-access-from-files", "--virtual-time-budget=5000"),
+)
+LOOKS = """<!doctype html>
+<iframe src="{page}" style="width:{width}px;height:900px;border:0"></iframe>
+<p id="found"></p><script>
+document.querySelector("iframe").onload = function () {{
+  const inner = this.contentDocument, all = name => [...inner.querySelectorAll(name)];
+  all("details").forEach(one => one.open = true);
+  const columns = getComputedStyle(inner.querySelector(".pictures")).gridTemplateColumns;
+  document.querySelector("#found").textContent = JSON.stringify({{
+    wide: inner.documentElement.scrollWidth,
+    sections: all("section").length,
+    pictures: all("svg").every(one => one.getBoundingClientRect().height > 100),
+    columns: columns.split(" ").length,
+  }});
+}};
+</script>"""
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "columns"), [(360, 1), (1100, 2)])
+@pytest.mark.parametrize("name", PAGES)
+def test_a_browser_shows_it_on_a_phone_and_on_a_desk(
+    pages: dict[str, Path], name: str, width: int, columns: int, tmp_path: Path
+) -> None:
+    look = tmp_path / "look.html"
+    look.write_text(LOOKS.format(page=pages[name].as_uri(), width=width), "utf-8")
+    done = subprocess.run(
+        [*BROWSER, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", look.as_uri()],
+        capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    (text,) = re.findall(r'<p id="found">(.*?)</p>', done.stdout)
+    found = json.loads(text)
+    assert found["wide"] <= width  # nothing sticks out
+    assert found["sections"] >= 5
+    assert found["pictures"] is True
+    assert found["columns"] == columns
+
+
+def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
+    problem = Problem(buffer_capacities=[10] * 3, budget=15.0, mean_price=5.5, num_rounds=60)
+    law, makers = UniformPrice(1, 10), {"tide": partial(make_policy, "tide")}
+    money, memory = (
+        trace(problems, law, makers, [0]) for problems in (by_budget(problem), by_memory(problem))
+    )
+    planned = Planned(
+        headline="three clients",
+        advice=["Buy <less>."],
+        command="tidegate plan",
+        budget=15.0,
+        slots=30,
+        summaries=[money.points[4].policies["tide"]],
+        limit=money.points[4].limit,
+        by_budget=money,
+        by_memory=memory,
+        settings={"budget": 15.0},
+    )
+    write_plan_page(planned, tmp_path / "plan.html")
+    text = (tmp_path / "plan.html").read_text("utf-8")
+    assert "Buy &lt;less&gt;." in text
+    for point in money.points:
+        assert f"<td>{show(point.policies['tide'].effective_per_round)}</td>" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["report", "nowhere"], "is no folder"),
+        (["report", "."], "holds neither a run"),
+        (["report", ".", "--out", "page.pdf"], "must end in .html"),
+        (["report", ".", "--out", "no/page.html"], "its folder does not exist"),
+        (["plan", "--html", "page.txt"], "must end in .html"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_any_work(
+    arguments: list[str],
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(*arguments) == 2
+    assert reason in capsys.readouterr().err
