@@ -158,8 +158,9 @@ def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, fl
         its ends; none where they cannot be told, because the whole could be nothing or there is
         one seed only.
 
-    >>> [round(end, 2) for end in share_of([1.0, 2.0, 1.5], [4.0, 4.1, 4.2])]
-    [0.06, 0.65]
+    >>> low, high = share_of([1.0, 2.0, 1.5], [4.0, 4.1, 4.2])
+    >>> round(low, 2), round(high, 2)
+    (0.06, 0.65)
     """
     count = len(parts)
     if count == 1:

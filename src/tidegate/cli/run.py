@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from tidegate.run_folder import CONTROL
+
 
 def run(
     app: Annotated[
@@ -82,7 +84,11 @@ def run(
         ) from missing
     except ImportError as unsupported:
         raise ValueError(str(unsupported)) from unsupported
-    run_app(app, num_clients=clients or 10, changes=dict(map(_pair, change or [])))
+    changes = dict(map(_pair, change or []))
+    run_app(app, num_clients=clients or 10, changes=changes)
+    folder = changes.get("folder")
+    if isinstance(folder, str) and (Path(folder) / CONTROL).exists():
+        typer.echo(f"saved in {folder}: tidegate watch {folder}, tidegate report {folder}")
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -130,7 +130,7 @@ def _policies(planned: Planned) -> Rows:
         if planned.limit:
             cells.append(f"{one.effective_per_round.mean / planned.limit:.0%}")
         rows.append(cells)
-    return Rows(f"A round{sure}", [*header, *(["of the limit"] if planned.limit else [])], rows)
+    return Rows(f"A round{sure}", [*header, *(["limit"] if planned.limit else [])], rows)
 
 
 def _names(curves: Curves) -> list[str]:

@@ -191,8 +191,8 @@ def optimum(prices: PriceDistribution, budget: float, total_capacity: float) -> 
     >>> best = optimum(UniformDistribution(1, 10), budget=55.0, total_capacity=100)
     >>> round(best.effective_per_round, 2), round(best.multiplier, 2)
     (18.64, 6.64)
-    >>> [round(threshold, 2) for threshold in best.thresholds[:4]]
-    [1.21, 2.2, 3.03, 3.75]
+    >>> tuple(round(threshold, 2) for threshold in best.thresholds[:4])
+    (1.21, 2.2, 3.03, 3.75)
     """
     if not (math.isfinite(budget) and budget > 0 and total_capacity > 0):
         raise ValueError(f"need a positive budget and capacity, got {budget} and {total_capacity}")
