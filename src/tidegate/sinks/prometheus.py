@@ -64,9 +64,15 @@ class Prometheus:
             ["run", "source", "name"],
             registry=self._registry,
         )
-        self._server, self._thread = prometheus_client.start_http_server(
-            port, address, registry=self._registry
-        )
+        try:
+            self._server, self._thread = prometheus_client.start_http_server(
+                port, address, registry=self._registry
+            )
+        except OSError as wrong:
+            raise ValueError(
+                f"port {port} of {address} is taken or not allowed ({wrong.strerror}); give "
+                "another, or 0 for any that is free"
+            ) from wrong
 
     @property
     def port(self) -> int:

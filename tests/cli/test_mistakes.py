@@ -1,0 +1,195 @@
+"""A user's mistake ends with one line that helps, and never with a traceback."""
+
+import os
+import shlex
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli import main
+from tidegate.cli.app import app
+
+FILES = {
+    "bad.toml": "budget = = 3",
+    "unknown.toml": "bugdet = 55",
+    "typed.toml": 'budget = "much"',
+    "prices.csv": "eur\n1.5\n2.5\n",
+    "words.csv": "eur\n1.5\ncheap\n",
+    "empty.csv": "eur\n",
+    "latin.csv": "",
+    "no-app/readme": "",
+    "broken-app/pyproject.toml": "[tool.flwr.app]\npublisher = 'me'\n",
+    "lost-app/pyproject.toml": (
+        "[tool.flwr.app]\npublisher = 'me'\n[tool.flwr.app.components]\n"
+        "serverapp = 'nowhere.server:app'\nclientapp = 'nowhere.client:app'\n"
+    ),
+    "damaged/control.npz": "this is no archive",
+    "damaged/rounds.jsonl": "",
+    "full/file": "",
+    "experiment.toml": "name = 'x'\n",
+}
+
+MISTAKES = {
+    "plan --budget -5": "greater than 0",
+    "plan --budget nan": "finite number",
+    "plan --budget lots": "is not a valid float",
+    "plan --capacities 8,nine --budget 5": "'nine' is no capacity",
+    "plan --capacities 0x5 --budget 5": "room for at least 1",
+    "plan --capacities 10x0 --budget 5": "these are 0 clients",
+    "plan --capacities 10": "add --budget",
+    "plan --price uniform:9,1": "lies above the highest",
+    "plan --price unifrom:1,9": "unknown price law",
+    "plan --price uniform:1": "must read uniform:LOWEST,HIGHEST",
+    "plan --price constant:0": "are all 0",
+    "plan --price trace:nowhere.csv:eur": "nowhere.csv",
+    "plan --price trace:prices.csv:usd": "it has eur",
+    "plan --price trace:words.csv:eur": "line 3, column eur: 'cheap' is no price",
+    "plan --price trace:empty.csv:eur": "no prices below it",
+    "plan --price trace:latin.csv:eur": "not a text file in UTF-8",
+    "plan --price trace:prices.csv:eur --rounds 5": "add --rounds 2",
+    "plan --rounds 0": "greater than or equal to 1",
+    "plan --gamma 1.5": "less than 1",
+    "plan --cohort 0": "greater than 0",
+    "plan --experiment mnits": "choose from mnist",
+    "plan --problem bad.toml": "is not TOML",
+    "plan --problem unknown.toml": "did you mean",
+    "plan --problem typed.toml": "budget",
+    "plan --problem nowhere.toml": "nowhere.toml: No such file",
+    "plan --policy tied": "tide",
+    "plan --preset as_prinetd": "as_printed",
+    "plan --html plan.pdf": "must end in .html",
+    "plan --html no/plan.html": "its folder does not exist",
+    "simulate --seeds 0": "is not in the range",
+    "simulate --plot picture.xyz": "must be one of",
+    "simulate --out rows.txt": "must end in .csv",
+    "simulate --out full": "it is a folder",
+    "optimum --budget -1": "greater than 0",
+    "new full": "is there already",
+    "new Not-A-Name": "cannot name an app",
+    "run nowhere": "nowhere",
+    "run no-app": "no-app",
+    "run broken-app": "must give serverapp",
+    "run lost-app": "needs 'nowhere'",
+    "run no-app --set budget": "must read key=value",
+    "run no-app --workers 2": "is for experiments",
+    "run nowhere.toml": "nowhere.toml",
+    "run bad.toml": "is not TOML",
+    "run experiment.toml --clients 3": "is for apps",
+    "watch nowhere --once": "holds no run",
+    "watch damaged --once": "is damaged",
+    "watch full --json": "holds no run",
+    "whatif nowhere": "holds no run",
+    "whatif damaged": "is damaged",
+    "report nowhere": "is no folder",
+    "report full": "holds neither",
+    "compare full": "holds no finished run",
+    "data nothing --from .": "nothing",
+    "paln": "No such command",
+    "plan --bugdet 5": "No such option",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text(text, "utf-8")
+    Path("latin.csv").write_bytes("eur\n5\n\xfc".encode("latin-1"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "reason"), MISTAKES.items(), ids=MISTAKES)
+def test_a_mistake_is_told_in_a_line(
+    command: str, reason: str, here: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(shlex.split(command))
+    out, error = capfd.readouterr()
+    assert stopped.value.code == 2
+    assert reason in " ".join(error.replace("│", " ").split())
+    assert "Traceback" not in error
+    assert not out
+
+
+def test_there_are_many_and_every_command_is_among_them() -> None:
+    assert len(MISTAKES) >= 30
+    names = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    assert names <= {command.split()[0] for command in MISTAKES}
+
+
+@pytest.fixture
+def unreadable(here: Path) -> Iterator[Path]:
+    folder = here / "closed"
+    folder.mkdir()
+    folder.chmod(0)
+    yield folder
+    folder.chmod(stat.S_IRWXU)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_a_folder_that_may_not_be_read(unreadable: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["watch", str(unreadable), "--once"])
+    assert stopped.value.code == 2
+    assert "Traceback" not in capfd.readouterr().err
+
+
+WITHOUT = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == {0!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+{1}
+"""
+"""A Python where a package is not installed."""
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "extra"),
+    [
+        ("matplotlib", ["simulate", "--plot", "x.png"], "tidegate[plot]"),
+        ("matplotlib", ["plan", "--html", "x.html"], "tidegate[report]"),
+        ("jinja2", ["report", "."], "tidegate[report]"),
+        ("flwr", ["run", "no-app"], "tidegate[flower]"),
+        ("torch", ["run", "experiment.toml"], "tidegate[experiments]"),
+        ("datasets", ["data", "mnist", "--from", "."], "tidegate["),
+    ],
+)
+def test_a_missing_extra_is_named(
+    package: str, arguments: list[str], extra: str, here: Path
+) -> None:
+    call = f"from tidegate.cli import main; main({arguments!r})"
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format(package, call)],
+        capture_output=True, text=True, check=False, cwd=here,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert f"pip install '{extra}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["prometheus", "tensorboard", "mlflow"])
+def test_a_sink_without_its_library_names_the_extra(name: str) -> None:
+    package = {"prometheus": "prometheus_client"}.get(name, name)
+    code = WITHOUT.format(package, f"import tidegate.sinks.{name}")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert f"pip install 'tidegate[{name}]'" in done.stderr
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    from tidegate.sinks.prometheus import Prometheus
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1 is taken or not allowed"):
+            Prometheus(port=port)
