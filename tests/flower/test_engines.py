@@ -1,10 +1,11 @@
-"""The quickstart on all three engines, and real processes that are killed."""
+"""Apps on all three engines, and real processes that are killed."""
 
+import io
 import json
 import os
 import signal
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from books import client_files, discrepancies, rows
 from deployment import Deployment, deployed, kill, simulated, wait_for
 from real_data import DATA, needs_mnist
 
+from tidegate.cli import main
 from tidegate.flower import run_in_process
+from tidegate.flower.app import run_app
 from tidegate.presets import make_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
@@ -39,48 +42,51 @@ def model(folder: Path) -> list[Any]:
     with np.load(path) as archive:
         index = json.loads(archive["index"].tobytes())["model"]
         parts = [archive[f"part_{one['part']}"].tobytes() for one in index]
-    return [np.frombuffer(part[-4 * int(np.prod(one["shape"])) :], np.float32)
-            for part, one in zip(parts, index, strict=True)]  # fmt: skip
+    return [
+        np.load(io.BytesIO(part)) for part, one in zip(parts, index, strict=True) if one["shape"]
+    ]
 
 
-def quickstart_config(folder: Path) -> dict[str, Any]:
-    return {
-        "num-server-rounds": ROUNDS,
-        "data": str(DATA),
-        "folder": str(folder / "run"),
-        "tidegate-folder": str(folder / "buffers"),
-        "run": "same",
-    }
+def quickstart(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The example, and what it is told beside its configuration."""
+    return QUICKSTART, {"data": str(DATA)}
 
 
-def in_this_process(folder: Path) -> None:
-    settings = tomllib.loads((QUICKSTART / "pyproject.toml").read_text())
-    config = {**settings["tool"]["flwr"]["app"]["config"], **quickstart_config(folder)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(QUICKSTART))
-        from quickstart.client_app import app as client_app
-        from quickstart.server_app import app as server_app
-
-        run_in_process(server_app, client_app, num_clients=CLIENTS, run_config=config)
+def newcomers(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """What ``tidegate new`` writes."""
+    with pytest.raises(SystemExit):
+        main(["new", str(folder / "shore")])
+    return folder / "shore", {}
 
 
-@needs_mnist
-def test_one_app_on_three_engines(fleet: Deployment, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "app", [pytest.param(quickstart, marks=needs_mnist), newcomers], ids=["quickstart", "new"]
+)
+def test_one_app_on_three_engines(
+    app: Callable[[Path], tuple[Path, dict[str, Any]]], fleet: Deployment, tmp_path: Path
+) -> None:
+    place, options = app(tmp_path)
+    run = place.name
     here, ray, real = (tmp_path / name for name in ("here", "ray", "real"))
-    in_this_process(here)
+
+    def config(folder: Path) -> dict[str, Any]:
+        own = {"folder": str(folder / "run"), "tidegate-folder": str(folder / "buffers")}
+        return {**options, **own, "num-server-rounds": ROUNDS, "run": run}
+
+    run_app(place, num_clients=CLIENTS, changes=config(here))
     with simulated(tmp_path / "link") as simulation:
         nodes = "--federation-config", f"num-supernodes={CLIENTS}"
-        run_id = simulation.run(QUICKSTART, quickstart_config(ray), *nodes)
+        run_id = simulation.run(place, config(ray), *nodes)
         assert simulation.finished(run_id) == "finished:completed", simulation.log(run_id)
-    config = quickstart_config(real)
-    del config["tidegate-folder"]  # each node's own configuration says it
-    run_id = fleet.run(QUICKSTART, config)
+    deployed_config = config(real)
+    del deployed_config["tidegate-folder"]  # each node's own configuration says it
+    run_id = fleet.run(place, deployed_config)
     assert fleet.finished(run_id) == "finished:completed", fleet.log(run_id)
 
     files = {
-        "here": client_files("same", here / "buffers"),
-        "ray": client_files("same", ray / "buffers"),
-        "real": client_files("same", *buffers(fleet)),
+        "here": client_files(run, here / "buffers"),
+        "ray": client_files(run, ray / "buffers"),
+        "real": client_files(run, *buffers(fleet)),
     }
     assert len(files["real"]) == CLIENTS
     assert files["here"] == files["ray"] == files["real"]  # all orders and receipts
