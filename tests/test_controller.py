@@ -761,7 +761,7 @@ def test_servers_of_several_shards_keep_one_budget() -> None:
         spent += sum(row.spent for row in rows)
         assert spent - 110.0 * now <= sum(row.cost_debt for row in rows) + 1e-6
         assert sum(row.overspend for row in rows) == pytest.approx(spent - 110.0 * now, abs=1e-6)
-        reports = [made for name, one in servers.items() if (made := one.report(name)) is not None]
+        reports = [made for name, one in servers.items() if (made := one.report()) is not None]
         if now == 40:  # one server dies, and its grant with it
             purses["east"] = Purse("r", "east")
             servers["east"] = restored(servers["east"], granted("east", 1))
@@ -775,5 +775,14 @@ def test_servers_of_several_shards_keep_one_budget() -> None:
 def test_a_policy_without_a_shadow_price_cannot_be_a_shard() -> None:
     controller = Controller(terms("acdpp", purse=Purse("r", "east")), "r")
     gates = fleet(controller, MNIST)
-    with pytest.raises(TypeError, match="acdpp has no shadow price: shards need tide"):
+    with pytest.raises(ValueError, match="acdpp does not say what money is worth; shards need ti"):
         controller.decide(gates, gates)
+    with pytest.raises(ValueError, match="this server is no shard"):
+        Controller(terms("tide"), "r").report()
+
+
+def test_a_shard_is_resumed_as_a_shard_and_reports_nothing_before_its_first_round() -> None:
+    shard = Controller(terms("tide", purse=Purse("r", "east")), "r")
+    assert shard.report() is None
+    with pytest.raises(ValueError, match=r"made with shard = \['r', 'east'\], this run has None"):
+        Controller.from_record(terms("tide"), saved(shard))

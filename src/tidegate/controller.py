@@ -59,6 +59,8 @@ class FleetRound:
     """Z(t+1)."""
     exposure: float
     """What unanswered orders may turn out to have cost."""
+    slots: int
+    """Planned for, of the clients that were sent an order."""
     training_size: int
     """n(t), of the clients that answered in time."""
     distinct_samples: int
@@ -136,13 +138,8 @@ class Controller:
 
     @property
     def away(self) -> int:
-        """Clients that are planned for and could not be reached in the last round."""
+        """Clients that are planned for and could not be reached when the last round began."""
         return sum(absent > 0 for absent in self._fleet.absences.values())
-
-    @property
-    def slots(self) -> int:
-        """Of all that are planned for."""
-        return self._fleet.slots(list(enumerate(self._fleet.clients)))
 
     def join(self, introduction: Introduction, newest: Receipt | None = None) -> None:
         """Know a client from now on; what it did without being heard is settled.
@@ -258,6 +255,7 @@ class Controller:
             overspend=self._overspend,
             cost_debt=self._server.cost_debt,
             exposure=self._ledger.exposure,
+            slots=decision.slots,
             training_size=totals.training_size,
             distinct_samples=self._tally.distinct_samples,
             effective_samples=self._tally.effective_sample_size,
@@ -308,15 +306,20 @@ class Controller:
             controller._server, controller._fleet.allocation = saved.server, saved.allocation
         return controller
 
-    def report(self, shard: str) -> Report | None:
+    def report(self) -> Report | None:
         """What a shard tells its coordinator; nothing before it has a rule."""
+        purse = self._terms.purse
+        if purse is None:
+            raise ValueError("this server is no shard: give it a purse")
+        if self._server is None:
+            return None
         rule = self._rule(self._terms.budget, self._terms.budget)
         worth = rule.worth(self._tide_state) if isinstance(rule, Tide) else None
         if worth is None:
             return None
         return Report(
-            run=self.run,
-            shard=shard,
+            run=purse.run,
+            shard=purse.shard,
             round_number=self._round_number - 1,
             spends=min(worth[0], LARGEST_AMOUNT),
             shadow_price=min(worth[1], LARGEST_AMOUNT),

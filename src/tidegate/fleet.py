@@ -14,6 +14,7 @@ import numpy as np
 
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import Quote
+from tidegate.admission.tide import Tide
 from tidegate.arrays import EVERYONE, IntArray, Members
 from tidegate.cohorts import Cohorts
 from tidegate.ledger import Ledger
@@ -35,6 +36,8 @@ class Terms:
     """Makes the policy for a fleet, and makes it again when clients come or go."""
     policy_name: str
     """What a saved run must have been made with."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The policy's settings, likewise."""
     budget: float
     """C; of a shard, about what it will be granted."""
     prices: PriceFeed
@@ -67,6 +70,9 @@ class Terms:
         fixed = {
             "budget": self.budget,
             "policy": self.policy_name,
+            "options": dict(self.options),
+            "headroom": self.headroom,
+            "shard": None if self.purse is None else [self.purse.run, self.purse.shard],
             "learning": asdict(self.learning),
             "taking_part": self.taking_part,
             "least_taking_part": self.least_taking_part,
@@ -119,6 +125,10 @@ class Fleet:
                 raise ValueError(
                     f"{terms.policy_name} keeps every slot full, and has no use for a headroom of "
                     f"{terms.headroom}; leave it out"
+                )
+            if terms.purse is not None and not isinstance(self._policy.admission, Tide):
+                raise ValueError(
+                    f"{terms.policy_name} does not say what money is worth; shards need tide"
                 )
         return self._policy
 

@@ -9,7 +9,9 @@ yet.
 import contextlib
 import importlib.metadata
 import json
+import math
 import platform
+import reprlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +22,8 @@ from tidegate.controller import FleetRound
 from tidegate.saving import Archive, plain, reading
 from tidegate.sinks import Moment, Source
 
+FORMAT_VERSION = 4
+"""Of all that a run's server saves."""
 CONTROL = "control.npz"
 ROUNDS = "rounds.jsonl"
 METRICS = "metrics.jsonl"
@@ -45,8 +49,9 @@ class Journal:
         """One line."""
         self._write({"round": round_number, "source": source, "metrics": dict(metrics)})
 
-    def close(self) -> None:
-        """Every line is written already."""
+    def close(self, *, failed: bool) -> None:
+        """How a start of the server ended; one that was killed says nothing."""
+        self._write({"round": 0, "source": "failed" if failed else "over", "metrics": {}})
 
     def _write(self, line: dict[str, Any]) -> None:
         told = [line]
@@ -80,8 +85,8 @@ class ClientView:
     total_spent: float
     last_round: int
     """That it was heard in; 0 before the first."""
-    away_for: int
-    """Rounds since it could be reached."""
+    away_for: int | None
+    """Rounds since it could be reached; none if it is no longer planned for."""
     owes_answer: bool
     """Whether an order of an earlier round is not answered."""
 
@@ -93,8 +98,14 @@ class RunView:
     folder: Path
     run: str
     policy: str
-    options: str
-    """The policy's settings, in words."""
+    options: Mapping[str, Any]
+    """The policy's settings."""
+    headroom: float
+    """Slots that each client has for every slot that is planned for."""
+    learning: Mapping[str, Any]
+    """Constants of the learning-error bound."""
+    is_shard: bool
+    """Whether its budget was granted round by round."""
     budget: float
     num_rounds: int | None
     """T; none where the run has no last round."""
@@ -102,6 +113,8 @@ class RunView:
     """What a sample was expected to cost; none where the policy does not ask."""
     taking_part: float
     """The part of the fleet that a round is meant to reach."""
+    least_taking_part: int
+    """Clients that it reaches in any case."""
     round_number: int
     """The round that is under way, or comes next."""
     rounds: list[FleetRound]
@@ -109,6 +122,8 @@ class RunView:
     """By ``source/name``, the value of each round that has one."""
     starts: list[tuple[float, dict[str, str]]]
     """When a server began to serve this run, with its versions."""
+    ending: str
+    """How the last of them ended: ``over``, ``failed``, or nothing if it goes on or was killed."""
     begun_at: dict[int, float]
     """When each round was decided, in seconds since 1970."""
     ended_at: dict[int, float]
@@ -117,18 +132,22 @@ class RunView:
 
     @property
     def is_over(self) -> bool:
-        """Whether all rounds are played."""
-        return self.num_rounds is not None and self.round_number > self.num_rounds
+        """Whether all rounds are played, or a server without a last round came to its end."""
+        played = self.num_rounds is not None and self.round_number > self.num_rounds
+        return played or (self.num_rounds is None and self.ending == "over")
 
     @property
-    def slots(self) -> int:
-        """Of all clients that are known."""
-        return sum(client.buffer_capacity for client in self.clients)
+    def allowed_per_round(self) -> float:
+        """C; of a shard, what its rounds were granted on average."""
+        if not (self.is_shard and self.rounds):
+            return self.budget
+        spent = math.fsum(row.spent for row in self.rounds)
+        return (spent - self.rounds[-1].overspend) / len(self.rounds)
 
     @property
     def away(self) -> list[ClientView]:
-        """Clients that could not be reached in the last round, or owe an answer."""
-        return [client for client in self.clients if client.away_for or client.owes_answer]
+        """Clients that have left, could not be reached in the last round, or owe an answer."""
+        return [one for one in self.clients if one.away_for != 0 or one.owes_answer]
 
 
 def read_run(folder: Path) -> RunView:
@@ -139,11 +158,17 @@ def read_run(folder: Path) -> RunView:
             f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
         )
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
-        record = archive.json("control")["controller"]
+        content = archive.json("control")
+        if content["version"] != FORMAT_VERSION:
+            raise ValueError(
+                f"{path} has format {reprlib.repr(content['version'])}, this program reads "
+                f"{FORMAT_VERSION}"
+            )
+        record = content["controller"]
         terms, absences = record["terms"], record["absences"]
         now = record["round_number"]
         clients = [
-            _client(name, account, absences.get(name, 0), now)
+            _client(name, account, absences.get(name) if absences else 0, now)
             for name, account in sorted(record["ledger"]["accounts"].items())
         ]
         run = record["ledger"]["run"]
@@ -151,39 +176,46 @@ def read_run(folder: Path) -> RunView:
         rounds = [plain(FleetRound, json.loads(row)) for row in _lines(folder / ROUNDS)[: now - 1]]
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
-    starts = []
+    starts, ending = list[tuple[float, dict[str, str]]](), ""
     for text in _lines(folder / METRICS):
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
             continue  # what a server that died left
-        number = line["round"]
-        if line["source"] == "started":
-            starts.append((line["at"], line["versions"]))
-        if line["source"] in times:
-            times[line["source"]][number] = line["at"]
-        for name, value in line["metrics"].items():
-            metrics.setdefault(f"{line['source']}/{name}", {})[number] = value
+        with reading(folder / METRICS, REMEDY):
+            number, source = line["round"], line["source"]
+            if source == "started":
+                starts.append((line["at"], line["versions"]))
+            ending = source if source in ("over", "failed") else ""
+            if source in times:
+                times[source][number] = line["at"]
+            for name, value in line["metrics"].items():
+                metrics.setdefault(f"{source}/{name}", {})[number] = value
     return RunView(
         folder=folder,
         run=run,
-        policy=terms["policy"].partition(" ")[0],
-        options=terms["policy"].partition(" with ")[2],
+        policy=terms["policy"],
+        options=terms["options"],
+        headroom=terms["headroom"],
+        learning=terms["learning"],
+        is_shard=terms["shard"] is not None,
         budget=terms["budget"],
         num_rounds=terms["num_rounds"],
         mean_price=terms["mean_price"],
         taking_part=terms["taking_part"],
+        least_taking_part=terms["least_taking_part"],
         round_number=now,
         rounds=rounds,
         metrics=metrics,
         starts=starts,
+        ending=ending,
         begun_at=times["decided"],
         ended_at=times["settled"],
         clients=clients,
     )
 
 
-def _client(name: str, account: Mapping[str, Any], away_for: int, now: int) -> ClientView:
+def _client(name: str, account: Mapping[str, Any], away_for: int | None, now: int) -> ClientView:
     order = account["outstanding"]
     return ClientView(
         name=name,

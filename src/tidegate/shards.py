@@ -102,6 +102,16 @@ class Purse:
     def __init__(self, run: str, shard: str) -> None:
         self._grant = Grant(run=run, shard=shard, first_round=1, before=0.0, budgets=())
 
+    @property
+    def run(self) -> str:
+        """The run that all shards take part in."""
+        return self._grant.run
+
+    @property
+    def shard(self) -> str:
+        """Whose purse it is."""
+        return self._grant.shard
+
     def take(self, grant: Grant) -> None:
         """Remember a grant; one that is older than the last adds nothing."""
         mine = self._grant

@@ -22,6 +22,8 @@ def test_the_app_has_flowers_layout_and_its_own_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert command("new", "north-sea") == 0
+    assert command("new", "my_fleet2") == 0
+    assert 'name = "my_fleet2"' in Path("my_fleet2/pyproject.toml").read_text("utf-8")
     written = {path.relative_to("north-sea").as_posix() for path in Path("north-sea").rglob("*.*")}
     modules = {f"north_sea/{name}.py" for name in ("__init__", "client_app", "server_app", "task")}
     assert written == {"pyproject.toml", "README.md", *modules}

@@ -18,7 +18,7 @@ from recorded_run import recorded_run as play
 
 from tidegate.cli import main
 from tidegate.report.live import bars, live_view, summary
-from tidegate.run_folder import Journal, read_run
+from tidegate.run_folder import METRICS, Journal, read_run
 
 
 class Screen:
@@ -117,6 +117,11 @@ def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     play(tmp_path, until=4)
+    assert summary(read_run(tmp_path), 0.0)["state"].endswith(
+        "its server has stopped with an error"
+    )
+    lines = (tmp_path / METRICS).read_text("utf-8").splitlines(keepends=True)
+    (tmp_path / METRICS).write_text("".join(lines[:-1]), "utf-8")  # as if it had been killed
     view = read_run(tmp_path)
     last = max(view.ended_at.values())
     soon, late = (summary(view, last + seconds)["state"] for seconds in (2, 3600))

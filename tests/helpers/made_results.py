@@ -52,6 +52,7 @@ def made_round(number: int, spent: float, exhausted: int) -> FleetRound:
         spent=spent,
         overspend=number * (spent - 55.0),
         cost_debt=0.0,
+        slots=100,
         exposure=0.0,
         training_size=50,
         distinct_samples=100 * number,

@@ -198,6 +198,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         slots=30,
         summaries=[money.points[4].policies["tide"]],
         limit=money.points[4].limit,
+        limit_told="limit: the most.",
         by_budget=money,
         by_memory=memory,
         settings={"budget": 15.0},

@@ -1,13 +1,16 @@
 """Who watches a run sees what it does, and cannot stop it."""
 
 import json
+import threading
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deployment import wait_for
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, gated_app
@@ -16,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.util.tensor_util import make_ndarray
 
+from tidegate import sinks
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.run_folder import METRICS, Journal, read_run
@@ -28,20 +32,33 @@ ROUNDS = 6
 
 
 def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
-    return MetricRecord({"accuracy": server_round / 10, "confusion": [1.0, 2.0]})
+    """What is a list, or no number that a float can be, is told to nobody."""
+    return MetricRecord({"accuracy": server_round / 10, "lists": [1.0, 2.0], "huge": 10**400})
 
 
-def control(*sinks: Sink, folder: Path | None = None, rounds: int = ROUNDS) -> AdmissionControl:
+def control(
+    *told: Sink,
+    folder: Path | None = None,
+    rounds: int = ROUNDS,
+    budget: float = 22.0,
+    fails_in: int = 0,
+    evaluate_fn: Callable[[int, ArrayRecord], MetricRecord] = evaluate,
+) -> AdmissionControl:
+    def judge(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        if fails_in and server_round == fails_in:
+            raise ValueError("no more")
+        return evaluate_fn(server_round, arrays)
+
     one = AdmissionControl(
         FedAvg(fraction_evaluate=0.0),
         "tide",
-        budget=22.0,
+        budget=budget,
         prices=PricePath(UniformPrice(1, 10), seed=1),
         folder=folder,
-        sinks=sinks,
+        sinks=told,
     )
     grid = LocalGrid(gated_app(), [{"partition-id": number} for number in range(4)])
-    one.start(grid, MODEL, rounds, evaluate_fn=evaluate)
+    one.start(grid, MODEL, rounds, evaluate_fn=judge)
     return one
 
 
@@ -52,7 +69,7 @@ class Kept:
         self.moments: list[Moment] = []
         self.metrics: list[tuple[int, Source, Mapping[str, float]]] = []
         self.decisions: list[tuple[int, float]] = []
-        self.closed = 0
+        self.closed: list[bool] = []
 
     def decided(self, round_number: int, price: float) -> None:
         self.decisions.append((round_number, price))
@@ -63,8 +80,8 @@ class Kept:
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
         self.metrics.append((round_number, source, metrics))
 
-    def close(self) -> None:
-        self.closed += 1
+    def close(self, *, failed: bool) -> None:
+        self.closed.append(failed)
 
 
 def test_a_sink_is_told_of_every_round_and_every_measurement() -> None:
@@ -72,12 +89,12 @@ def test_a_sink_is_told_of_every_round_and_every_measurement() -> None:
     one = control(kept)
     assert [moment.done for moment in kept.moments] == one.rounds
     assert kept.decisions == [(row.round_number, row.price) for row in one.rounds]
-    assert {(moment.budget, moment.slots, moment.away) for moment in kept.moments} == {(22, 38, 0)}
+    assert {(one.budget, one.done.slots, one.away) for one in kept.moments} == {(22, 38, 0)}
     by_server = [(now, told) for now, source, told in kept.metrics if source == "server"]
     assert by_server == [(now, {"accuracy": now / 10}) for now in range(ROUNDS + 1)]
     by_clients = [now for now, source, told in kept.metrics if source == "train" and "loss" in told]
     assert by_clients == list(range(1, ROUNDS + 1))
-    assert kept.closed == 1
+    assert kept.closed == [False]
 
 
 class Broken(Kept):
@@ -86,7 +103,7 @@ class Broken(Kept):
     def settled(self, moment: Moment) -> None:
         raise OSError("the disk is full")
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         raise OSError("the disk is full")
 
 
@@ -101,42 +118,86 @@ def test_a_sink_that_fails_is_told_of_once_and_stops_nobody(
     assert told == ["Broken cannot be told: OSError('the disk is full')"]
 
 
-class Scraped(Kept):
-    """Asks Prometheus's page while the run goes on."""
+class Hanging(Kept):
+    """Does not come back for as long as it is held."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._page = f"http://127.0.0.1:{port}/metrics"
-        self.pages: list[dict[tuple[str, str], float]] = []
+        self.held = threading.Event()
 
     def settled(self, moment: Moment) -> None:
-        with urllib.request.urlopen(self._page, timeout=5) as answer:  # noqa: S310 - this machine
-            text = answer.read().decode()
-        self.pages.append(
-            {
-                (sample.name, sample.labels.get("name", "")): sample.value
-                for family in text_string_to_metric_families(text)
-                for sample in family.samples
-            }
-        )
+        self.held.wait(60)
+        super().settled(moment)
+
+
+def test_a_sink_that_hangs_holds_nobody_up(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sinks, "SECONDS_AT_END", 0.2)
+    monkeypatch.setattr(sinks, "MOST_WAITING", 5)
+    hanging, kept = Hanging(), Kept()
+    started = time.monotonic()
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        one = control(hanging, kept)
+    assert time.monotonic() - started < 30
+    assert len(one.rounds) == ROUNDS
+    assert not hanging.moments
+    assert "Hanging is too slow, and is not told of everything" in caplog.text
+    assert "Hanging is not done, and is left alone" in caplog.text
+    hanging.held.set()
+
+
+def test_a_run_that_fails_says_so_to_its_sinks(tmp_path: Path) -> None:
+    kept = Kept()
+    with pytest.raises(ValueError, match="no more"):
+        control(kept, folder=tmp_path, fails_in=3)
+    assert kept.closed == [True]
+    assert len(kept.moments) == 3
+    assert read_run(tmp_path).ending == "failed"
+    other = Kept()
+    with pytest.raises(ValueError, match="the checkpoint was made with"):
+        control(other, folder=tmp_path, budget=23.0)
+    assert other.closed == [True]  # also where a run is refused
+
+
+def page_of(port: int) -> dict[tuple[str, str], float]:
+    """What Prometheus would read."""
+    address = f"http://127.0.0.1:{port}/metrics"
+    with urllib.request.urlopen(address, timeout=5) as answer:
+        text = answer.read().decode()
+    return {
+        (sample.name, sample.labels.get("name", "")): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
 
 
 def test_prometheus_can_read_all_of_it_while_the_run_goes_on() -> None:
     page = Prometheus(port=0, run="r")
-    scraped = Scraped(page.port)
-    one = control(page, scraped)
-    last = scraped.pages[-1]
+    began = page_of(page.port)
+    for name in ("price", "round"):  # no alarm before the first round has had its time
+        assert began[f"tidegate_{name}_timestamp_seconds", ""] == pytest.approx(time.time(), abs=60)
+    pages = []
+
+    def look(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        def there() -> bool | None:
+            return page_of(page.port)["tidegate_round", ""] == server_round or None
+
+        wait_for(there, f"round {server_round} on the page", 30)
+        pages.append(page_of(page.port))
+        return MetricRecord({"accuracy": server_round / 10})
+
+    one = control(page, evaluate_fn=look)
+    last = pages[-1]
     assert last["tidegate_round", ""] == ROUNDS
     assert last["tidegate_spent_total", ""] == pytest.approx(sum(r.spent for r in one.rounds))
     assert last["tidegate_admitted_total", ""] == sum(r.admitted for r in one.rounds)
     assert last["tidegate_cost_debt", ""] == one.rounds[-1].cost_debt
-    assert last["tidegate_metric", "accuracy"] == (ROUNDS - 1) / 10  # of the round before
     assert {f"tidegate_{name}" for name in GAUGES} <= {name for name, _ in last}
-    assert set(GAUGES) | set(COUNTERS) == set(Moment(one.rounds[0], 1.0, 1, 0).numbers()) - {
-        "ordered"
-    }
+    told = Moment(one.rounds[0], budget=1.0, away=0).numbers()
+    assert set(GAUGES) | set(COUNTERS) == set(told) - {"ordered"}
     with pytest.raises(urllib.error.URLError):  # the port is free again
-        urllib.request.urlopen(f"http://127.0.0.1:{page.port}/metrics", timeout=5)
+        page_of(page.port)
 
 
 def test_tensorboard_shows_the_curves(tmp_path: Path) -> None:
@@ -179,7 +240,9 @@ def test_a_folder_says_what_the_run_does(tmp_path: Path) -> None:
     assert view.is_over
     assert view.metrics["server/accuracy"] == {now: now / 10 for now in range(ROUNDS + 1)}
     assert list(view.ended_at) == list(range(1, ROUNDS + 1))
-    assert (view.slots, view.away) == (38, [])
+    assert view.away == []
+    assert view.ending == "over"
+    assert view.options["hard_capacity"] is True
     assert sum(client.total_spent for client in view.clients) == pytest.approx(
         sum(row.spent for row in one.rounds)
     )

@@ -9,8 +9,6 @@ from typing import Annotated
 import typer
 
 TEMPLATE = Path(__file__).parent / "template"
-PLACEHOLDER = "my-fleet"
-"""The template's name; its package has it with underscores."""
 
 
 def new(
@@ -31,14 +29,15 @@ def new(
     package = _package(folder.name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there already; name a folder that is not, or an empty one")
+    names = {"my-fleet": folder.name, "my_fleet": package}
     for source in sorted(TEMPLATE.rglob("*")):
         if source.is_dir() or "__pycache__" in source.parts:
             continue
         place = source.relative_to(TEMPLATE).as_posix()
-        target = folder / place.replace(_package(PLACEHOLDER), package)
+        target = folder / place.replace("my_fleet", package)
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = source.read_text("utf-8").replace(PLACEHOLDER, folder.name)
-        target.write_text(text.replace(_package(PLACEHOLDER), package), "utf-8")
+        text = re.sub("my[-_]fleet", lambda found: names[found[0]], source.read_text("utf-8"))
+        target.write_text(text, "utf-8")
     typer.echo(f"wrote {folder}: model, data and training are in {folder / package / 'task.py'}")
     typer.echo(f"run it: tidegate run {folder} --set folder=run")
 

@@ -145,14 +145,16 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
     out.print()
     out.print(LEGEND, style="dim", highlight=False)
     if possible:
-        out.print(_told(possible), style="dim", highlight=False)
+        out.print(limit_told(possible), style="dim", highlight=False)
     if not wide and summaries[0].seeds > 1:
         note = f"{CONFIDENCE:.0%} intervals, and distinct samples, need {WIDE} columns or --json."
         out.print(note, style="dim", highlight=False)
 
 
-def _told(possible: Mapping[str, float]) -> str:
+def limit_told(possible: Mapping[str, float]) -> str:
     """What the last column is held against."""
+    if not possible:
+        return ""
     if "in_hindsight" in possible:
         return (
             f"limit: effective samples as a part of {possible['in_hindsight']:,.4g}, the most that "

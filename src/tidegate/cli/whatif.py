@@ -16,12 +16,13 @@ from tidegate.cohorts import Cohorts
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.presets import find_policy, make_policy
 from tidegate.prices import RecordedPrices
-from tidegate.problem import Problem
+from tidegate.problem import LearningConstants, Problem
 from tidegate.run_folder import RunView, read_run
 from tidegate.simulation import simulate
 from tidegate.summary import summarise
 
 OTHERS = ("constant_admission", "acdpp", "tide")
+ROUNDING = 1e-9
 SEEDS = 5
 """Where a round reaches a part of the fleet: which part is drawn anew."""
 
@@ -63,8 +64,9 @@ def whatif(
     """Replay the prices of a recorded run under other policies, budgets or buffers.
 
     The first row is what the run did; the others are simulated, round by round, at the prices that
-    it met and with the clients that it knew, all of them answering, and planned for as many rounds
-    as there are. Where clients had prices of their own, the mean of each round is taken.
+    it met, with its settings and the clients that it knew, all of them answering, and planned for
+    as many rounds as there are. Where clients had prices of their own, the mean of each round is
+    taken; of a shard, the mean of its budgets.
 
     Would another policy have gained more?
 
@@ -81,11 +83,13 @@ def whatif(
     names = policy or list(dict.fromkeys([*own, *OTHERS]))
     for name in names:
         find_policy(name)
-    cases = list(itertools.product(names, budget or [view.budget], memory or [1.0]))
-    options = ControlOptions(hard_capacity=True, strict_spending=strict_spending)
+    cases = list(itertools.product(names, budget or [view.allowed_per_round], memory or [1.0]))
+    options = ControlOptions(**view.options)
+    if strict_spending:
+        options = dataclasses.replace(options, strict_spending=True)
     law = RecordedPrices([row.price for row in view.rounds])
     outcomes = [_recorded(view)]
-    seeds = range(1 if view.taking_part == 1 else SEEDS)
+    seeds = range(1 if _share(view) == 1 else SEEDS)
     with progress_bar("replaying", len(cases) * len(seeds) * len(view.rounds)) as one_round:
         for name, money, factor in cases:
             problem = _problem(view, law, money, factor)
@@ -118,7 +122,10 @@ def whatif(
 def _problem(view: RunView, law: RecordedPrices, budget: float, factor: float) -> Problem:
     if not (budget > 0 and factor > 0):
         raise ValueError(f"budget {budget:g} and memory {factor:g} must be above 0")
-    slots = [max(round(factor * client.buffer_capacity), 1) for client in view.clients]
+    slots = [
+        max(int(factor * client.buffer_capacity / view.headroom + ROUNDING), 1)
+        for client in view.clients
+    ]
     rounds = len(view.rounds)
     expected = view.mean_price
     return Problem(
@@ -126,16 +133,24 @@ def _problem(view: RunView, law: RecordedPrices, budget: float, factor: float) -
         budget=budget,
         mean_price=float(np.mean(law.mean(rounds))) if expected is None else expected,
         num_rounds=rounds,
-        cohorts=Cohorts(share=view.taking_part),
+        cohorts=Cohorts(share=_share(view)),
+        learning=LearningConstants(**view.learning),
     )
+
+
+def _share(view: RunView) -> float:
+    """The part of the fleet that a round reaches, as the server plans it."""
+    count = len(view.clients)
+    members = max(int(view.taking_part * count), view.least_taking_part, 1)
+    return min(members / count, 1.0)
 
 
 def _recorded(view: RunView) -> Outcome:
     rounds, count = view.rounds, len(view.rounds)
     return Outcome(
         policy=f"{view.policy}, recorded",
-        budget=view.budget,
-        slots=view.slots,
+        budget=view.allowed_per_round,
+        slots=_problem(view, RecordedPrices([1.0]), 1.0, 1.0).total_capacity,
         spent_per_round=sum(row.spent for row in rounds) / count,
         overspend=rounds[-1].overspend,
         mean_stored=sum(row.training_size for row in rounds) / count,

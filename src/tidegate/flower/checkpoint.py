@@ -25,10 +25,9 @@ from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
 from tidegate.flower.updates import NUMPY
 from tidegate.flower.wrapped import give_back, kept_by
-from tidegate.run_folder import CONTROL, METRICS, REMEDY, ROUNDS
+from tidegate.run_folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.saving import Archive, array_from, plain, reading, replace_file
 
-FORMAT_VERSION = 3
 MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
 
 

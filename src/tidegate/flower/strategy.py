@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -109,6 +109,8 @@ class AdmissionControl(Strategy):
             raise ValueError(f"taking_part must be above 0 and at most 1, got {taking_part}")
         if time_to_live is not None and not time_to_live > 0:
             raise ValueError(f"time_to_live must be positive, got {time_to_live}")
+        if purse is not None and run not in (None, purse.run):
+            raise ValueError(f"the purse is for run {purse.run!r}, and this is run {run!r}")
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
@@ -123,7 +125,8 @@ class AdmissionControl(Strategy):
         self._terms = partial(
             Terms,
             policy=lambda problem: maker(problem, options),
-            policy_name=f"{getattr(maker, '__name__', maker)} with {options}",
+            policy_name=str(getattr(maker, "__name__", maker)),
+            options=asdict(options),
             budget=budget,
             purse=purse,
             prices=prices,
@@ -139,8 +142,8 @@ class AdmissionControl(Strategy):
         self._importance = _checked_importance(importance)
         self._weight_key = weight_key(strategy)
         self._checkpoint = None if folder is None else Checkpoint(Path(folder))
-        self._sinks = Sinks([*([] if folder is None else [Journal(Path(folder))]), *sinks])
-        self._run = run
+        self._sinks = Sinks(sinks, None if folder is None else Journal(Path(folder)))
+        self._run = run if purse is None else purse.run
         self._time_to_live = time_to_live
         self._seconds_to_live = self._timeout = 0.0
         self._controller: Controller | None = None
@@ -166,7 +169,8 @@ class AdmissionControl(Strategy):
         """
         self._timeout = timeout
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
-        with nullcontext() if self._checkpoint is None else self._checkpoint.held():
+        held = nullcontext() if self._checkpoint is None else self._checkpoint.held()
+        with self._sinks.open(), held:
             self._begin(initial_arrays, num_rounds)
             before = self._rounds_before
             grid = Arrivals(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
@@ -176,18 +180,15 @@ class AdmissionControl(Strategy):
                 self._sinks.measured(now + before, "server", measured)
                 return measured
 
-            try:
-                result = super().start(
-                    grid,
-                    self._arrays,
-                    num_rounds - before,
-                    timeout,
-                    train_config,
-                    evaluate_config,
-                    evaluate_fn and evaluate,
-                )
-            finally:
-                self._sinks.close()
+            result = super().start(
+                grid,
+                self._arrays,
+                num_rounds - before,
+                timeout,
+                train_config,
+                evaluate_config,
+                evaluate_fn and evaluate,
+            )
         result.arrays = self._arrays
         result.train_metrics_clientapp = _later(result.train_metrics_clientapp, before)
         result.evaluate_metrics_clientapp = _later(result.evaluate_metrics_clientapp, before)
@@ -258,8 +259,7 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
         logger.info("%s", _told(row))
-        away, slots = controller.away, controller.slots
-        self._sinks.settled(Moment(row, self._budget, slots=slots, away=away))
+        self._sinks.settled(Moment(row, budget=self._budget, away=controller.away))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
 
@@ -291,9 +291,9 @@ class AdmissionControl(Strategy):
         self._sinks.measured(now, "clients", metrics)
         return metrics
 
-    def report(self, shard: str) -> Report | None:
+    def report(self) -> Report | None:
         """What a shard tells its coordinator after a round; nothing before it has a rule."""
-        return self._running().report(shard)
+        return self._running().report()
 
     def summary(self) -> None:
         """Log what is wrapped, and the terms."""

@@ -59,7 +59,7 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
     lines.add_row(
         "stored",
         curve([row.training_size for row in rounds]),
-        f"{told['stored']:,} of {view.slots:,} slots; mean {told['mean_stored']:,.4g}, "
+        f"{told['stored']:,} of {told['slots']:,} slots; mean {told['mean_stored']:,.4g}, "
         f"peak {told['peak_stored']:,}",
     )
     lines.add_row(
@@ -70,7 +70,7 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
     for name, values in view.metrics.items():
         best = max(values.values())
         lines.add_row(
-            name,
+            Text(name),  # clients choose it: no markup
             curve(list(values.values())),
             f"{list(values.values())[-1]:.4g}, highest {best:.4g}",
         )
@@ -97,7 +97,6 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "num_rounds": view.num_rounds,
         "budget": view.budget,
         "clients": len(view.clients),
-        "slots": view.slots,
         "away": [client.name for client in view.away],
         "metrics": {name: list(values.values())[-1] for name, values in view.metrics.items()},
     }
@@ -115,6 +114,7 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "certificate_holds": all(row.overspend <= row.cost_debt + forgiven for row in rounds),
         "exposure": last.exposure,
         "price": last.price,
+        "slots": last.slots,
         "stored": stored[-1],
         "mean_stored": sum(stored) / len(stored),
         "peak_stored": max(stored),
@@ -144,16 +144,20 @@ def gains(totals: Sequence[float]) -> list[float]:
 
 
 def _named(clients: Sequence[ClientView]) -> str:
-    names = [
-        f"{client.name} ({'owes an answer' if client.owes_answer else _rounds(client.away_for)})"
-        for client in clients[:MOST_NAMES]
-    ]
+    names = [f"{client.name} ({state_of(client)})" for client in clients[:MOST_NAMES]]
     more = len(clients) - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "")
 
 
-def _rounds(count: int) -> str:
-    return f"{count} round" + "s" * (count > 1)
+def state_of(client: ClientView) -> str:
+    """Whether a client is there, in a word or two."""
+    if client.owes_answer:
+        return "owes an answer"
+    if client.away_for is None:
+        return "has left"
+    if client.away_for:
+        return f"away for {client.away_for} round" + "s" * (client.away_for > 1)
+    return "here"
 
 
 def _state(view: RunView, now: float) -> str:
@@ -163,6 +167,8 @@ def _state(view: RunView, now: float) -> str:
     ends = [view.ended_at[number] for number in sorted(view.ended_at)]
     if view.is_over:
         return f"{place}, over" + (f" since {clock(ends[-1])}" if ends else "")
+    if view.ending:
+        return f"{place}, its server has stopped" + " with an error" * (view.ending == "failed")
     begun = view.begun_at.get(view.round_number)
     usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
     last = max([*ends[-1:], *([] if begun is None else [begun])], default=now)

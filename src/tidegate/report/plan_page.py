@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_SPENT = 1.05
+"""Times the budget, that a policy which keeps to it may spend in a run of finite length."""
+
 MakePicture = Callable[["Figure", str, str], Picture]
 
 AROUND = (
@@ -53,6 +56,8 @@ class Planned:
     slots: int
     summaries: Sequence[PolicySummary]
     limit: float | None
+    limit_told: str
+    """What the limit in the table is."""
     by_budget: Curves
     by_memory: Curves
     settings: Mapping[str, object]
@@ -60,11 +65,16 @@ class Planned:
 
 def write_plan_page(planned: Planned, path: Path) -> None:
     """Write the page."""
-    best = max(planned.summaries, key=_gained_within(planned.budget))
-    lead = (
-        f"{planned.headline}. Of the policies that keep to the budget, {best.policy} gains most: "
-        f"{best.effective_per_round.mean:,.3g} effective samples a round."
-    )
+    within = [
+        one for one in planned.summaries if one.spent_per_round.mean <= MOST_SPENT * planned.budget
+    ]
+    lead = f"{planned.headline}. None of these policies keeps to the budget."
+    if within:
+        best = max(within, key=lambda one: one.effective_per_round.mean)
+        lead = (
+            f"{planned.headline}. Of the policies that keep to the budget, {best.policy} gains "
+            f"most: {best.effective_per_round.mean:,.3g} effective samples a round."
+        )
     with drawing() as picture:
         money = _curves(
             planned.by_budget, planned.budget, "budget, a round", "one more unit of money", picture
@@ -72,7 +82,11 @@ def write_plan_page(planned: Planned, path: Path) -> None:
         memory = _curves(planned.by_memory, planned.slots, "slots", "one more slot", picture)
     sections = [
         Section("What to do", planned.advice),
-        Section("What each policy gives", [LEGEND], tables=[_policies(planned)]),
+        Section(
+            "What each policy gives",
+            [text for text in (LEGEND, planned.limit_told) if text],
+            tables=[_policies(planned)],
+        ),
         Section(
             "What money buys",
             [AROUND, LIMIT],
@@ -109,13 +123,6 @@ def write_plan_page(planned: Planned, path: Path) -> None:
     write_page(path, "What this budget gives", lead, sections)
 
 
-def _gained_within(budget: float) -> Callable[[PolicySummary], float]:
-    """Effective samples, of a policy that spends about what it may."""
-    return lambda one: (
-        one.effective_per_round.mean if one.spent_per_round.mean <= 1.05 * budget else -1.0
-    )
-
-
 def _policies(planned: Planned) -> Rows:
     seeds = planned.summaries[0].seeds
     sure = f", mean of {seeds} seeds ± {CONFIDENCE:.0%} interval" if seeds > 1 else ""
@@ -126,7 +133,8 @@ def _policies(planned: Planned) -> Rows:
             *(one.spent_per_round, one.mean_occupancy, one.peak_occupancy),
             *(one.effective_per_round, one.bound_per_round, one.overspend),
         )
-        cells = [one.policy, *(show(value) for value in values)]
+        broken = "" if one.certificate_holds else " (certificate broken)"
+        cells = [one.policy + broken, *(show(value) for value in values)]
         if planned.limit:
             cells.append(f"{one.effective_per_round.mean / planned.limit:.0%}")
         rows.append(cells)
@@ -144,9 +152,7 @@ def _curves(
     amounts = np.array(curves.amounts)
     between: FloatArray = np.sqrt(amounts[1:] * amounts[:-1])
     gained = {name: np.array(curves.effective(name)) for name in _names(curves)}
-    added = {
-        name: np.maximum(np.array(curves.gain_of_one_more(name)), 0.0) for name in _names(curves)
-    }
+    added = {name: np.array(curves.gain_of_one_more(name)) for name in _names(curves)}
     limits = [point.limit for point in curves.points]
     known = np.array([limit for limit in limits if limit is not None])
     panels = (
@@ -161,6 +167,8 @@ def _curves(
             axes.plot(places, values, color=colour, linestyle=style, label=name)
         if len(limit) == len(places):
             axes.plot(places, limit, color=INK, linewidth=1, linestyle=(0, (1, 2)), label="limit")
+        if min(float(values.min()) for values in lines.values()) >= 0:
+            axes.set_ylim(bottom=0)
         _scale(axes, amounts, planned, across)
         figure.legend(loc="outside lower center", ncols=2)
         told = "; ".join(
@@ -178,7 +186,6 @@ def _scale(axes: "Axes", amounts: FloatArray, planned: float, across: str) -> No
     axes.set_xticks(shown, [_number(amount) for amount in shown])
     axes.set_xticks([], minor=True)
     axes.set_xlabel(across)
-    axes.set_ylim(bottom=0)
     axes.axvline(planned, color=INK, linewidth=0.8)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.report.figures import COLOURS, STYLES
-from tidegate.report.live import clock, summary
+from tidegate.report.live import clock, state_of, summary
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.run_folder import ClientView, RunView
 
@@ -48,7 +48,7 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
                 (
                     f"{told['spent']:,.6g} in {len(view.rounds):,} rounds, "
                     f"{told['spent_per_round']:,.4g} a round where the budget allows "
-                    f"{view.budget:,.4g}. Overspend {told['overspend']:,.4g}, cost debt "
+                    f"{view.allowed_per_round:,.4g}. Overspend {told['overspend']:,.4g}, cost debt "
                     f"{told['cost_debt']:,.4g}, exposure {told['exposure']:,.4g}. The certificate "
                     f"{'held' if told['certificate_holds'] else 'DID NOT HOLD'} in every round."
                 )
@@ -60,8 +60,8 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
             [
                 (
                     f"{told['mean_stored']:,.4g} samples on average and {told['peak_stored']:,} at "
-                    f"most, in {view.slots:,} slots. {told['effective_per_round']:,.3g} effective "
-                    "samples a round."
+                    f"most; the last round reached {told['slots']:,} slots. "
+                    f"{told['effective_per_round']:,.3g} effective samples a round."
                 )
             ],
             pictures=memory,
@@ -118,7 +118,7 @@ def _memory(view: RunView, picture: MakePicture) -> list[Picture]:
     return [
         _lines(
             "samples stored",
-            {"stored": (numbers, stored), "slots": (numbers, [view.slots] * len(numbers))},
+            {"stored": (numbers, stored), "slots": (numbers, [row.slots for row in view.rounds])},
             picture,
         ),
         _lines(
@@ -168,18 +168,12 @@ def _clients(clients: Sequence[ClientView]) -> Rows:
         [
             client.name,
             *(f"{client.buffer_capacity:,}", f"{client.stored:,}", f"{client.total_admitted:,}"),
-            *(f"{client.total_spent:,.4g}", f"{client.last_round:,}", _state(client)),
+            *(f"{client.total_spent:,.4g}", f"{client.last_round:,}", state_of(client)),
         ]
         for client in clients[:MOST_ROWS]
     ]
     header = ["client", "slots", "stored", "admitted", "spent", "last heard in round", "state"]
     return Rows(_caption("What each client holds and has paid", len(clients)), header, rows)
-
-
-def _state(client: ClientView) -> str:
-    if client.owes_answer:
-        return "owes an answer"
-    return f"away for {client.away_for} rounds" if client.away_for else "here"
 
 
 def _rounds(view: RunView) -> Rows:
@@ -200,7 +194,7 @@ def _caption(text: str, count: int, which: str = "first") -> str:
 def _configuration(view: RunView) -> Rows:
     settings = {
         "policy": view.policy,
-        "options": view.options,
+        **view.options,
         "budget": view.budget,
         "rounds": view.num_rounds,
         "mean price, expected": view.mean_price,

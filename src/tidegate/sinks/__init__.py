@@ -1,14 +1,18 @@
 """Where a running server tells what it does: files, Prometheus, TensorBoard, MLflow.
 
-A sink sees every round that is settled and everything that is measured about the model. What a sink
-raises is logged and goes no further: watching a run never stops it.
+A sink sees every round that is settled and everything that is measured about the model. It is told
+by a thread of its own, and what it raises is logged and goes no further: watching a run never stops
+it, and does not hold it up.
 """
 
 import dataclasses
 import logging
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -16,6 +20,11 @@ from tidegate.controller import FleetRound
 
 Source = Literal["server", "train", "clients"]
 """Who measured: the server's own evaluation, clients while they train, or while they evaluate."""
+
+MOST_WAITING = 1000
+"""Of what a slow sink has not been told yet."""
+SECONDS_AT_END = 20.0
+"""That a slow sink has when the run is over."""
 
 logger = logging.getLogger("flwr.tidegate")
 
@@ -27,16 +36,14 @@ class Moment:
     done: FleetRound
     budget: float
     """C; of a shard, about what it is granted."""
-    slots: int
-    """Of all clients that are planned for."""
     away: int
-    """Of these, clients that cannot be reached."""
+    """Clients that are planned for and cannot be reached."""
 
     def numbers(self) -> dict[str, float]:
         """Everything as plain numbers, by name; the round's own number is not among them."""
         told = {name: float(value) for name, value in dataclasses.asdict(self.done).items()}
         del told["round_number"]
-        return told | {"budget": self.budget, "slots": self.slots, "away": self.away}
+        return told | {"budget": self.budget, "away": self.away}
 
 
 class Sink(Protocol):
@@ -54,47 +61,132 @@ class Sink(Protocol):
         """Accuracy and the like of the model after a round."""
         ...
 
-    def close(self) -> None:
-        """The run is over, or its server stops."""
+    def close(self, *, failed: bool) -> None:
+        """The run is over, or its server stops with an error."""
         ...
 
 
-class Sinks:
-    """All sinks of a run; one that fails is told of in the log, once, and the others go on."""
+Tell = Callable[[Sink], None]
 
-    def __init__(self, sinks: Iterable[Sink]) -> None:
-        self._sinks = list(sinks)
-        self._failed: set[int] = set()
+
+class Sinks:
+    """All sinks of a run.
+
+    The first, which writes beside the checkpoint, is told at once. Each of the others has a thread
+    and a queue of its own: one that is slow or gone holds nobody up, and what does not fit into its
+    queue is lost to it alone.
+
+    Args:
+        others: the user's own.
+        first: of the run itself, if it has a folder.
+    """
+
+    def __init__(self, others: Iterable[Sink], first: Sink | None = None) -> None:
+        self._first = None if first is None else _Told(first)
+        self._others = [_Line(sink) for sink in others]
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """While a run goes on; at the end all are closed, and told whether it failed."""
+        for line in self._others:
+            line.start()
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            self._all(lambda sink: sink.close(failed=failed))
+            for line in self._others:
+                line.finish()
 
     def decided(self, round_number: int, price: float) -> None:
         """Tell all of them."""
-        self._each(lambda sink: sink.decided(round_number, price))
+        self._all(lambda sink: sink.decided(round_number, price))
 
     def settled(self, moment: Moment) -> None:
         """Tell all of them."""
-        self._each(lambda sink: sink.settled(moment))
+        self._all(lambda sink: sink.settled(moment))
 
     def measured(
         self, round_number: int, source: Source, metrics: Mapping[str, object] | None
     ) -> None:
         """Tell all of them, of what is a finite number."""
         plain = {
-            name: float(value)
+            name: number
             for name, value in (metrics or {}).items()
-            if isinstance(value, numbers.Real) and math.isfinite(value)
+            if (number := _plain(value)) is not None
         }
         if plain:
-            self._each(lambda sink: sink.measured(round_number, source, plain))
+            self._all(lambda sink: sink.measured(round_number, source, plain))
 
-    def close(self) -> None:
-        """Tell all of them."""
-        self._each(lambda sink: sink.close())
+    def _all(self, tell: Tell) -> None:
+        if self._first is not None:
+            self._first.tell(tell)
+        for line in self._others:
+            line.put(tell)
 
-    def _each(self, tell: Callable[[Sink], None]) -> None:
-        for number, sink in enumerate(self._sinks):
-            try:
-                tell(sink)
-            except Exception as wrong:  # whatever it is, the run goes on
-                if number not in self._failed:
-                    self._failed.add(number)
-                    logger.warning("%s cannot be told: %r", type(sink).__name__, wrong)
+
+class _Told:
+    """A sink that is told at once; what it raises is logged the first time."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._failed = False
+
+    @property
+    def name(self) -> str:
+        """For the log."""
+        return type(self._sink).__name__
+
+    def tell(self, tell: Tell) -> None:
+        """Whatever it raises, the run goes on."""
+        try:
+            tell(self._sink)
+        except Exception as wrong:
+            if not self._failed:
+                logger.warning("%s cannot be told: %r", self.name, wrong)
+            self._failed = True
+
+
+class _Line:
+    """A sink that is told by a thread of its own."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._told = _Told(sink)
+        self._waiting: queue.Queue[Tell | None] = queue.Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._lost = False
+
+    def start(self) -> None:
+        """Begin to tell."""
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def put(self, tell: Tell | None) -> None:
+        """Tell it as soon as it has time."""
+        try:
+            self._waiting.put_nowait(tell)
+        except queue.Full:
+            if not self._lost:
+                logger.warning("%s is too slow, and is not told of everything", self._told.name)
+            self._lost = True
+
+    def finish(self) -> None:
+        """Wait a little until all is told."""
+        self.put(None)
+        self._thread.join(SECONDS_AT_END)
+        if self._thread.is_alive():
+            logger.warning("%s is not done, and is left alone", self._told.name)
+
+    def _work(self) -> None:
+        while (tell := self._waiting.get()) is not None:
+            self._told.tell(tell)
+
+
+def _plain(value: object) -> float | None:
+    """A finite number, if it is one."""
+    try:
+        number = float(value) if isinstance(value, numbers.Real) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None

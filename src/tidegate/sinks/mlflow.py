@@ -22,15 +22,22 @@ class MLflow:
         tracking_uri: of the tracking server; MLflow's own default, ``MLFLOW_TRACKING_URI``, if
             none.
         run_name: shown in the list of runs.
+        run_id: of an earlier run of MLflow's, which goes on; a new one if none.
     """
 
     def __init__(
-        self, experiment: str, tracking_uri: str | None = None, run_name: str | None = None
+        self,
+        experiment: str,
+        tracking_uri: str | None = None,
+        run_name: str | None = None,
+        run_id: str | None = None,
     ) -> None:
         self._client = MlflowClient(tracking_uri)
         known = self._client.get_experiment_by_name(experiment)
         place = known.experiment_id if known else self._client.create_experiment(experiment)
-        self.run_id: str = self._client.create_run(place, run_name=run_name).info.run_id
+        if run_id is None:
+            run_id = self._client.create_run(place, run_name=run_name).info.run_id
+        self.run_id: str = run_id
         """MLflow's own id of the run."""
 
     def decided(self, round_number: int, price: float) -> None:
@@ -44,9 +51,9 @@ class MLflow:
         """One step more of each metric."""
         self._log(round_number, metrics, source)
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         """Say that the run is over."""
-        self._client.set_terminated(self.run_id)
+        self._client.set_terminated(self.run_id, "FAILED" if failed else "FINISHED")
 
     def _log(self, step: int, values: Mapping[str, float], group: str) -> None:
         now = int(1000 * time.time())

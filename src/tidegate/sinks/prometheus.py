@@ -24,7 +24,7 @@ GAUGES = {
     "orders": "Clients that were sent an order in the last round.",
     "answered": "Clients that answered it in time.",
     "exhausted": "Clients whose stream gave less than was ordered.",
-    "slots": "Samples that the fleet's memory holds.",
+    "slots": "Samples that the memory of the clients that were sent an order holds.",
     "training_size": "Samples that the last round trained on.",
     "distinct_samples": "Distinct samples trained on so far.",
     "effective_samples": "Effective samples gained so far.",
@@ -64,6 +64,8 @@ class Prometheus:
             ["run", "source", "name"],
             registry=self._registry,
         )
+        for gauge in (self._decided_at, self._settled_at):
+            gauge.set(time.time())  # the first price has as much time as any other
         try:
             self._server, self._thread = prometheus_client.start_http_server(
                 port, address, registry=self._registry
@@ -99,7 +101,7 @@ class Prometheus:
         for name, value in metrics.items():
             self._metrics.labels(self._run, source, name).set(value)
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         """Give the port back."""
         self._server.shutdown()
         self._server.server_close()

@@ -38,6 +38,6 @@ class TensorBoard:
             self._writer.add_scalar(f"{source}/{name}", value, round_number)
         self._writer.flush()
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         """Write what is left."""
         self._writer.close()
