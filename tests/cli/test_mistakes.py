@@ -123,6 +123,16 @@ def test_there_are_many_and_every_command_is_among_them() -> None:
     assert names <= {command.split()[0] for command in MISTAKES}
 
 
+@pytest.mark.parametrize(
+    "name", [one.callback.__name__ for one in app.registered_commands if one.callback]
+)
+def test_help_teaches_by_an_example(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+    assert stopped.value.code == 0
+    assert f"  tidegate {name} " in capfd.readouterr().out + " "
+
+
 @pytest.fixture
 def unreadable(here: Path) -> Iterator[Path]:
     folder = here / "closed"
