@@ -49,6 +49,37 @@ def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert abs(view.rounds[-1].overspend) < 55  # one round's budget
 
 
+def test_the_same_command_resumes_the_app(tmp_path: Path) -> None:
+    """A run that stops half-way and goes on is the run that never stopped."""
+
+    def run(folder: str, rounds: int) -> None:
+        options = ["--set", f"folder={folder}", "--set", "policy=constant_admission"]
+        options += ["--set", "run=same", "--clients", "3", "--set", f"stop-after={rounds}"]
+        done = subprocess.run(
+            [sys.executable, "-m", "tidegate", "run", "fleet", *options],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert ("stopped half-way" in done.stderr) == (rounds < 50), done.stderr
+        assert "has lost its buffer" not in done.stderr
+
+    make = [sys.executable, "-m", "tidegate", "new", "fleet"]
+    subprocess.run(make, cwd=tmp_path, check=True, capture_output=True)
+    server = tmp_path / "fleet" / "fleet" / "server_app.py"
+    text = server.read_text("utf-8")
+    stop = """        if server_round >= int(config["stop-after"]):
+            raise RuntimeError("stopped half-way")
+        model = {"""
+    assert text.count("        model = {") == 1
+    server.write_text(text.replace("        model = {", stop), "utf-8")
+    settings = tmp_path / "fleet" / "pyproject.toml"
+    settings.write_text(f"{settings.read_text('utf-8')}stop-after = 99\n", "utf-8")
+    run("whole", 99)
+    run("parts", 20)
+    run("parts", 99)
+    assert read_run(tmp_path / "parts").rounds == read_run(tmp_path / "whole").rounds
+    assert len(list((tmp_path / "parts" / "buffers").glob("*.sqlite"))) == 3
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

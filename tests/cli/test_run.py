@@ -89,7 +89,7 @@ def test_a_folder_without_an_app_is_named(
 ) -> None:
     code, printed = run(capsys, str(tmp_path / "nowhere"))
     assert code == 2
-    assert "pyproject.toml: No such file or directory" in printed
+    assert "holds no Flower app: it has no pyproject.toml" in printed
 
 
 def test_without_flower_the_remedy_is_named(

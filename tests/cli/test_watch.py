@@ -1,5 +1,6 @@
 """A run as somebody on call sees it: live, over a restart, and as numbers."""
 
+import io
 import json
 import os
 import pty
@@ -13,8 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from recorded_run import ROUNDS
+from recorded_run import ALL, ROUNDS
 from recorded_run import recorded_run as play
+from rich.console import Console
 
 from tidegate.cli import main
 from tidegate.report.live import bars, live_view, summary
@@ -118,7 +120,7 @@ def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     play(tmp_path, until=4)
     assert summary(read_run(tmp_path), 0.0)["state"].endswith(
-        "its server has stopped with an error"
+        "its server has stopped before the end"
     )
     lines = (tmp_path / METRICS).read_text("utf-8").splitlines(keepends=True)
     (tmp_path / METRICS).write_text("".join(lines[:-1]), "utf-8")  # as if it had been killed
@@ -133,7 +135,7 @@ def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
 
 
 def test_bars_of_equal_values_are_flat() -> None:
-    assert bars([5.0, 5.0]) == "▁▁"
+    assert bars([5.0, 5.0]) == bars([5.0, 5.0 + 1e-12]) == "▅▅"
 
 
 def test_a_folder_without_a_run_is_one_line(
@@ -143,3 +145,21 @@ def test_a_folder_without_a_run_is_one_line(
         main(["watch", str(tmp_path), "--once"])
     assert stopped.value.code == 2
     assert "holds no run" in capsys.readouterr().err
+
+
+def test_a_run_in_which_nobody_answers_is_loud(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path, failing=ALL)
+    capsys.readouterr()
+    assert "NO USABLE ANSWER in the last 6 rounds" in look([str(tmp_path)], capsys)
+    told = json.loads(look([str(tmp_path), "--json"], capsys))
+    assert told["rounds_without_answers"] == 6
+
+
+def test_a_client_cannot_write_on_the_screen(tmp_path: Path) -> None:
+    play(tmp_path)
+    Journal(tmp_path).measured(8, "train", {"[/x] [red]": 1.0})
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(live_view(read_run(tmp_path)))
+    assert "train/[/x] [red]" in console.export_text()

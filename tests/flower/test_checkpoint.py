@@ -360,3 +360,17 @@ def test_every_strategy_that_flower_has_is_known_here() -> None:
         "FedMedian", "FedProx", "FedTrimmedAvg", "FedXgbBagging", "FedXgbCyclic", "FedYogi",
         "Krum", "MultiKrum", "QFedAvg", "Result", "Strategy",
     }  # fmt: skip
+
+
+def test_a_run_that_is_over_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    control(tmp_path / "run").start(grid, MODEL, 2)
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        control(tmp_path / "run").start(grid, MODEL, 2)
+    assert "all 2 rounds of run r are played, nothing is left to do" in caplog.text
+
+
+@pytest.mark.parametrize("budget", [0.0, -5.0, float("nan"), float("inf")])
+def test_a_budget_that_is_none_is_refused_before_anything_is_asked(budget: float) -> None:
+    with pytest.raises(ValueError, match="budget must be a number above 0, got"):
+        control(None, budget=budget)

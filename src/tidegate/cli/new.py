@@ -47,7 +47,8 @@ def _package(name: str) -> str:
     package = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name) or keyword.iskeyword(package):
         raise ValueError(
-            f"{name!r} cannot name an app; write small letters and digits, as in my-fleet"
+            f"{name!r} cannot name an app; write small letters and digits, as in my-fleet, and no "
+            "word of Python's own"
         )
     if find_spec(package) is not None:
         raise ValueError(f"{name!r} cannot name an app: Python has a package {package!r} already")

@@ -61,7 +61,7 @@ def plan(
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Also write a page with the curves of money and memory (half a minute more)."
+            help="Also write a page with the curves of money and memory (a minute or two more)."
         ),
     ] = None,
     as_json: AsJson = False,

@@ -42,9 +42,10 @@ def run(
     """Run a Flower app in this process, or every policy and seed of an experiment.
 
     APP is the folder that holds an app's `pyproject.toml`: no Ray, no servers, the same app.
-    Clients are function calls, one after another, and their buffers live in memory unless the
-    run-config gives a `tidegate-folder`. The same seed gives the same orders, receipts and model
-    as `flwr run` does on Flower's Simulation and Deployment engines.
+    Clients are function calls, one after another. With `--set folder=run` the server saves the run
+    and clients keep their samples in `run/buffers` (or in `tidegate-folder`): the same command
+    resumes it. Without, everything lives in memory. The same seed gives the same orders, receipts
+    and model as `flwr run` does on Flower's Simulation and Deployment engines.
 
     The quickstart, LeNet on MNIST:
 
@@ -52,7 +53,7 @@ def run(
 
     Five clients, and a run that the same command resumes:
 
-        tidegate run examples/quickstart --clients 5 --set folder=run --set tidegate-folder=run/b
+        tidegate run examples/quickstart --clients 5 --set folder=run
 
     An experiment: policies x seeds in parallel, each run in its own folder. The same command goes
     on where it was interrupted; finished runs are not repeated.

@@ -18,6 +18,9 @@ def run_app(
 ) -> None:
     """Run the app of a folder, unchanged, with changes to its run-config.
 
+    Where the server saves the run to a ``folder``, clients keep their samples in ``buffers`` there,
+    unless the run-config gives a ``tidegate-folder``: a run that is resumed has both.
+
     Args:
         folder: where ``pyproject.toml`` is, as ``flwr run`` expects it.
         num_clients: nodes; each gets its partition-id and num-partitions.
@@ -29,6 +32,9 @@ def run_app(
         if key not in config:
             hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
             raise ValueError(f"{folder}: the app's config has no key {key!r}; {hint}")
+    config |= changes or {}
+    if config.get("folder") and config.get("tidegate-folder") == "":
+        config["tidegate-folder"] = str(Path(str(config["folder"])) / "buffers")
     sys.path.insert(0, str(folder.absolute()))
     try:
         server_app, client_app = (
@@ -38,7 +44,7 @@ def run_app(
             server_app,
             client_app,
             num_clients=num_clients,
-            run_config={**config, **(changes or {})},
+            run_config=config,
         )
     finally:
         sys.path.remove(str(folder.absolute()))
@@ -46,6 +52,11 @@ def run_app(
 
 def _settings(folder: Path) -> dict[str, Any]:
     path = folder / "pyproject.toml"
+    if not path.exists():
+        raise ValueError(
+            f"{folder.absolute()} holds no Flower app: it has no pyproject.toml; `tidegate new "
+            "NAME` writes one"
+        )
     settings = read_toml(path)
     try:
         app: dict[str, Any] = settings["tool"]["flwr"]["app"]

@@ -103,6 +103,8 @@ class AdmissionControl(Strategy):
                 f"prices must have `at` and `mean`, got {prices!r}; a law of prices becomes one "
                 "with a seed: PricePath(price_law('uniform:1,10'), seed=1)"
             )
+        if not 0 < budget < math.inf:
+            raise ValueError(f"budget must be a number above 0, got {budget}")
         if not headroom >= 1:
             raise ValueError(f"headroom must be 1 or more, got {headroom}")
         if taking_part is not None and not 0 < taking_part <= 1:
@@ -311,6 +313,12 @@ class AdmissionControl(Strategy):
             self.rounds = resumed.rounds
             self._rounds_before = self._controller.round_number - 1
             logger.info("resuming run %s after round %d", self._controller.run, self._rounds_before)
+            if self._rounds_before >= num_rounds:
+                logger.warning(
+                    "all %d rounds of run %s are played, nothing is left to do; take another "
+                    "folder for another run",
+                    *(num_rounds, self._controller.run),
+                )
             if self._run not in (None, self._controller.run):
                 raise ValueError(
                     f"the folder holds run {self._controller.run!r}, not {self._run!r}; "

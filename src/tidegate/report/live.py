@@ -22,6 +22,7 @@ SHOWN = 12
 """Characters of a run's name."""
 MOST_NAMES = 6
 """Clients that are named; the others are counted."""
+ROUNDING = 1e-9
 QUIET_ROUNDS = 5.0
 """After so many times as long as a round usually takes, a run is called quiet."""
 FEWEST_SECONDS = 30.0
@@ -58,7 +59,10 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
     lines.add_row("price", curve([row.price for row in rounds]), f"{rounds[-1].price:,.4g}")
     lines.add_row(
         "stored",
-        curve([row.training_size for row in rounds]),
+        curve(
+            [row.training_size for row in rounds],
+            span=(0, max(max(row.slots, row.training_size) for row in rounds)),
+        ),
         f"{told['stored']:,} of {told['slots']:,} slots; mean {told['mean_stored']:,.4g}, "
         f"peak {told['peak_stored']:,}",
     )
@@ -80,6 +84,9 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
         f"{len(view.clients):,} known, {rounds[-1].answered} of {rounds[-1].orders} answered, "
         f"{rounds[-1].exhausted} could not take in all",
     )
+    if told["rounds_without_answers"]:
+        words = f"NO USABLE ANSWER in the last {told['rounds_without_answers']} rounds"
+        lines.add_row("", "", Text(f"{words}: the server's log says why", style="bold red"))
     if view.away:
         lines.add_row("away", "", Text(_named(view.away), style="yellow"))
     return Panel(Group(lines), title=title, title_align="left", expand=False)
@@ -120,22 +127,34 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "peak_stored": max(stored),
         "effective_samples": last.effective_samples,
         "effective_per_round": last.effective_samples / len(rounds),
+        "rounds_without_answers": next(
+            (
+                number
+                for number, row in enumerate(reversed(rounds))
+                if row.answered or not row.orders
+            ),
+            len(rounds),
+        ),
         "answered": last.answered,
         "orders": last.orders,
         "exhausted": last.exhausted,
     }
 
 
-def bars(values: Sequence[float], width: int = WIDTH) -> str:
-    """The last values as bars, from the lowest to the highest of them.
+def bars(
+    values: Sequence[float], width: int = WIDTH, span: tuple[float, float] | None = None
+) -> str:
+    """The last values as bars, from the lowest to the highest of them, or within a span.
 
     >>> bars([0, 1, 2, 3])
     '▁▃▆█'
     """
     shown = values[-width:]
-    lowest, span = min(shown), max(shown) - min(shown)
+    low, high = span or (min(shown), max(shown))
+    if high - low <= ROUNDING * max(abs(low), abs(high)):
+        return BARS[len(BARS) // 2] * len(shown)  # all the same
     steps = len(BARS) - 1
-    return "".join(BARS[round((value - lowest) / span * steps) if span else 0] for value in shown)
+    return "".join(BARS[round((min(one, high) - low) / (high - low) * steps)] for one in shown)
 
 
 def gains(totals: Sequence[float]) -> list[float]:
@@ -168,7 +187,7 @@ def _state(view: RunView, now: float) -> str:
     if view.is_over:
         return f"{place}, over" + (f" since {clock(ends[-1])}" if ends else "")
     if view.ending:
-        return f"{place}, its server has stopped" + " with an error" * (view.ending == "failed")
+        return f"{place}, its server has stopped before the end"
     begun = view.begun_at.get(view.round_number)
     usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
     last = max([*ends[-1:], *([] if begun is None else [begun])], default=now)

@@ -36,6 +36,10 @@ CAVEAT = (
     "samples are what the paper's bound counts; accuracy need not follow them. Prices are drawn "
     "from the law that was given; real ones can differ from it."
 )
+NOT_TIDE = (
+    "All but Tide, which has no K: it keeps every buffer full, and buys where the price is below a "
+    "threshold that rises with the age of what it would replace."
+)
 LIMIT = (
     "The limit is the most that buffers which are always full can gain in the long run for a "
     "budget, if prices are independent from round to round."
@@ -81,7 +85,7 @@ def write_plan_page(planned: Planned, path: Path) -> None:
         )
         memory = _curves(planned.by_memory, planned.slots, "slots", "one more slot", picture)
     sections = [
-        Section("What to do", planned.advice),
+        Section("For policies that keep a sample for K rounds", [NOT_TIDE, *planned.advice]),
         Section(
             "What each policy gives",
             [text for text in (LEGEND, planned.limit_told) if text],

@@ -81,10 +81,12 @@ def _lead(view: RunView, told: dict[str, object]) -> str:
         for name, values in view.metrics.items()
         if not name.startswith("train/")
     ]
+    silent = told["rounds_without_answers"]
+    trouble = f" No usable answer came in the last {silent} rounds." if silent else ""
     last = f" Last measured: {', '.join(measured)}." if measured else ""
     return (
         f"{view.policy} with a budget of {view.budget:,.4g} a round and {len(view.clients):,} "
-        f"clients: {told['state']}.{last}"
+        f"clients: {told['state']}.{trouble}{last}"
     )
 
 
