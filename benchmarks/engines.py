@@ -35,7 +35,7 @@ from deployment import SuperLink, deployed, simulated  # noqa: E402
 from tidegate.flower.app import run_app  # noqa: E402
 
 STRATEGIES = ("bare", "controlled", "folded")
-LONGEST = 3600.0
+LONGEST = 7200.0
 """Seconds that a run may take."""
 
 Play = Callable[[dict[str, Any]], None]

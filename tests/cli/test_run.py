@@ -1,5 +1,6 @@
 """``tidegate run``: a Flower app in this process."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -57,6 +58,61 @@ def test_an_apps_own_config_reaches_it_with_the_changes(
     code, printed = run(capsys, app, "--clients", "3", "--set", "rounds=4", "--set", "name=x y")
     sys.modules.pop("lonely")
     assert (code, printed.strip()) == (0, "{'rounds': 4, 'name': 'x y'} 3")
+
+
+ROUNDS = """
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+server, client = ServerApp(), ClientApp()
+
+@server.main()
+def main(grid, context):
+    measured = lambda now, arrays: MetricRecord({"accuracy": now / 8})
+    FedAvg(fraction_evaluate=0.0).start(grid, ArrayRecord(), num_rounds=4, evaluate_fn=measured)
+
+@client.train()
+def train(message, context):
+    if context.node_config["partition-id"] < context.run_config["rounds"]:
+        raise OSError("no disk")
+    metrics = MetricRecord({"train_loss": 0.25, "num-examples": 1})
+    return Message(RecordDict({"arrays": ArrayRecord(), "metrics": metrics}), reply_to=message)
+"""
+
+
+@pytest.mark.parametrize(("failing", "code"), [(0, 0), (1, 0), (3, 1)])
+def test_a_run_ends_with_what_was_measured_and_who_failed(
+    failing: int, code: int, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = make_app(tmp_path, WHOLE)
+    (tmp_path / "lonely.py").write_text(ROUNDS)
+    found, printed = run(capsys, app, "--clients", "3", "--set", f"rounds={failing}")
+    sys.modules.pop("lonely")
+    assert found == code, printed
+    assert "[ROUND" not in printed
+    assert re.search(r"4 rounds in [\d.]+ s;", printed)
+    assert "accuracy 0.5" in printed
+    assert ("train_loss 0.25" in printed) == (failing < 3)
+    failures = f"{4 * failing} of 12 messages to clients failed, the first with OSError: no disk"
+    assert (failures in printed) == (failing > 0)
+    assert printed.count("Traceback") == (failing > 0)
+
+
+def test_flowers_whole_log_is_there_for_who_wants_it(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    app = make_app(tmp_path, WHOLE)
+    (tmp_path / "lonely.py").write_text(ROUNDS)
+    with caplog.at_level("INFO", logger="flwr"):
+        code, printed = run(capsys, app, "--set", "rounds=0", "--verbose")
+    sys.modules.pop("lonely")
+    assert code == 0
+    assert "rounds in" not in printed
+    assert [record.args for record in caplog.records if record.msg.startswith("[ROUND")] == [
+        (now, 4) for now in (1, 2, 3, 4)
+    ]
 
 
 @pytest.mark.parametrize(

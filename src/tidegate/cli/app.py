@@ -52,7 +52,12 @@ def root(
     """Decide how many fresh samples a federated fleet takes in, under a budget and little memory.
 
     Start with `tidegate plan` (what does this budget give me?), then `tidegate simulate` (how do
-    policies compare?) and `tidegate optimum` (what is possible at all?). `tidegate run` trains: a
-    Flower app in this process, or a whole experiment, which `tidegate compare` then shows;
-    `tidegate data` makes the data sets that experiments read.
+    policies compare?) and `tidegate optimum` (what is possible at all?).
+
+    `tidegate new` writes a Flower app and `tidegate run` trains it in this process; `tidegate
+    watch` shows a run while it goes on, `tidegate report` writes it up as a page, and `tidegate
+    whatif` asks what other policies and budgets would have done.
+
+    `tidegate run` also plays a whole experiment, which `tidegate compare` then shows; `tidegate
+    data` makes the data sets that experiments read.
     """

@@ -2,10 +2,12 @@
 
 import tomllib
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any, Literal
 
 import typer
 
+from tidegate.cli.flower_log import rounds_as_a_bar
 from tidegate.run_folder import CONTROL
 
 
@@ -38,6 +40,9 @@ def run(
         Literal["here", "ray"] | None,
         typer.Option(help="In this process, the default, or on Flower's simulation (experiment)."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option(help="Flower's whole log (app) in place of a bar.")
+    ] = False,
 ) -> None:
     """Run a Flower app in this process, or every policy and seed of an experiment.
 
@@ -66,6 +71,8 @@ def run(
 
             if clients is not None:
                 raise ValueError("--clients is for apps; an experiment has one for each capacity")
+            if verbose:
+                raise ValueError("--verbose is for apps; an experiment shows its runs as they end")
             changes = dict(map(_pair, change or []))
             run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
             return
@@ -77,7 +84,7 @@ def run(
                     f"--{name} is for experiments, EXPERIMENT.toml; `flwr run` takes an app to "
                     "Flower's engines, and its run-config says where it writes"
                 )
-        from tidegate.flower.app import run_app  # noqa: PLC0415 - not everyone has Flower
+        import tidegate.flower.app  # noqa: F401, PLC0415 - not everyone has Flower
     except ModuleNotFoundError as missing:
         raise ValueError(
             f"{missing.name} is not installed; pip install "
@@ -85,11 +92,30 @@ def run(
         ) from missing
     except ImportError as unsupported:
         raise ValueError(str(unsupported)) from unsupported
-    changes = dict(map(_pair, change or []))
-    run_app(app, num_clients=clients or 10, changes=changes)
+    _run_app(app, clients or 10, dict(map(_pair, change or [])), verbose=verbose)
+
+
+def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: bool) -> None:
+    """Run a Flower app; tell what was measured, what failed, and where it was saved."""
+    from tidegate.flower.app import run_app  # noqa: PLC0415
+
+    if verbose:
+        answers = run_app(app, num_clients=num_clients, changes=changes)
+    else:
+        begun = perf_counter()
+        with rounds_as_a_bar() as rounds:
+            answers = run_app(app, num_clients=num_clients, changes=changes)
+        if rounds.finished:
+            taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
+            typer.echo("; ".join([taken, *rounds.measured]))
     folder = changes.get("folder")
     if isinstance(folder, str) and (Path(folder) / CONTROL).exists():
         typer.echo(f"saved in {folder}: tidegate watch {folder}, tidegate report {folder}")
+    if answers.failed:
+        told = f"{answers.failed:,} of {answers.sent:,} messages to clients failed, the first with "
+        typer.echo(told + answers.first_failure, err=True)
+    if answers.sent and answers.failed == answers.sent:
+        raise typer.Exit(1)
 
 
 def _pair(text: str) -> tuple[str, Any]:

@@ -8,14 +8,14 @@ from typing import Any
 
 from flwr.app import UserConfigValue
 
-from tidegate.flower.local_grid import run_in_process
+from tidegate.flower.local_grid import Answers, run_in_process
 from tidegate.saving import read_toml
 from tidegate.suggestion import suggestion
 
 
 def run_app(
     folder: Path, *, num_clients: int, changes: Mapping[str, UserConfigValue] | None = None
-) -> None:
+) -> Answers:
     """Run the app of a folder, unchanged, with changes to its run-config.
 
     Where the server saves the run to a ``folder``, clients keep their samples in ``buffers`` there,
@@ -25,6 +25,9 @@ def run_app(
         folder: where ``pyproject.toml`` is, as ``flwr run`` expects it.
         num_clients: nodes; each gets its partition-id and num-partitions.
         changes: by key, in place of the defaults in ``[tool.flwr.app.config]``.
+
+    Returns:
+        How many messages clients answered, and how many failed.
     """
     app = _settings(folder)
     config = dict(app.get("config", {}))
@@ -40,7 +43,7 @@ def run_app(
         server_app, client_app = (
             _component(folder, app, name) for name in ("serverapp", "clientapp")
         )
-        run_in_process(
+        return run_in_process(
             server_app,
             client_app,
             num_clients=num_clients,

@@ -6,6 +6,7 @@ The app is the one that runs on Flower's Simulation and Deployment engines, unch
 import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
@@ -18,6 +19,15 @@ CLIENT_RAISED = 2
 """Flower's error code for a ClientApp that raised."""
 
 logger = logging.getLogger("flwr.tidegate")
+
+
+@dataclass
+class Answers:
+    """Messages to clients, and what came of them."""
+
+    sent: int = 0
+    failed: int = 0
+    first_failure: str = ""
 
 
 class LocalGrid(Grid):
@@ -46,6 +56,8 @@ class LocalGrid(Grid):
         }
         self._message_ids = map(str, itertools.count(1))
         self._replies: dict[str, Message] = {}
+        self._failures: set[str] = set()
+        self.answers = Answers()
         self.set_run(Run.create_empty(run_id))
 
     def set_run(self, run: Run) -> None:
@@ -111,13 +123,23 @@ class LocalGrid(Grid):
     def _answer(self, message: Message) -> Message:
         """What the ClientApp replies; one that raises answers with Flower's error."""
         delivered = Message(_own_copy(message.content), metadata=message.metadata)  # type: ignore[call-overload]
+        node_id = message.metadata.dst_node_id
+        self.answers.sent += 1
         try:
-            reply = self._client_app(delivered, self._contexts[message.metadata.dst_node_id])
+            return self._client_app(delivered, self._contexts[node_id])
         except Exception as failure:
-            logger.exception("node %s failed", message.metadata.dst_node_id)
-            error = Error(code=CLIENT_RAISED, reason=f"{type(failure).__name__}: {failure}")
-            return Message(error, reply_to=message)
-        return reply
+            reason = f"{type(failure).__name__}: {failure}"
+            level, new = logging.ERROR, self._is_new(reason)
+            logger.log(level, "node %s failed: %s", node_id, reason, exc_info=new)
+            return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
+
+    def _is_new(self, failure: str) -> bool:
+        """Count a failure; one that was seen before needs no traceback again."""
+        self.answers.failed += 1
+        self.answers.first_failure = self.answers.first_failure or failure
+        seen = failure in self._failures
+        self._failures.add(failure)
+        return not seen
 
 
 def _own_copy(content: RecordDict) -> RecordDict:
@@ -135,7 +157,7 @@ def run_in_process(
     *,
     num_clients: int,
     run_config: Mapping[str, UserConfigValue] | None = None,
-) -> None:
+) -> Answers:
     """Run a Flower app in this process; nodes are configured as Flower's simulation does."""
     node_configs = [
         {"partition-id": number, "num-partitions": num_clients} for number in range(num_clients)
@@ -149,3 +171,4 @@ def run_in_process(
         run_config=dict(run_config or {}),
     )
     server_app(grid, context)
+    return grid.answers

@@ -1,0 +1,79 @@
+"""Flower's log as a bar: the round that it is in, and what it measured last."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+FLOWER = "flwr"
+"""The logger of Flower and of everything that runs on it."""
+ROUND = "[ROUND %s/%s]"
+"""What a strategy of Flower's logs as a round begins."""
+
+
+class Rounds(logging.Handler):
+    """Follows the rounds in Flower's log; tells warnings and errors, each of them once."""
+
+    def __init__(self, progress: Progress) -> None:
+        super().__init__()
+        self._progress = progress
+        self._task = progress.add_task("starting", total=None)
+        self._told: set[str] = set()
+        self._now = 0
+        self.measured: list[str] = []
+        """Metrics of the round that was played last, as text."""
+        self.finished = 0
+        """Rounds that came to their end."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take one record of the log."""
+        if record.levelno >= logging.WARNING:
+            self._tell(record)
+        elif record.msg == ROUND and isinstance(record.args, tuple):
+            self._now, rounds = (int(str(number)) for number in record.args)
+            self.finished, self.measured = self._now - 1, []
+            self._progress.update(
+                self._task, description="round", completed=self._now, total=rounds
+            )
+        elif "MetricRecord" in record.msg and isinstance(record.args, Mapping):
+            self.measured += [f"{name} {_short(value)}" for name, value in record.args.items()]
+        elif record.msg.startswith("Strategy execution finished"):
+            self.finished = self._now
+
+    def _tell(self, record: logging.LogRecord) -> None:
+        text = self.format(record).strip()
+        if text not in self._told:
+            self._told.add(text)
+            self._progress.console.print(
+                Text(f"{record.levelname.lower()}: {text}"), soft_wrap=True
+            )
+
+
+@contextmanager
+def rounds_as_a_bar() -> Iterator[Rounds]:
+    """Show a bar on standard error in place of Flower's log, where that is a terminal."""
+    shown = Console(stderr=True)
+    columns = TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn()
+    bar = Progress(
+        *columns,
+        TimeRemainingColumn(),
+        console=shown,
+        transient=True,
+        disable=not shown.is_terminal,
+    )
+    logger = logging.getLogger(FLOWER)
+    others, rounds = list(logger.handlers), Rounds(bar)
+    logger.handlers[:] = [rounds]
+    try:
+        with bar:
+            yield rounds
+    finally:
+        logger.handlers[:] = others
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
