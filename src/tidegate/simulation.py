@@ -17,7 +17,7 @@ from typing import Any, Generic
 import numpy as np
 
 from tidegate.admission.allocation import Allocation
-from tidegate.admission.debt import cash
+from tidegate.admission.debt import cash, certificate_holds
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
 from tidegate.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
 from tidegate.policies import JointPolicy
@@ -119,17 +119,10 @@ class Run:
         return state.occupancy_sums - self.problem.capacities * state.buffers.clocks
 
     @property
-    def certificate_margin(self) -> float:
-        """The least of Z(t+1) - overspend(t) over the rounds; below 0 only by rounding."""
-        return float(np.min(self.columns["cost_debt"] - self.columns["overspend"]))
-
-    @property
     def certificate_holds(self) -> bool:
         """Whether total overspend up to t was at most Z(t+1), at every t."""
-        debt, overspend = self.columns["cost_debt"], self.columns["overspend"]
-        largest = float(max(debt.max(), np.abs(overspend).max(), self.columns["spent"].max()))
-        rounding = 4 * len(debt) * np.finfo(float).eps * largest
-        return bool(self.certificate_margin >= -rounding)
+        told = self.columns
+        return certificate_holds(told["overspend"], told["cost_debt"], told["spent"])
 
 
 def begin(policy: JointPolicy[State], problem: Problem) -> SimulationState[State]:

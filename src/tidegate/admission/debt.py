@@ -7,6 +7,9 @@ Summing Z(τ+1) >= Z(τ) + C_τ - C over τ = 1..t, with Z(1) = 0, leaves
 on every path of prices, whatever was decided. Tidegate calls this the spend certificate.
 """
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 ROUNDING = 1e-12
 """Relative, of a sum of money."""
 
@@ -18,6 +21,25 @@ def next_cost_debt(debt: float, spent: float, budget: float) -> float:
     8.0
     """
     return max(debt + spent - budget, 0.0)
+
+
+def certificate_holds(overspend: ArrayLike, cost_debt: ArrayLike, spent: ArrayLike) -> bool:
+    """Whether total overspend up to t was at most Z(t+1) at every t, but for rounding.
+
+    Args:
+        overspend: Σ (C_τ - C) up to each round.
+        cost_debt: Z(t+1) of each round.
+        spent: C_t; sums of larger amounts are rounded more coarsely.
+
+    >>> certificate_holds(overspend=[5.0, -50.0], cost_debt=[5.0, 0.0], spent=[60.0, 0.0])
+    True
+    >>> certificate_holds(overspend=[5.0, 5.1], cost_debt=[5.0, 5.0], spent=[60.0, 55.1])
+    False
+    """
+    above, debt = np.asarray(overspend, dtype=float), np.asarray(cost_debt, dtype=float)
+    largest = max(np.max(debt), np.max(np.abs(above)), np.max(spent))
+    rounding = 4 * len(debt) * np.finfo(float).eps * largest
+    return bool(np.min(debt - above) >= -rounding)
 
 
 def cash(budget: float, round_number: int, overspend: float) -> float:

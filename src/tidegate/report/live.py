@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from tidegate.admission.debt import certificate_holds
 from tidegate.run_folder import ClientView, RunView
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -111,14 +112,17 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         return told
     last, spent = rounds[-1], math.fsum(row.spent for row in rounds)
     stored = [row.training_size for row in rounds]
-    forgiven = 1e-9 * (1 + spent)
     return told | {
         "spent": spent,
         "allowed": spent - last.overspend,
         "spent_per_round": spent / len(rounds),
         "overspend": last.overspend,
         "cost_debt": last.cost_debt,
-        "certificate_holds": all(row.overspend <= row.cost_debt + forgiven for row in rounds),
+        "certificate_holds": certificate_holds(
+            [row.overspend for row in rounds],
+            [row.cost_debt for row in rounds],
+            [row.spent for row in rounds],
+        ),
         "exposure": last.exposure,
         "price": last.price,
         "slots": last.slots,
