@@ -22,7 +22,7 @@ from tidegate.controller import FleetRound
 from tidegate.saving import Archive, plain, reading
 from tidegate.sinks import Moment, Source
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Of all that a run's server saves."""
 CONTROL = "control.npz"
 ROUNDS = "rounds.jsonl"
@@ -35,33 +35,33 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / METRICS
-        self._begun = False
+
+    def begin(self) -> None:
+        """A server takes the run up; the one before may have died in the middle of a line."""
+        self._write({"round": 0, "source": "started", "versions": versions()}, before="\n")
 
     def decided(self, round_number: int, price: float) -> None:
         """When a round began."""
-        self._write({"round": round_number, "source": "decided", "metrics": {}})
+        self._write({"round": round_number, "source": "decided"})
 
     def settled(self, moment: Moment) -> None:
         """When it ended; what it did has a file of its own."""
-        self._write({"round": moment.done.round_number, "source": "settled", "metrics": {}})
+        now, averaged = moment.done.round_number, moment.averaged
+        self._write({"round": now, "source": "settled", "averaged": averaged})
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
-        """One line."""
-        self._write({"round": round_number, "source": source, "metrics": dict(metrics)})
+        """One line; what is not finite has no number in JSON, and is null."""
+        finite = {name: one if math.isfinite(one) else None for name, one in metrics.items()}
+        self._write({"round": round_number, "source": source, "metrics": finite})
 
     def close(self, *, failed: bool) -> None:
         """How a start of the server ended; one that was killed says nothing."""
-        self._write({"round": 0, "source": "failed" if failed else "over", "metrics": {}})
+        self._write({"round": 0, "source": "failed" if failed else "over"})
 
-    def _write(self, line: dict[str, Any]) -> None:
-        told = [line]
-        if not self._begun:
-            told.insert(0, {"round": 0, "source": "started", "metrics": {}, "versions": versions()})
-        text = "".join(json.dumps(one | {"at": round(time.time(), 3)}) + "\n" for one in told)
+    def _write(self, line: dict[str, Any], before: str = "") -> None:
+        text = json.dumps(line | {"at": round(time.time(), 3)})
         with self._path.open("a", encoding="utf-8") as lines:
-            # A server that died may have left half a line.
-            lines.write(text if self._begun else f"\n{text}")
-        self._begun = True
+            lines.write(f"{before}{text}\n")
 
 
 def versions() -> dict[str, str]:
@@ -119,7 +119,9 @@ class RunView:
     """The round that is under way, or comes next."""
     rounds: list[FleetRound]
     metrics: dict[str, dict[int, float]]
-    """By ``source/name``, the value of each round that has one."""
+    """By ``source/name``, the value of each round that has one; NaN where it was not finite."""
+    averaged: dict[int, int]
+    """Clients whose models went into the average of each round."""
     starts: list[tuple[float, dict[str, str]]]
     """When a server began to serve this run, with its versions."""
     ending: str
@@ -158,13 +160,7 @@ def read_run(folder: Path) -> RunView:
             f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
         )
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
-        content = archive.json("control")
-        if content["version"] != FORMAT_VERSION:
-            raise ValueError(
-                f"{path} has format {reprlib.repr(content['version'])}, this program reads "
-                f"{FORMAT_VERSION}"
-            )
-        record = content["controller"]
+        record = control_of(archive, path)["controller"]
         terms, absences = record["terms"], record["absences"]
         now = record["round_number"]
         clients = [
@@ -176,6 +172,7 @@ def read_run(folder: Path) -> RunView:
         rounds = [plain(FleetRound, json.loads(row)) for row in _lines(folder / ROUNDS)[: now - 1]]
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
+    averaged = dict[int, int]()
     starts, ending = list[tuple[float, dict[str, str]]](), ""
     for text in _lines(folder / METRICS):
         try:
@@ -189,8 +186,11 @@ def read_run(folder: Path) -> RunView:
             ending = source if source in ("over", "failed") else ""
             if source in times:
                 times[source][number] = line["at"]
-            for name, value in line["metrics"].items():
-                metrics.setdefault(f"{source}/{name}", {})[number] = value
+            if source == "settled":
+                averaged[number] = line["averaged"]
+            for name, value in line.get("metrics", {}).items():
+                finite = math.nan if value is None else value
+                metrics.setdefault(f"{source}/{name}", {})[number] = finite
     return RunView(
         folder=folder,
         run=run,
@@ -207,12 +207,24 @@ def read_run(folder: Path) -> RunView:
         round_number=now,
         rounds=rounds,
         metrics=metrics,
+        averaged=averaged,
         starts=starts,
         ending=ending,
         begun_at=times["decided"],
         ended_at=times["settled"],
         clients=clients,
     )
+
+
+def control_of(archive: Archive, path: Path) -> dict[str, Any]:
+    """The part of a server's books that is JSON, if this program understands it."""
+    content: dict[str, Any] = archive.json("control")
+    if content["version"] != FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format {reprlib.repr(content['version'])}, this program reads "
+            f"{FORMAT_VERSION}; the version of Tidegate that wrote it reads it, too"
+        )
+    return content
 
 
 def _client(name: str, account: Mapping[str, Any], away_for: int | None, now: int) -> ClientView:

@@ -2,12 +2,14 @@
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from real_data import DATA, needs_mnist
 
 from tidegate.cli import main
+from tidegate.flower.app import AppError
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +58,6 @@ def test_an_apps_own_config_reaches_it_with_the_changes(
         "    print(dict(context.run_config), len(list(grid.get_node_ids())))\n"
     )
     code, printed = run(capsys, app, "--clients", "3", "--set", "rounds=4", "--set", "name=x y")
-    sys.modules.pop("lonely")
     assert (code, printed.strip()) == (0, "{'rounds': 4, 'name': 'x y'} 3")
 
 
@@ -89,15 +90,109 @@ def test_a_run_ends_with_what_was_measured_and_who_failed(
     app = make_app(tmp_path, WHOLE)
     (tmp_path / "lonely.py").write_text(ROUNDS)
     found, printed = run(capsys, app, "--clients", "3", "--set", f"rounds={failing}")
-    sys.modules.pop("lonely")
     assert found == code, printed
     assert "[ROUND" not in printed
     assert re.search(r"4 rounds in [\d.]+ s;", printed)
     assert "accuracy 0.5" in printed
     assert ("train_loss 0.25" in printed) == (failing < 3)
-    failures = f"{4 * failing} of 12 messages to clients failed, the first with OSError: no disk"
+    failures = f"{4 * failing} of 12 train messages to clients failed"
     assert (failures in printed) == (failing > 0)
+    assert ("the first of them with OSError: no disk" in printed) == (failing > 0)
     assert printed.count("Traceback") == (failing > 0)
+
+
+def app_with(folder: Path, body: str, config: str = "") -> str:
+    """An app whose server does this."""
+    (folder / "lonely.py").write_text(
+        "import logging\nfrom flwr.clientapp import ClientApp\n"
+        "from flwr.serverapp import ServerApp\n"
+        "from flwr.serverapp.strategy import FedAvg\nfrom tidegate.flower import AdmissionControl\n"
+        "from tidegate.prices import PricePath, UniformPrice\n"
+        "server, client = ServerApp(), ClientApp()\n\n@server.main()\n"
+        f"def main(grid, context):\n    {body}\n"
+    )
+    return make_app(folder, WHOLE + config)
+
+
+@pytest.fixture(autouse=True)
+def _imported_anew() -> Iterator[None]:
+    yield
+    sys.modules.pop("lonely", None)
+
+
+@pytest.mark.parametrize("wrong", ["int('x')", "open('/nowhere/at/all')", "1 / 0"])
+def test_what_an_app_raises_keeps_its_traceback(wrong: str, tmp_path: Path) -> None:
+    app = app_with(tmp_path, wrong)
+    with pytest.raises(AppError, match="raised") as raised:
+        main(["run", app])
+    assert raised.value.__cause__ is not None
+
+
+def test_what_tidegate_refuses_in_an_app_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    prices = "PricePath(UniformPrice(1, 10), seed=1)"
+    wrong = f"AdmissionControl(FedAvg(), 'tide', budget=-1.0, prices={prices})"
+    code, printed = run(capsys, app_with(tmp_path, wrong))
+    assert (code, printed.strip()) == (2, "tidegate: budget must be a number above 0, got -1.0")
+
+
+def test_any_record_in_the_log_is_survived(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    odd = "{'a': 1}", "'[ROUND %s/%s]', 'x', 'y'", "'MetricRecord %s', 3"
+    body = "; ".join(f"logging.getLogger('flwr').info({one})" for one in odd)
+    code, _ = run(capsys, app_with(tmp_path, body))
+    assert code == 0
+
+
+def test_tables_in_the_config_have_names_with_dots(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    tables = "[tool.flwr.app.config.model]\nrate = 0.1\n[tool.flwr.app.config.model.deep]\nx = 1\n"
+    app = app_with(tmp_path, "print(dict(context.run_config))", tables)
+    code, printed = run(capsys, app, "--set", "model.rate=0.2")
+    assert (code, printed.strip()) == (
+        0,
+        "{'rounds': 3, 'name': 'a', 'model.rate': 0.2, 'model.deep.x': 1}",
+    )
+
+
+def test_samples_lie_beside_the_run_also_where_the_app_says_nothing_of_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = app_with(tmp_path, "print(context.run_config['tidegate-folder'])", "folder = ''\n")
+    code, printed = run(capsys, app, "--set", f"folder={tmp_path / 'saved'}")
+    assert (code, printed.strip()) == (0, str(tmp_path / "saved" / "buffers"))
+
+
+def test_a_component_that_the_module_lacks_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = app_with(tmp_path, "pass")
+    make_app(tmp_path, WHOLE.replace("lonely:server", "lonely:servr"))
+    code, printed = run(capsys, app)
+    assert code == 2
+    assert "lonely has no 'servr'; did you mean server?" in printed
+
+
+def test_an_app_of_ours_whose_training_always_fails_ends_with_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["new", "broken-fleet"])
+    task = tmp_path / "broken-fleet" / "broken_fleet" / "task.py"
+    text = task.read_text()
+    assert "def train(" in text
+    task.write_text(
+        text.replace("def train(", "def train(*_):\n    raise OSError('no disk')\n\n\ndef spare(")
+    )
+    code, printed = run(capsys, "broken-fleet", "--clients", "2", "--set", "num-server-rounds=3")
+    for name in [name for name in sys.modules if name.startswith("broken_fleet")]:
+        sys.modules.pop(name)
+    assert code == 1, printed
+    assert "6 of 6 train messages to clients failed" in printed
 
 
 def test_flowers_whole_log_is_there_for_who_wants_it(
@@ -107,7 +202,6 @@ def test_flowers_whole_log_is_there_for_who_wants_it(
     (tmp_path / "lonely.py").write_text(ROUNDS)
     with caplog.at_level("INFO", logger="flwr"):
         code, printed = run(capsys, app, "--set", "rounds=0", "--verbose")
-    sys.modules.pop("lonely")
     assert code == 0
     assert "rounds in" not in printed
     assert [record.args for record in caplog.records if record.msg.startswith("[ROUND")] == [

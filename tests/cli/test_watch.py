@@ -106,7 +106,7 @@ def test_its_numbers_are_those_of_the_run(
     shown = look([str(tmp_path)], capsys)  # no terminal: once
     assert f"{spent:,.4g} of 176" in shown
     assert "is within it" in shown
-    assert "0.8, highest 0.8" in shown
+    assert "0.8 in round 8, highest 0.8" in shown
 
 
 def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,6 +129,10 @@ def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     soon, late = (summary(view, last + seconds)["state"] for seconds in (2, 3600))
     assert soon == "round 5 of 8, waiting for the next price, or for nodes for 2 s"
     assert "for 3,600 s: QUIET, a round takes" in late
+    Journal(tmp_path).begin()  # another server that waits for its nodes
+    told = summary(read_run(tmp_path), time.time() + 2)["state"]
+    assert told.startswith("round 5 of 8, waiting for the next price, or for nodes for")
+    assert "QUIET" not in told
     Journal(tmp_path).decided(6, 3.0)
     assert "waiting for answers for" in summary(read_run(tmp_path), last + 3600)["state"]
     assert live_view(view, wide=False, now=last + 3600)
@@ -152,14 +156,42 @@ def test_a_run_in_which_nobody_answers_is_loud(
 ) -> None:
     play(tmp_path, failing=ALL)
     capsys.readouterr()
-    assert "NO USABLE ANSWER in the last 6 rounds" in look([str(tmp_path)], capsys)
+    unheard = sum(not row.answered for row in read_run(tmp_path).rounds)
+    assert unheard >= 6
+    words = f"NOBODY'S MODEL WAS USED in the last {unheard} rounds"
+    assert words in look([str(tmp_path)], capsys)
     told = json.loads(look([str(tmp_path), "--json"], capsys))
-    assert told["rounds_without_answers"] == 6
+    assert told["rounds_without_models"] == unheard
+
+
+def test_models_that_are_refused_are_as_loud_as_silence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path, poisoned=True)
+    capsys.readouterr()
+    told = json.loads(look([str(tmp_path), "--json"], capsys))
+    assert told["answered"] == told["orders"] == 4
+    assert told["rounds_without_models"] == ROUNDS
+
+
+def test_a_model_that_has_diverged_does_not_look_well(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path, diverging_from=5)
+    capsys.readouterr()
+    told = json.loads(look([str(tmp_path), "--json"], capsys))
+    assert told["metrics"]["server/accuracy"] is None
+    shown = look([str(tmp_path)], capsys)
+    assert "nan in round 8, highest 0.4" in shown
+    assert "××××" in shown
+    assert set(read_run(tmp_path).metrics["server/accuracy"]) == set(range(ROUNDS + 1))
 
 
 def test_a_client_cannot_write_on_the_screen(tmp_path: Path) -> None:
-    play(tmp_path)
+    play(tmp_path, run="ward[/7]")
     Journal(tmp_path).measured(8, "train", {"[/x] [red]": 1.0})
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(live_view(read_run(tmp_path)))
-    assert "train/[/x] [red]" in console.export_text()
+    shown = console.export_text()
+    assert "train/[/x] [red]" in shown
+    assert "run ward[/7]: tide" in shown

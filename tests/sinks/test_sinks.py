@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,57 @@ def test_a_sink_that_hangs_holds_nobody_up(
     assert not hanging.moments
     assert "Hanging is too slow, and is not told of everything" in caplog.text
     assert "Hanging is not done, and is left alone" in caplog.text
+    assert not hanging.closed
     hanging.held.set()
+    wait_for(lambda: hanging.closed or None, "the end, which is told however much is lost", 30)
+
+
+def test_all_slow_sinks_together_hold_up_the_end_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sinks, "SECONDS_AT_END", 1.5)
+    several = [Hanging() for _ in range(6)]
+    all_of_them, began = sinks.Sinks(several), time.monotonic()
+    with all_of_them.open():
+        all_of_them.settled(None)  # type: ignore[arg-type]
+    assert time.monotonic() - began < 5
+    for one in several:
+        one.held.set()
+
+
+def test_a_server_that_is_refused_writes_nothing_about_the_run_of_another(tmp_path: Path) -> None:
+    def start_another(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        if server_round == 2:
+            with pytest.raises(ValueError, match="another run is using"):
+                control(folder=tmp_path)
+            view = read_run(tmp_path)
+            assert (len(view.starts), view.ending) == (1, "")
+        return MetricRecord({"accuracy": 0.5})
+
+    control(folder=tmp_path, evaluate_fn=start_another)
+    before = read_run(tmp_path)
+    with pytest.raises(ValueError, match="the checkpoint was made with"):
+        control(folder=tmp_path, budget=23.0)
+    assert read_run(tmp_path) == before
+
+
+def test_a_scrape_never_sees_half_a_round() -> None:
+    page, stop, torn = Prometheus(port=0), threading.Event(), []
+    row = control(rounds=1).rounds[0]
+
+    def scrape() -> None:
+        while not stop.is_set():
+            told = page_of(page.port)
+            if told["tidegate_overspend", ""] != told["tidegate_cost_debt", ""]:
+                torn.append(told)
+
+    scraper = threading.Thread(target=scrape)
+    scraper.start()
+    for number in range(2000):
+        both = replace(row, overspend=float(number), cost_debt=float(number))
+        page.settled(Moment(both, budget=1.0, away=0, averaged=0))
+    stop.set()
+    scraper.join()
+    page.close(failed=False)
+    assert not torn
 
 
 def test_a_run_that_fails_says_so_to_its_sinks(tmp_path: Path) -> None:
@@ -194,7 +245,7 @@ def test_prometheus_can_read_all_of_it_while_the_run_goes_on() -> None:
     assert last["tidegate_admitted_total", ""] == sum(r.admitted for r in one.rounds)
     assert last["tidegate_cost_debt", ""] == one.rounds[-1].cost_debt
     assert {f"tidegate_{name}" for name in GAUGES} <= {name for name, _ in last}
-    told = Moment(one.rounds[0], budget=1.0, away=0).numbers()
+    told = Moment(one.rounds[0], budget=1.0, away=0, averaged=4).numbers()
     assert set(GAUGES) | set(COUNTERS) == set(told) - {"ordered"}
     with pytest.raises(urllib.error.URLError):  # the port is free again
         page_of(page.port)
@@ -257,7 +308,9 @@ def test_half_a_line_of_a_server_that_died_spoils_nothing(tmp_path: Path) -> Non
     with (tmp_path / "rounds.jsonl").open("a") as lines:
         lines.write('{"round_n')
     assert read_run(tmp_path) == before
-    Journal(tmp_path).measured(7, "server", {"accuracy": 0.9})
+    again = Journal(tmp_path)
+    again.begin()
+    again.measured(7, "server", {"accuracy": 0.9})
     assert read_run(tmp_path).metrics["server/accuracy"][7] == 0.9
     last = (tmp_path / METRICS).read_text().splitlines()[-1]
     assert json.loads(last)["round"] == 7

@@ -30,18 +30,25 @@ class Rounds(logging.Handler):
         """Rounds that came to their end."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one record of the log."""
+        """Take one record of the log, whatever it is."""
+        try:
+            self._follow(record)
+        except Exception:
+            self.handleError(record)
+
+    def _follow(self, record: logging.LogRecord) -> None:
+        text = str(record.msg)
         if record.levelno >= logging.WARNING:
             self._tell(record)
-        elif record.msg == ROUND and isinstance(record.args, tuple):
+        elif text == ROUND and isinstance(record.args, tuple):
             self._now, rounds = (int(str(number)) for number in record.args)
             self.finished, self.measured = self._now - 1, []
             self._progress.update(
                 self._task, description="round", completed=self._now, total=rounds
             )
-        elif "MetricRecord" in record.msg and isinstance(record.args, Mapping):
+        elif "MetricRecord" in text and isinstance(record.args, Mapping):
             self.measured += [f"{name} {_short(value)}" for name, value in record.args.items()]
-        elif record.msg.startswith("Strategy execution finished"):
+        elif text.startswith("Strategy execution finished"):
             self.finished = self._now
 
     def _tell(self, record: logging.LogRecord) -> None:

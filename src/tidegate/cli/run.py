@@ -111,10 +111,12 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: b
     folder = changes.get("folder")
     if isinstance(folder, str) and (Path(folder) / CONTROL).exists():
         typer.echo(f"saved in {folder}: tidegate watch {folder}, tidegate report {folder}")
-    if answers.failed:
-        told = f"{answers.failed:,} of {answers.sent:,} messages to clients failed, the first with "
-        typer.echo(told + answers.first_failure, err=True)
-    if answers.sent and answers.failed == answers.sent:
+    for kind, failed in answers.failed.items():
+        told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
+        typer.echo(told, err=True)
+    if answers.first_failure:
+        typer.echo(f"the first of them with {answers.first_failure}", err=True)
+    if 0 < answers.sent["train"] == answers.failed["train"]:
         raise typer.Exit(1)
 
 

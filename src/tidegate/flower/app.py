@@ -2,7 +2,8 @@
 
 import importlib
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,12 @@ from flwr.app import UserConfigValue
 from tidegate.flower.local_grid import Answers, run_in_process
 from tidegate.saving import read_toml
 from tidegate.suggestion import suggestion
+
+PACKAGE = Path(__file__).parents[1]
+
+
+class AppError(Exception):
+    """What an app raised that nobody but its author can mend."""
 
 
 def run_app(
@@ -27,16 +34,16 @@ def run_app(
         changes: by key, in place of the defaults in ``[tool.flwr.app.config]``.
 
     Returns:
-        How many messages clients answered, and how many failed.
+        How many messages clients were sent, and how many failed.
     """
     app = _settings(folder)
-    config = dict(app.get("config", {}))
+    config = dict(_flat(app.get("config", {})))
     for key in changes or {}:
         if key not in config:
             hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
             raise ValueError(f"{folder}: the app's config has no key {key!r}; {hint}")
     config |= changes or {}
-    if config.get("folder") and config.get("tidegate-folder") == "":
+    if config.get("folder") and not config.get("tidegate-folder"):
         config["tidegate-folder"] = str(Path(str(config["folder"])) / "buffers")
     sys.path.insert(0, str(folder.absolute()))
     try:
@@ -49,8 +56,32 @@ def run_app(
             num_clients=num_clients,
             run_config=config,
         )
+    except Exception as wrong:
+        if _raised_by(wrong, folder):
+            raise AppError(f"the app in {folder} raised {type(wrong).__name__}") from wrong
+        raise
     finally:
         sys.path.remove(str(folder.absolute()))
+
+
+def _raised_by(wrong: Exception, folder: Path) -> bool:
+    """Whether the app itself raised, or something that it called, and not Tidegate for it."""
+    for frame, _ in reversed(list(traceback.walk_tb(wrong.__traceback__))):
+        path = Path(frame.f_code.co_filename)
+        if path.is_relative_to(folder.absolute()):
+            return True
+        if path.is_relative_to(PACKAGE) and path != Path(__file__):
+            return False
+    return False
+
+
+def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Values of tables within tables, by their names with dots, as ``flwr run`` gives them."""
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
 
 
 def _settings(folder: Path) -> dict[str, Any]:
@@ -77,8 +108,14 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
             f"{folder}: [tool.flwr.app.components] must give {name} as module:object, got {place!r}"
         )
     try:
-        return getattr(importlib.import_module(module), attribute)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as missing:
         raise ValueError(
             f"{folder}: {place} needs {missing.name!r}, which is not installed"
         ) from missing
+    try:
+        return getattr(found, attribute)
+    except AttributeError:
+        known = [name for name in vars(found) if not name.startswith("_")]
+        hint = suggestion(attribute, known, otherwise="is it spelt as in the module?")
+        raise ValueError(f"{folder}: {module} has no {attribute!r}; {hint}") from None

@@ -25,7 +25,7 @@ from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
 from tidegate.flower.updates import NUMPY
 from tidegate.flower.wrapped import give_back, kept_by
-from tidegate.run_folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
+from tidegate.run_folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS, control_of
 from tidegate.saving import Archive, array_from, plain, reading, replace_file
 
 MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
@@ -68,12 +68,7 @@ class Checkpoint:
             return None
         with reading(path, REMEDY):
             with path.open("rb") as file, Archive(file) as archive:
-                content = archive.json("control")
-                if content["version"] != FORMAT_VERSION:
-                    raise ValueError(
-                        f"{path} has format {reprlib.repr(content['version'])}, "
-                        f"this program reads {FORMAT_VERSION}"
-                    )
+                content = control_of(archive, path)
                 state = archive.array("state").tobytes() if "state" in archive else None
             controller = Controller.from_record(terms, {**content["controller"], "state": state})
             name = content["model"]

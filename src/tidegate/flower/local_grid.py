@@ -5,8 +5,9 @@ The app is the one that runs on Flower's Simulation and Deployment engines, unch
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
@@ -23,10 +24,10 @@ logger = logging.getLogger("flwr.tidegate")
 
 @dataclass
 class Answers:
-    """Messages to clients, and what came of them."""
+    """Messages to clients by their kind, such as ``train``, and what came of them."""
 
-    sent: int = 0
-    failed: int = 0
+    sent: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
     first_failure: str = ""
 
 
@@ -124,18 +125,19 @@ class LocalGrid(Grid):
         """What the ClientApp replies; one that raises answers with Flower's error."""
         delivered = Message(_own_copy(message.content), metadata=message.metadata)  # type: ignore[call-overload]
         node_id = message.metadata.dst_node_id
-        self.answers.sent += 1
+        kind = message.metadata.message_type.partition(".")[0]
+        self.answers.sent[kind] += 1
         try:
             return self._client_app(delivered, self._contexts[node_id])
         except Exception as failure:
             reason = f"{type(failure).__name__}: {failure}"
+            self.answers.failed[kind] += 1
             level, new = logging.ERROR, self._is_new(reason)
             logger.log(level, "node %s failed: %s", node_id, reason, exc_info=new)
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
 
     def _is_new(self, failure: str) -> bool:
-        """Count a failure; one that was seen before needs no traceback again."""
-        self.answers.failed += 1
+        """Note a failure; one that was seen before needs no traceback again."""
         self.answers.first_failure = self.answers.first_failure or failure
         seen = failure in self._failures
         self._failures.add(failure)

@@ -23,7 +23,7 @@ FORM_DIFFERS = "%s is left out of the average: its reply has other records or na
 logger = logging.getLogger("flwr.tidegate")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Settling:
     """The replies of one round."""
 
@@ -35,6 +35,8 @@ class Settling:
     """That was sent."""
     importance: Mapping[str, float] | None
     weight_key: str
+    used: int = 0
+    """Replies that were handed on."""
 
     @cached_property
     def _updates(self) -> UpdateCheck:
@@ -47,6 +49,7 @@ class Settling:
         alike, odd = of_one_form(in_time, self.model)
         for client in odd:
             logger.warning(FORM_DIFFERS, client)
+        self.used += len(alike)
         return list(alike.values())
 
     def usable(self, replies: Iterable[Message]) -> Iterator[Message]:
@@ -55,6 +58,7 @@ class Settling:
             if not self._settle(one, reply):
                 continue
             if has_form_of(reply.content, self.model):
+                self.used += 1
                 yield reply
             else:
                 logger.warning(FORM_DIFFERS, one.client)

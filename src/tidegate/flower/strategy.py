@@ -182,15 +182,16 @@ class AdmissionControl(Strategy):
                 self._sinks.measured(now + before, "server", measured)
                 return measured
 
-            result = super().start(
-                grid,
-                self._arrays,
-                num_rounds - before,
-                timeout,
-                train_config,
-                evaluate_config,
-                evaluate_fn and evaluate,
-            )
+            with self._sinks.kept():
+                result = super().start(
+                    grid,
+                    self._arrays,
+                    num_rounds - before,
+                    timeout,
+                    train_config,
+                    evaluate_config,
+                    evaluate_fn and evaluate,
+                )
         result.arrays = self._arrays
         result.train_metrics_clientapp = _later(result.train_metrics_clientapp, before)
         result.evaluate_metrics_clientapp = _later(result.evaluate_metrics_clientapp, before)
@@ -261,7 +262,8 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
         logger.info("%s", _told(row))
-        self._sinks.settled(Moment(row, budget=self._budget, away=controller.away))
+        averaged = 0 if arrays is None else settling.used
+        self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
 

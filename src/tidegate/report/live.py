@@ -1,9 +1,10 @@
 """A run at a glance, for a terminal."""
 
+import itertools
 import math
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -17,6 +18,7 @@ from tidegate.admission.debt import certificate_holds
 from tidegate.run_folder import ClientView, RunView
 
 BARS = "▁▂▃▄▅▆▇█"
+NOT_FINITE = "×"
 WIDTH, NARROW = 40, 14
 """Characters of a curve, on a wide screen and on one of 80 columns."""
 SHOWN = 12
@@ -32,7 +34,7 @@ FEWEST_SECONDS = 30.0
 def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> RenderableType:
     """Everything that somebody on call asks first."""
     told = summary(view, time.time() if now is None else now)
-    title = f"run {view.run[:SHOWN]}: {view.policy}, {told['state']}"
+    title = Text(f"run {view.run[:SHOWN]}: {view.policy}, {told['state']}")  # no markup
     if not view.rounds:
         return Panel(Text("no round is settled yet"), title=title, title_align="left")
     lines = Table.grid(padding=(0, 2))
@@ -73,11 +75,10 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
         f"{told['effective_samples']:,.4g} samples, {told['effective_per_round']:,.3g} a round",
     )
     for name, values in view.metrics.items():
-        best = max(values.values())
         lines.add_row(
             Text(name),  # clients choose it: no markup
             curve(list(values.values())),
-            f"{list(values.values())[-1]:.4g}, highest {best:.4g}",
+            Text(_measured(values), style="" if math.isfinite(newest(values)) else "bold red"),
         )
     lines.add_row(
         "clients",
@@ -85,8 +86,8 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
         f"{len(view.clients):,} known, {rounds[-1].answered} of {rounds[-1].orders} answered, "
         f"{rounds[-1].exhausted} could not take in all",
     )
-    if told["rounds_without_answers"]:
-        words = f"NO USABLE ANSWER in the last {told['rounds_without_answers']} rounds"
+    if told["rounds_without_models"]:
+        words = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
         lines.add_row("", "", Text(f"{words}: the server's log says why", style="bold red"))
     if view.away:
         lines.add_row("away", "", Text(_named(view.away), style="yellow"))
@@ -101,12 +102,15 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "policy": view.policy,
         "state": _state(view, now),
         "is_over": view.is_over,
-        "round_number": len(rounds),
+        "rounds_played": len(rounds),
         "num_rounds": view.num_rounds,
         "budget": view.budget,
         "clients": len(view.clients),
         "away": [client.name for client in view.away],
-        "metrics": {name: list(values.values())[-1] for name, values in view.metrics.items()},
+        "metrics": {
+            name: value if math.isfinite(value := newest(values)) else None
+            for name, values in view.metrics.items()
+        },
     }
     if not rounds:
         return told
@@ -131,13 +135,8 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "peak_stored": max(stored),
         "effective_samples": last.effective_samples,
         "effective_per_round": last.effective_samples / len(rounds),
-        "rounds_without_answers": next(
-            (
-                number
-                for number, row in enumerate(reversed(rounds))
-                if row.answered or not row.orders
-            ),
-            len(rounds),
+        "rounds_without_models": sum(
+            1 for _ in itertools.takewhile(lambda used: not used, reversed(_averaged(view)))
         ),
         "answered": last.answered,
         "orders": last.orders,
@@ -150,20 +149,42 @@ def bars(
 ) -> str:
     """The last values as bars, from the lowest to the highest of them, or within a span.
 
-    >>> bars([0, 1, 2, 3])
-    '▁▃▆█'
+    >>> bars([0, 1, float("nan"), 2, 3])
+    '▁▃×▆█'
     """
     shown = values[-width:]
-    low, high = span or (min(shown), max(shown))
-    if high - low <= ROUNDING * max(abs(low), abs(high)):
-        return BARS[len(BARS) // 2] * len(shown)  # all the same
-    steps = len(BARS) - 1
-    return "".join(BARS[round((min(one, high) - low) / (high - low) * steps)] for one in shown)
+    finite = [one for one in shown if math.isfinite(one)]
+    low, high = span or (min(finite, default=0.0), max(finite, default=0.0))
+    same, steps = high - low <= ROUNDING * max(abs(low), abs(high)), len(BARS) - 1
+
+    def bar(one: float) -> str:
+        if not math.isfinite(one):
+            return NOT_FINITE
+        return BARS[
+            len(BARS) // 2 if same else round((min(one, high) - low) / (high - low) * steps)
+        ]
+
+    return "".join(map(bar, shown))
 
 
 def gains(totals: Sequence[float]) -> list[float]:
     """What each round added to a total."""
     return [after - before for before, after in zip([0.0, *totals], totals, strict=False)]
+
+
+def newest(values: Mapping[int, float]) -> float:
+    """Of the last round that a metric was measured in."""
+    return values[max(values)]
+
+
+def _measured(values: Mapping[int, float]) -> str:
+    best = max(filter(math.isfinite, values.values()), default=math.nan)
+    return f"{newest(values):.4g} in round {max(values):,}, highest {best:.4g}"
+
+
+def _averaged(view: RunView) -> list[int]:
+    """How many models went into each round's average."""
+    return [view.averaged.get(row.round_number, row.answered) for row in view.rounds]
 
 
 def _named(clients: Sequence[ClientView]) -> str:
@@ -194,7 +215,8 @@ def _state(view: RunView, now: float) -> str:
         return f"{place}, its server has stopped before the end"
     begun = view.begun_at.get(view.round_number)
     usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
-    last = max([*ends[-1:], *([] if begun is None else [begun])], default=now)
+    started = [at for at, _ in view.starts[-1:]]
+    last = max([*ends[-1:], *started, *([] if begun is None else [begun])], default=now)
     since = max(now - last, 0.0)
     waits_for = "the next price, or for nodes" if begun is None else "answers"
     told = f"{place}, waiting for {waits_for} for {since:,.0f} s"

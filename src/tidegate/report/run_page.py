@@ -1,12 +1,13 @@
 """A run on one page: what was run, what was spent, what was learned."""
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.report.figures import COLOURS, STYLES
-from tidegate.report.live import clock, state_of, summary
+from tidegate.report.live import clock, newest, state_of, summary
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.run_folder import ClientView, RunView
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_ROWS = 500
 """Of a table; a longer one says so."""
+FEW = 4
+"""Points of a curve that are marked."""
 MakePicture = Callable[["Figure", str, str], Picture]
 Lines = dict[str, tuple[Sequence[float], Sequence[float]]]
 """Where and what, by the name of each line."""
@@ -77,12 +80,12 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
 
 def _lead(view: RunView, told: dict[str, object]) -> str:
     measured = [
-        f"{name} {list(values.values())[-1]:.4g}"
+        f"{name} {newest(values):.4g}"
         for name, values in view.metrics.items()
         if not name.startswith("train/")
     ]
-    silent = told["rounds_without_answers"]
-    trouble = f" No usable answer came in the last {silent} rounds." if silent else ""
+    silent = told["rounds_without_models"]
+    trouble = f" Nobody's model was used in the last {silent} rounds." if silent else ""
     last = f" Last measured: {', '.join(measured)}." if measured else ""
     return (
         f"{view.policy} with a budget of {view.budget:,.4g} a round and {len(view.clients):,} "
@@ -152,6 +155,7 @@ def _lines(title: str, lines: Lines, picture: MakePicture) -> Picture:
             color=INK if plain else COLOURS[number],
             linestyle=STYLES[number],
             linewidth=1.2 if plain else None,
+            marker="o" if len(across) < FEW else None,  # a line of one point is not seen
             label=name,
         )
     axes.set_xlabel("round")
@@ -159,7 +163,8 @@ def _lines(title: str, lines: Lines, picture: MakePicture) -> Picture:
     if len(lines) > 1:
         figure.legend(loc="outside lower center", ncols=3)
     told = "; ".join(
-        f"{name} from {values[0]:,.4g} to {values[-1]:,.4g}, at most {max(values):,.4g}"
+        f"{name} from {values[0]:,.4g} to {values[-1]:,.4g}, at most "
+        f"{max(filter(math.isfinite, values), default=math.nan):,.4g}"
         for name, (_, values) in lines.items()
     )
     return picture(figure, f"{title} by round: {told}.", "")
@@ -172,7 +177,7 @@ def _clients(clients: Sequence[ClientView]) -> Rows:
             *(f"{client.buffer_capacity:,}", f"{client.stored:,}", f"{client.total_admitted:,}"),
             *(f"{client.total_spent:,.4g}", f"{client.last_round:,}", state_of(client)),
         ]
-        for client in clients[:MOST_ROWS]
+        for client in sorted(clients, key=lambda one: state_of(one) == "here")[:MOST_ROWS]
     ]
     header = ["client", "slots", "stored", "admitted", "spent", "last heard in round", "state"]
     return Rows(_caption("What each client holds and has paid", len(clients)), header, rows)
@@ -201,6 +206,9 @@ def _configuration(view: RunView) -> Rows:
         "rounds": view.num_rounds,
         "mean price, expected": view.mean_price,
         "part of the fleet in a round": view.taking_part,
+        "headroom": view.headroom,
+        "a shard's budget": view.is_shard,
+        **{f"learning: {name}": value for name, value in view.learning.items()},
         "clients": len(view.clients),
     }
     return Rows("Configuration", ["setting", "value"], [[k, str(v)] for k, v in settings.items()])

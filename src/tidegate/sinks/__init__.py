@@ -2,19 +2,19 @@
 
 A sink sees every round that is settled and everything that is measured about the model. It is told
 by a thread of its own, and what it raises is logged and goes no further: watching a run never stops
-it, and does not hold it up.
+it, and holds it up at its end alone, for a few seconds at most.
 """
 
 import dataclasses
 import logging
-import math
 import numbers
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
 from tidegate.controller import FleetRound
 
@@ -24,7 +24,7 @@ Source = Literal["server", "train", "clients"]
 MOST_WAITING = 1000
 """Of what a slow sink has not been told yet."""
 SECONDS_AT_END = 20.0
-"""That a slow sink has when the run is over."""
+"""That slow sinks have, all together, when the run is over."""
 
 logger = logging.getLogger("flwr.tidegate")
 
@@ -38,12 +38,14 @@ class Moment:
     """C; of a shard, about what it is granted."""
     away: int
     """Clients that are planned for and cannot be reached."""
+    averaged: int
+    """Clients whose models went into the average."""
 
     def numbers(self) -> dict[str, float]:
         """Everything as plain numbers, by name; the round's own number is not among them."""
         told = {name: float(value) for name, value in dataclasses.asdict(self.done).items()}
         del told["round_number"]
-        return told | {"budget": self.budget, "away": self.away}
+        return told | {"budget": self.budget, "away": self.away, "averaged": self.averaged}
 
 
 class Sink(Protocol):
@@ -58,7 +60,7 @@ class Sink(Protocol):
         ...
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
-        """Accuracy and the like of the model after a round."""
+        """Accuracy and the like of the model after a round; not every one need be finite."""
         ...
 
     def close(self, *, failed: bool) -> None:
@@ -66,6 +68,15 @@ class Sink(Protocol):
         ...
 
 
+class Diary(Sink, Protocol):
+    """A sink that belongs to the run itself."""
+
+    def begin(self) -> None:
+        """This server has taken up the run."""
+        ...
+
+
+Kind = TypeVar("Kind", bound=Sink)
 Tell = Callable[[Sink], None]
 
 
@@ -81,13 +92,13 @@ class Sinks:
         first: of the run itself, if it has a folder.
     """
 
-    def __init__(self, others: Iterable[Sink], first: Sink | None = None) -> None:
+    def __init__(self, others: Iterable[Sink], first: Diary | None = None) -> None:
         self._first = None if first is None else _Told(first)
         self._others = [_Line(sink) for sink in others]
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """While a run goes on; at the end all are closed, and told whether it failed."""
+        """Tell the others; at the end each is closed, and told whether the run failed."""
         for line in self._others:
             line.start()
         failed = True
@@ -95,9 +106,22 @@ class Sinks:
             yield
             failed = False
         finally:
-            self._all(lambda sink: sink.close(failed=failed))
             for line in self._others:
-                line.finish()
+                line.end(lambda sink: sink.close(failed=failed))
+            deadline = time.monotonic() + SECONDS_AT_END
+            for line in self._others:
+                line.wait(deadline)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """While this server has the run, and nobody else: the first is told of begin and end."""
+        self._tell_first(lambda diary: diary.begin())
+        failed = True
+        try:
+            yield
+            failed = False
+        finally:
+            self._tell_first(lambda diary: diary.close(failed=failed))
 
     def decided(self, round_number: int, price: float) -> None:
         """Tell all of them."""
@@ -110,7 +134,7 @@ class Sinks:
     def measured(
         self, round_number: int, source: Source, metrics: Mapping[str, object] | None
     ) -> None:
-        """Tell all of them, of what is a finite number."""
+        """Tell all of them, of what is a number."""
         plain = {
             name: number
             for name, value in (metrics or {}).items()
@@ -120,16 +144,19 @@ class Sinks:
             self._all(lambda sink: sink.measured(round_number, source, plain))
 
     def _all(self, tell: Tell) -> None:
-        if self._first is not None:
-            self._first.tell(tell)
+        self._tell_first(tell)
         for line in self._others:
             line.put(tell)
 
+    def _tell_first(self, tell: Callable[[Diary], None]) -> None:
+        if self._first is not None:
+            self._first.tell(tell)
 
-class _Told:
+
+class _Told(Generic[Kind]):
     """A sink that is told at once; what it raises is logged the first time."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Kind) -> None:
         self._sink = sink
         self._failed = False
 
@@ -138,7 +165,7 @@ class _Told:
         """For the log."""
         return type(self._sink).__name__
 
-    def tell(self, tell: Tell) -> None:
+    def tell(self, tell: Callable[[Kind], None]) -> None:
         """Whatever it raises, the run goes on."""
         try:
             tell(self._sink)
@@ -153,7 +180,7 @@ class _Line:
 
     def __init__(self, sink: Sink) -> None:
         self._told = _Told(sink)
-        self._waiting: queue.Queue[Tell | None] = queue.Queue(MOST_WAITING)
+        self._waiting: queue.SimpleQueue[Tell | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._lost = False
 
@@ -162,19 +189,23 @@ class _Line:
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def put(self, tell: Tell | None) -> None:
+    def put(self, tell: Tell) -> None:
         """Tell it as soon as it has time."""
-        try:
-            self._waiting.put_nowait(tell)
-        except queue.Full:
-            if not self._lost:
-                logger.warning("%s is too slow, and is not told of everything", self._told.name)
-            self._lost = True
+        if self._waiting.qsize() < MOST_WAITING:
+            self._waiting.put(tell)
+            return
+        if not self._lost:
+            logger.warning("%s is too slow, and is not told of everything", self._told.name)
+        self._lost = True
 
-    def finish(self) -> None:
-        """Wait a little until all is told."""
-        self.put(None)
-        self._thread.join(SECONDS_AT_END)
+    def end(self, tell: Tell) -> None:
+        """Tell it one thing more, however much is waiting."""
+        self._waiting.put(tell)
+        self._waiting.put(None)
+
+    def wait(self, deadline: float) -> None:
+        """Until all is told, or this time has come."""
+        self._thread.join(max(deadline - time.monotonic(), 0.0))
         if self._thread.is_alive():
             logger.warning("%s is not done, and is left alone", self._told.name)
 
@@ -184,9 +215,8 @@ class _Line:
 
 
 def _plain(value: object) -> float | None:
-    """A finite number, if it is one."""
+    """A float, if it is a number that can be one; NaN and infinity are news, too."""
     try:
-        number = float(value) if isinstance(value, numbers.Real) else math.nan
+        return float(value) if isinstance(value, numbers.Real) else None
     except OverflowError:
         return None
-    return number if math.isfinite(number) else None

@@ -1,7 +1,8 @@
 """Numbers for Prometheus, on a port of the server."""
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tidegate.sinks import Moment, Source
 
@@ -23,6 +24,7 @@ GAUGES = {
     "away": "Clients that are planned for and cannot be reached.",
     "orders": "Clients that were sent an order in the last round.",
     "answered": "Clients that answered it in time.",
+    "averaged": "Clients whose models went into the last average.",
     "exhausted": "Clients whose stream gave less than was ordered.",
     "slots": "Samples that the memory of the clients that were sent an order holds.",
     "training_size": "Samples that the last round trained on.",
@@ -30,6 +32,19 @@ GAUGES = {
     "effective_samples": "Effective samples gained so far.",
 }
 COUNTERS = {"spent": "Money spent.", "admitted": "Samples admitted."}
+
+
+class _Whole(prometheus_client.CollectorRegistry):
+    """Numbers that are read all at once: never some of one round beside some of another."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        super().__init__()
+
+    def collect(self) -> Iterator[prometheus_client.Metric]:
+        """Everything, as it is at one time."""
+        with self.lock:
+            return iter(list(super().collect()))
 
 
 class Prometheus:
@@ -42,7 +57,7 @@ class Prometheus:
     """
 
     def __init__(self, port: int = 9464, address: str = "127.0.0.1", run: str = "") -> None:
-        self._registry = prometheus_client.CollectorRegistry()
+        self._registry = _Whole()
         self._run = run
         self._gauges = {name: self._gauge(name, text) for name, text in GAUGES.items()}
         self._counters = {
@@ -83,18 +98,20 @@ class Prometheus:
 
     def decided(self, round_number: int, price: float) -> None:
         """Note the time, and the price."""
-        self._gauges["price"].set(price)
-        self._decided_at.set(time.time())
+        with self._registry.lock:
+            self._gauges["price"].set(price)
+            self._decided_at.set(time.time())
 
     def settled(self, moment: Moment) -> None:
         """Set every gauge, and count on."""
         values = moment.numbers()
-        for name, gauge in self._gauges.items():
-            gauge.set(values[name])
-        for name, counter in self._counters.items():
-            counter.inc(values[name])
-        self._round.set(moment.done.round_number)
-        self._settled_at.set(time.time())
+        with self._registry.lock:
+            for name, gauge in self._gauges.items():
+                gauge.set(values[name])
+            for name, counter in self._counters.items():
+                counter.inc(values[name])
+            self._round.set(moment.done.round_number)
+            self._settled_at.set(time.time())
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
         """The newest value of each metric."""
