@@ -177,25 +177,28 @@ def test_a_server_that_is_refused_writes_nothing_about_the_run_of_another(tmp_pa
     assert read_run(tmp_path) == before
 
 
-def test_a_scrape_never_sees_half_a_round() -> None:
-    page, stop, torn = Prometheus(port=0), threading.Event(), []
-    row = control(rounds=1).rounds[0]
+def test_a_scrape_in_the_middle_of_a_round_waits_for_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    page, scraped, seen = Prometheus(port=0), threading.Event(), []
+    row = replace(control(rounds=1).rounds[0], overspend=7.0, cost_debt=7.0)
+    set_debt = page._gauges["cost_debt"].set
 
     def scrape() -> None:
-        while not stop.is_set():
-            told = page_of(page.port)
-            if told["tidegate_overspend", ""] != told["tidegate_cost_debt", ""]:
-                torn.append(told)
+        seen.append(page_of(page.port))
+        scraped.set()
+
+    def scrape_before_the_debt_is_set(debt: float) -> None:
+        scraper.start()
+        assert not scraped.wait(1.0)
+        set_debt(debt)
 
     scraper = threading.Thread(target=scrape)
-    scraper.start()
-    for number in range(2000):
-        both = replace(row, overspend=float(number), cost_debt=float(number))
-        page.settled(Moment(both, budget=1.0, away=0, averaged=0))
-    stop.set()
+    monkeypatch.setattr(page._gauges["cost_debt"], "set", scrape_before_the_debt_is_set)
+    page.settled(Moment(row, budget=1.0, away=0, averaged=0))
     scraper.join()
     page.close(failed=False)
-    assert not torn
+    assert seen[0]["tidegate_overspend", ""] == seen[0]["tidegate_cost_debt", ""] == 7.0
 
 
 def test_a_run_that_fails_says_so_to_its_sinks(tmp_path: Path) -> None:
