@@ -92,6 +92,10 @@ def measure(
             out = Path(name) / f"{strategy}.json"
             play({**config, "clients": count, "strategy": strategy, "out": str(out)})
             found = json.loads(out.read_text())
+            if set(found["answers"]) != {count}:
+                raise SystemExit(
+                    f"{engine}, {strategy}: of {count} clients {found['answers']} answered"
+                )
             seconds = found["seconds"][1:]
             median = statistics.median(seconds)
             first = first or median

@@ -3,10 +3,11 @@
 import json
 import resource
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Strategy
 
@@ -28,12 +29,30 @@ def model(parameters: int) -> ArrayRecord:
     )
 
 
+def counting(kind: type[FedAvg], answers: list[int], min_available_nodes: int) -> FedAvg:
+    """A strategy that notes how many models each round brought."""
+
+    class Counting(kind):  # type: ignore[misc, valid-type]
+        def aggregate_train(
+            self, server_round: int, replies: Iterable[Message]
+        ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+            answers.append(0)
+            return super().aggregate_train(server_round, self._counted(replies))  # type: ignore[no-any-return]
+
+        def _counted(self, replies: Iterable[Message]) -> Iterator[Message]:
+            for reply in replies:
+                answers[-1] += not reply.has_error()
+                yield reply
+
+    return Counting(fraction_evaluate=0.0, min_available_nodes=min_available_nodes)
+
+
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    config, ends = context.run_config, []
+    config, ends, answers = context.run_config, [], list[int]()
     clients = int(config["clients"])
-    make = FoldedFedAvg if config["strategy"] == "folded" else FedAvg
-    strategy: Strategy = make(fraction_evaluate=0.0, min_available_nodes=clients)
+    kind = FoldedFedAvg if config["strategy"] == "folded" else FedAvg
+    strategy: Strategy = counting(kind, answers, min_available_nodes=clients)
     if config["strategy"] != "bare":
         prices = PricePath(UniformPrice(1, 10), seed=1)
         strategy = AdmissionControl(strategy, "acdpp", budget=5.5 * clients, prices=prices)
@@ -44,5 +63,5 @@ def main(grid: Grid, context: Context) -> None:
         evaluate_fn=lambda now, arrays: ends.append(time.perf_counter()),
     )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    found = {"seconds": np.diff(ends).tolist(), "peak_bytes": peak}
+    found = {"seconds": np.diff(ends).tolist(), "peak_bytes": peak, "answers": answers}
     Path(str(config["out"])).write_text(json.dumps(found))
