@@ -17,6 +17,15 @@ ASKED = 1.2
 """Clients that are asked for each one that is needed, beyond those who are likely to be away."""
 
 
+def share_reached(num_clients: int, part: float, least: int) -> float:
+    """What part of the fleet a round reaches that is meant for a part of it, or so many clients.
+
+    >>> share_reached(10, part=0.25, least=3)
+    0.3
+    """
+    return min(max(int(part * num_clients), least, 1) / num_clients, 1.0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cohorts:
     """How cohorts are drawn.

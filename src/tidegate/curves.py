@@ -13,6 +13,7 @@ from tidegate.simulation import simulate
 from tidegate.summary import PolicySummary, summarise
 from tidegate.theory.distribution import price_distribution
 from tidegate.theory.optimum import optimum
+from tidegate.wire import LARGEST_CAPACITY
 
 FACTORS = tuple(float(2 ** (step / 2)) for step in range(-4, 5))
 """From a quarter of what is given to four times as much."""
@@ -76,7 +77,8 @@ def by_memory(problem: Problem) -> list[tuple[float, Problem]]:
     """The same problem with smaller and with larger buffers; none of a size twice."""
     changed = {}
     for factor in FACTORS:
-        slots = np.maximum(np.rint(factor * problem.capacities), 1).astype(np.int64)
+        sizes = np.clip(np.rint(factor * problem.capacities), 1, LARGEST_CAPACITY)
+        slots = sizes.astype(np.int64)
         changed[float(slots.sum())] = replace(problem, buffer_capacities=slots)
     return list(changed.items())
 

@@ -16,7 +16,7 @@ from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import Quote
 from tidegate.admission.tide import Tide
 from tidegate.arrays import EVERYONE, IntArray, Members
-from tidegate.cohorts import Cohorts
+from tidegate.cohorts import Cohorts, share_reached
 from tidegate.ledger import Ledger
 from tidegate.policies import JointPolicy
 from tidegate.prices import PriceFeed
@@ -26,6 +26,15 @@ from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Retention
 
 ROUNDING = 1e-9
 """Slots; what a division may lose."""
+
+
+def planned_slots(capacity: float, headroom: float) -> int:
+    """Slots that are planned with, where some are left for peaks; one at least.
+
+    >>> planned_slots(40, headroom=4.0)
+    10
+    """
+    return max(int(capacity / headroom + ROUNDING), 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +71,7 @@ class Terms:
 
     def share_of(self, clients: int) -> float:
         """The part of so many clients that a round reaches."""
-        members = max(int(self.taking_part * clients), self.least_taking_part, 1)
-        return min(members / clients, 1.0)
+        return share_reached(clients, self.taking_part, self.least_taking_part)
 
     def fixed(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
@@ -224,8 +232,7 @@ class Fleet:
 
     def _planned_capacity(self, client: str) -> int:
         """B_m: all the slots that a client has, unless some are left for peaks."""
-        slots = self._ledger.account(client).buffer_capacity / self._terms.headroom
-        return max(int(slots + ROUNDING), 1)
+        return planned_slots(self._ledger.account(client).buffer_capacity, self._terms.headroom)
 
     def _replan(self, clients: list[str]) -> None:
         """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""

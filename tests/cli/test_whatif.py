@@ -55,14 +55,20 @@ def test_a_run_that_is_under_way_is_replayed_as_far_as_it_is(
     assert found["rounds"] == 5
     assert [row["policy"] for row in found["replayed"]] == ["tide", "constant_admission", "acdpp"]
     assert {row["budget"] for row in found["replayed"]} == {BUDGET}
+    again, recorded = found["replayed"][0], found["recorded"]
+    assert again.pop("policy") + ", recorded" == recorded.pop("policy")
+    assert again == pytest.approx(recorded)  # planned for all rounds, as the run was
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         (["--policy", "tied"], "tide"),
-        (["--budget", "-1"], "must be above 0"),
+        (["--budget", "-1"], "--budget must be a number above 0, got -1"),
+        (["--budget", "inf"], "must be a number above 0"),
         (["--memory", "0"], "must be above 0"),
+        (["--memory", "inf"], "no buffer may be larger than 100,000,000; got inf"),
+        (["--memory", "1e30"], "no buffer may be larger than 100,000,000; got 1e+30"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from gated_apps import MODEL, gated_app
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.wrapped import STRATEGY_STATE
+from tidegate.policies import ControlOptions, JointPolicy
+from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.problem import Problem
 from tidegate.run_folder import FORMAT_VERSION
 
 ROUNDS = 6
@@ -256,6 +260,31 @@ def test_another_policy_or_price_is_refused(tmp_path: Path) -> None:
         AdmissionControl(
             fed, "acdpp", budget=16.5, prices=dear, folder=str(tmp_path / "run")
         ).start(grid, MODEL, 2)
+
+
+def tide(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
+    """A policy of the user's own, which has the name of one of ours."""
+    return acdpp(problem, options)
+
+
+def test_a_policy_is_known_by_where_it_is_from_and_what_it_is_given(tmp_path: Path) -> None:
+    def start(policy: Any) -> None:
+        AdmissionControl(
+            FedAvg(fraction_evaluate=0.0),
+            policy,
+            budget=16.5,
+            prices=PricePath(UniformPrice(1, 10), seed=1),
+            folder=tmp_path / "run",
+        ).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+
+    start(partial(acdpp, penalty_weight=3.0))
+    start(partial(acdpp, penalty_weight=3.0))  # the same, though another object
+    with pytest.raises(ValueError, match=r"acdpp\(penalty_weight=3.0\), this run has acdpp\(penal"):
+        start(partial(acdpp, penalty_weight=4.0))
+    with pytest.raises(ValueError, match=r"this run has .*test_checkpoint\.tide"):
+        start(tide)
+    with pytest.raises(ValueError, match="a lambda has none"):
+        start(lambda problem, _: acdpp(problem))
 
 
 def test_another_run_name_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Averaging as replies arrive: the same model, and memory that does not grow with the clients."""
 
 import gc
+import time
 import tracemalloc
 from collections.abc import Iterable
 from typing import Any
@@ -21,9 +22,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from gated_apps import MODEL, gated_app
 
-import tidegate.flower.folding as module
+import tidegate.flower.arrivals as module
 from tidegate.flower import AdmissionControl, ClientGate, FoldedFedAvg, LocalGrid
-from tidegate.flower.folding import Arrivals
+from tidegate.flower.arrivals import Arrivals, arriving
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.streams import IndexedStream
 
@@ -198,8 +199,7 @@ class SlowGrid(LocalGrid):
 
 
 def test_replies_are_taken_as_they_come_until_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AT_ONCE", 3)
-    monkeypatch.setattr(module, "SECONDS_BETWEEN", 0.01)
+    monkeypatch.setattr(module, "SHORTEST_PAUSE", 0.01)
     monkeypatch.setattr(module, "LocalGrid", type("Nothing", (), {}))  # ask it as any other grid
     grid = SlowGrid(gated_app(), nodes(7), never="5")
     messages = [Message(RecordDict(), node_id, "query") for node_id in grid.get_node_ids()]
@@ -208,10 +208,18 @@ def test_replies_are_taken_as_they_come_until_the_timeout(monkeypatch: pytest.Mo
     assert max(grid.asked, default=0) == 0  # sent, and not asked for before somebody looks
     heard = [reply.metadata.reply_to_message_id for reply in found]
     assert sorted(heard) == ["1", "2", "3", "4", "6", "7"]
-    assert max(grid.asked) == 3
     grid.never = ""
     late = arrivals.pull_messages(["5"])
     assert [reply.metadata.reply_to_message_id for reply in late] == ["5"]
+
+
+def test_who_still_answers_is_waited_for_and_who_does_not_is_not() -> None:
+    grid, began = SlowGrid(gated_app(), nodes(7), never="5"), time.monotonic()
+    messages = [Message(RecordDict(), node_id, "query") for node_id in grid.get_node_ids()]
+    found = list(arriving(grid, messages, 600.0, patience=0.3, at_once=3))
+    assert len(found) == 6
+    assert 0.3 < time.monotonic() - began < 60
+    assert max(grid.asked) == 3
 
 
 def test_a_grid_of_arrivals_is_the_grid_that_it_wraps() -> None:

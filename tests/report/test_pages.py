@@ -2,10 +2,12 @@
 
 import html.parser
 import json
+import math
 import re
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from tidegate.problem import Problem
 from tidegate.report.page import TEMPLATES
 from tidegate.report.plan_page import Planned, write_plan_page
 from tidegate.report.tables import show
+from tidegate.run_folder import Journal
 
 needs_browser = pytest.mark.skipif(
     shutil.which("chromium") is None,
@@ -38,6 +41,8 @@ def command(*arguments: str) -> int:
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     recorded_run(folder / "run")
+    odd = {"cost_$_eur_$ <b>": 1.5, "diverged": math.nan}
+    Journal(folder / "run").measured(8, "clients", odd)
     assert command("report", str(folder / "run")) == 0
     results = make_results(
         folder / "results", {"tide": [[0.1, 0.6], [0.2, 0.7]], "acdpp": [[0.1, 0.5], [0.1, 0.4]]}
@@ -50,6 +55,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "comparison": folder / "comparison.html",
         "plan": folder / "plan.html",
     }
+
+
+def test_a_report_after_one_round_shows_its_points(tmp_path: Path) -> None:
+    recorded_run(tmp_path, until=0)
+    assert command("report", str(tmp_path)) == 0
+    page = (tmp_path / "report.html").read_text("utf-8")
+    marks = re.findall(r"<g clip-path=[^>]*>\s*<use", page)
+    assert len(marks) >= page.count("<svg") > 5  # the marks of curves; those of ticks are not cut
 
 
 class Reader(html.parser.HTMLParser):
@@ -186,7 +199,8 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(
 
 def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     problem = Problem(buffer_capacities=[10] * 3, budget=15.0, mean_price=5.5, num_rounds=60)
-    law, makers = UniformPrice(1, 10), {"tide": partial(make_policy, "tide")}
+    law, names = UniformPrice(1, 10), ("tide", "acdpp")
+    makers = {name: partial(make_policy, name) for name in names}
     money, memory = (
         trace(problems, law, makers, [0]) for problems in (by_budget(problem), by_memory(problem))
     )
@@ -196,7 +210,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         command="tidegate plan",
         budget=15.0,
         slots=30,
-        summaries=[money.points[4].policies["tide"]],
+        summaries=list(money.points[4].policies.values()),
         limit=money.points[4].limit,
         limit_told="limit: the most.",
         by_budget=money,
@@ -208,6 +222,9 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     assert "Buy &lt;less&gt;." in text
     for point in money.points:
         assert f"<td>{show(point.policies['tide'].effective_per_round)}</td>" in text
+    alone = replace(planned, summaries=[money.points[4].policies["tide"]])
+    write_plan_page(alone, tmp_path / "tide.html")  # which has no K, and needs no advice on it
+    assert "Buy &lt;less&gt;." not in (tmp_path / "tide.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

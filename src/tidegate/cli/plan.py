@@ -42,6 +42,7 @@ from tidegate.theory.planning import (
     plan_constant_admission,
     search_constant_admission,
 )
+from tidegate.wire import LARGEST_CAPACITY
 
 CURVES = ("constant_admission", "acdpp", "tide")
 """Policies whose curves a page shows, unless others are asked for."""
@@ -193,7 +194,7 @@ def _rounds(number: int) -> str:
 
 def _more(problem: Problem, setting: Setting) -> dict[str, Plan]:
     """The plan with a tenth more of either, for constant admission."""
-    larger = np.ceil(1.1 * problem.capacities).astype(np.int64)
+    larger = np.minimum(np.ceil(1.1 * problem.capacities), LARGEST_CAPACITY).astype(np.int64)
     changed = {
         "budget": replace(problem, budget=1.1 * problem.budget),
         "memory": replace(problem, buffer_capacities=larger),

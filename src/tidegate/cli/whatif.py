@@ -3,6 +3,8 @@
 import dataclasses
 import itertools
 import json
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,19 +12,21 @@ import numpy as np
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
+from tidegate.arrays import FloatArray
 from tidegate.cli.running import AsJson, progress_bar, screen
-from tidegate.cohorts import Cohorts
+from tidegate.cohorts import Cohorts, share_reached
+from tidegate.fleet import planned_slots
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.presets import find_policy, make_policy
 from tidegate.prices import RecordedPrices
 from tidegate.problem import LearningConstants, Problem
 from tidegate.run_folder import RunView, read_run
 from tidegate.simulation import simulate
-from tidegate.summary import summarise
+from tidegate.wire import LARGEST_CAPACITY
 
 OTHERS = ("constant_admission", "acdpp", "tide")
-ROUNDING = 1e-9
 SEEDS = 5
 """Where a round reaches a part of the fleet: which part is drawn anew."""
 
@@ -64,9 +68,9 @@ def whatif(
     """Replay the prices of a recorded run under other policies, budgets or buffers.
 
     The first row is what the run did; the others are simulated, round by round, at the prices that
-    it met, with its settings and the clients that it knew, all of them answering, and planned for
-    as many rounds as there are. Where clients had prices of their own, the mean of each round is
-    taken; of a shard, the mean of its budgets.
+    it met, with its settings and the clients that it knew, all of them answering. A run that is
+    under way is replayed as far as it is, planned for all its rounds. Where clients had prices of
+    their own, the mean of each round is taken; of a shard, the mean of its budgets.
 
     Would another policy have gained more?
 
@@ -94,20 +98,11 @@ def whatif(
         for name, money, factor in cases:
             problem = _problem(view, law, money, factor)
             made = make_policy(name, problem, options)
-            runs = [simulate(made, problem, law, seed, each_round=one_round) for seed in seeds]
-            summary = summarise(name, runs)
-            outcomes.append(
-                Outcome(
-                    policy=name,
-                    budget=money,
-                    slots=problem.total_capacity,
-                    spent_per_round=summary.spent_per_round.mean,
-                    overspend=summary.overspend.mean,
-                    mean_stored=summary.mean_occupancy.mean,
-                    peak_stored=summary.peak_occupancy.mean,
-                    effective_per_round=summary.effective_per_round.mean,
-                )
-            )
+            runs = [
+                simulate(made, problem, law, seed, until=len(view.rounds), each_round=one_round)
+                for seed in seeds
+            ]
+            outcomes.append(_replayed(name, money, problem, [run.columns for run in runs]))
     if as_json:
         told: dict[str, Any] = {
             "rounds": len(view.rounds),
@@ -120,19 +115,22 @@ def whatif(
 
 
 def _problem(view: RunView, law: RecordedPrices, budget: float, factor: float) -> Problem:
-    if not (budget > 0 and factor > 0):
-        raise ValueError(f"budget {budget:g} and memory {factor:g} must be above 0")
-    slots = [
-        max(int(factor * client.buffer_capacity / view.headroom + ROUNDING), 1)
-        for client in view.clients
-    ]
-    rounds = len(view.rounds)
-    expected = view.mean_price
+    if not 0 < budget < math.inf:
+        raise ValueError(f"--budget must be a number above 0, got {budget:g}")
+    largest = max(client.buffer_capacity for client in view.clients)
+    if not 0 < factor * largest <= LARGEST_CAPACITY:
+        raise ValueError(
+            f"--memory must be above 0, and at most {LARGEST_CAPACITY / largest:,.6g} here: no "
+            f"buffer may be larger than {LARGEST_CAPACITY:,}; got {factor:g}"
+        )
+    expected, played = view.mean_price, len(view.rounds)
     return Problem(
-        buffer_capacities=slots,
+        buffer_capacities=[
+            planned_slots(factor * client.buffer_capacity, view.headroom) for client in view.clients
+        ],
         budget=budget,
-        mean_price=float(np.mean(law.mean(rounds))) if expected is None else expected,
-        num_rounds=rounds,
+        mean_price=float(np.mean(law.mean(played))) if expected is None else expected,
+        num_rounds=view.num_rounds or played,
         cohorts=Cohorts(share=_share(view)),
         learning=LearningConstants(**view.learning),
     )
@@ -140,9 +138,27 @@ def _problem(view: RunView, law: RecordedPrices, budget: float, factor: float) -
 
 def _share(view: RunView) -> float:
     """The part of the fleet that a round reaches, as the server plans it."""
-    count = len(view.clients)
-    members = max(int(view.taking_part * count), view.least_taking_part, 1)
-    return min(members / count, 1.0)
+    return share_reached(len(view.clients), view.taking_part, view.least_taking_part)
+
+
+def _replayed(
+    policy: str, budget: float, problem: Problem, runs: list[dict[str, FloatArray]]
+) -> Outcome:
+    """The mean over seeds."""
+
+    def mean(measure: Callable[[dict[str, FloatArray]], float]) -> float:
+        return float(np.mean([measure(run) for run in runs]))
+
+    return Outcome(
+        policy=policy,
+        budget=budget,
+        slots=problem.total_capacity,
+        spent_per_round=mean(lambda run: run["spent"].mean()),
+        overspend=mean(lambda run: run["overspend"][-1]),
+        mean_stored=mean(lambda run: run["training_size"].mean()),
+        peak_stored=mean(lambda run: run["training_size"].max()),
+        effective_per_round=mean(lambda run: run["effective_samples"][-1] / len(run["spent"])),
+    )
 
 
 def _recorded(view: RunView) -> Outcome:
@@ -161,7 +177,7 @@ def _recorded(view: RunView) -> Outcome:
 
 def _show(view: RunView, outcomes: list[Outcome]) -> None:
     title = f"{len(view.rounds):,} rounds of run {view.run}, {len(view.clients):,} clients"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
+    table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD, show_edge=False)
     table.add_column("policy", no_wrap=True)
     for name in ("budget", "slots", "spent", "overspend", "stored", "peak", "effective", "gain"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -169,7 +185,12 @@ def _show(view: RunView, outcomes: list[Outcome]) -> None:
     for number, one in enumerate(outcomes):
         gain = one.effective_per_round / first - 1 if first else 0.0
         table.add_row(
-            *(one.policy, f"{one.budget:,.4g}", f"{one.slots:,}", f"{one.spent_per_round:,.4g}"),
+            *(
+                Text(one.policy),
+                f"{one.budget:,.4g}",
+                f"{one.slots:,}",
+                f"{one.spent_per_round:,.4g}",
+            ),
             *(f"{one.overspend:,.4g}", f"{one.mean_stored:,.4g}", f"{one.peak_stored:,.0f}"),
             *(f"{one.effective_per_round:,.3g}", f"{gain:+.0%}" if number and first else ""),
         )

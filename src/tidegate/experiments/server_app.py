@@ -75,5 +75,5 @@ def _maker(job: Job) -> PolicyMaker:
     def maker(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
         return make_policy(job.policy, problem, options, preset=job.preset)
 
-    maker.__name__ = f"{job.policy} {job.preset}"
+    maker.__qualname__ = f"{job.policy} {job.preset}"
     return maker

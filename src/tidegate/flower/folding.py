@@ -5,23 +5,15 @@ are 26 GB. Here the server holds a sum and a few replies, whatever the number of
 """
 
 import logging
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
-from tidegate.flower.local_grid import LocalGrid
-from tidegate.flower.messages import AT_ONCE
-from tidegate.flower.private import NodeInfo, Run
 from tidegate.flower.updates import of_usual_form
-
-SECONDS_BETWEEN = 1.0
-"""Before the grid is asked again for those that have not arrived."""
 
 logger = logging.getLogger("flwr.tidegate")
 
@@ -76,71 +68,3 @@ class _Sum:
     def average(self, total: float) -> NDArray[Any]:
         """As FedAvg would give it."""
         return np.asarray(self._values / total, dtype=self._kind)  # type: ignore[operator]
-
-
-class Arrivals(Grid):
-    """A grid whose replies are handed on as they arrive, a few at a time."""
-
-    def __init__(self, grid: Grid) -> None:
-        self._grid = grid
-
-    def set_run(self, run: Run) -> None:
-        """Serve another run."""
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        """The run that is served."""
-        return self._grid.run
-
-    def create_message(
-        self,
-        content: RecordDict,
-        message_type: str,
-        dst_node_id: int,
-        group_id: str,
-        ttl: float | None = None,
-    ) -> Message:
-        """Make a message."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """All nodes."""
-        return self._grid.get_node_ids()
-
-    def get_nodes(self) -> Iterable[NodeInfo]:
-        """All nodes, with their names."""
-        return self._grid.get_nodes()
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Send messages."""
-        return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The replies to these messages that have arrived."""
-        return self._grid.pull_messages(message_ids)
-
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> Iterable[Message]:
-        """Send messages now; give their replies one after another, until the timeout."""
-        if isinstance(self._grid, LocalGrid):
-            return self._grid.one_by_one(messages)
-        end = time.monotonic() + (np.inf if timeout is None else timeout)
-        return self._arriving(list(self._grid.push_messages(messages)), end)
-
-    def _arriving(self, message_ids: list[str], end: float) -> Iterator[Message]:
-        while message_ids:
-            missing: list[str] = []
-            for start in range(0, len(message_ids), AT_ONCE):
-                asked = message_ids[start : start + AT_ONCE]
-                replies = list(self._grid.pull_messages(asked))
-                heard = {reply.metadata.reply_to_message_id for reply in replies}
-                missing += [one for one in asked if one not in heard]
-                while replies:
-                    yield replies.pop()
-            if time.monotonic() >= end:
-                return
-            message_ids = missing
-            if message_ids:
-                time.sleep(SECONDS_BETWEEN)

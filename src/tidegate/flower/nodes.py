@@ -8,13 +8,17 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from tidegate.controller import Controller
+from tidegate.flower.arrivals import arriving
+from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.private import NodeInfo
 from tidegate.flower.records import QUERY, attach, expect, find
 from tidegate.wire import Address, Introduction, Receipt, WireError
 
-INTRODUCTION_SECONDS = 60.0
-"""How long the server waits for nodes that it does not know, unless a round's timeout is shorter;
-who is later is asked again."""
+PATIENCE = 60.0
+"""Seconds without an answer after which the server no longer waits for nodes that it does not know,
+unless a round's timeout is shorter; who is later is asked again."""
+AT_ONCE = 1000
+"""Introductions, which are small, that are asked for together."""
 
 LONGEST_PAUSE = 6
 """A node that never answers is asked again after 1, 2, 4 and at last 2 ** 6 rounds."""
@@ -40,7 +44,6 @@ class Nodes:
 
     def meet(self, grid: Grid, controller: Controller, timeout: float) -> None:
         """Forget nodes that are gone, and ask new ones who they are."""
-        seconds = min(timeout, INTRODUCTION_SECONDS)
         online = {node.node_id: node for node in grid.get_nodes()}
         reserved = {node.name: node_id for node_id, node in online.items() if node.name}
         self.clients = {
@@ -57,8 +60,11 @@ class Nodes:
         for node_id, address in addresses.items():
             content = RecordDict()
             attach(content, address)
-            questions.append(Message(content, node_id, QUERY, ttl=seconds))
-        replies = grid.send_and_receive(questions, timeout=seconds)
+            questions.append(Message(content, node_id, QUERY, ttl=timeout))
+        if isinstance(grid, LocalGrid):
+            replies: Iterable[Message] = grid.send_and_receive(questions)
+        else:
+            replies = arriving(grid, questions, timeout, patience=PATIENCE, at_once=AT_ONCE)
         answered = {reply.metadata.reply_to_message_id: reply for reply in replies}
         introduced = []
         for question in questions:
@@ -68,7 +74,7 @@ class Nodes:
             )
             self._note(node_id, controller.round_number, heard=reply is not None)
             if reply is None:
-                logger.warning("node %s did not say who it is within %g s", node_id, seconds)
+                logger.warning("node %s did not say who it is, and is asked again later", node_id)
                 continue
             try:
                 introduced.append((*_heard(reply, addresses[node_id]), node_id))

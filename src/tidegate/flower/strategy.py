@@ -26,15 +26,16 @@ from flwr.serverapp.strategy import Result, Strategy
 
 from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
+from tidegate.flower.arrivals import Arrivals
 from tidegate.flower.checkpoint import Checkpoint
-from tidegate.flower.folding import Arrivals, FoldedFedAvg
+from tidegate.flower.folding import FoldedFedAvg
 from tidegate.flower.messages import Outbox, readdressed
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import attach
 from tidegate.flower.settling import FORM_DIFFERS, Settling
 from tidegate.flower.updates import of_one_form, replaces, usable_metrics
 from tidegate.flower.wrapped import reached, weight_key
-from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
+from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker, identity
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
@@ -122,12 +123,18 @@ class AdmissionControl(Strategy):
                 f"{policy} needs the number of rounds; of the policies, tide alone "
                 "plans for no last one"
             )
+        name = identity(maker)
+        if folder is not None and "<lambda>" in name:
+            raise ValueError(
+                "a run that is saved knows its policy by name, and a lambda has none; give a "
+                "function"
+            )
         options = replace(options, hard_capacity=headroom == 1)
         share, least = reached(strategy)
         self._terms = partial(
             Terms,
             policy=lambda problem: maker(problem, options),
-            policy_name=str(getattr(maker, "__name__", maker)),
+            policy_name=name,
             options=asdict(options),
             budget=budget,
             purse=purse,

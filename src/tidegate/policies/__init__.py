@@ -1,6 +1,7 @@
 """Joint policies by name. A new policy is one file in this folder and one line in ``POLICIES``."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from tidegate.policies.acdpp import acdpp
@@ -24,6 +25,26 @@ POLICIES: Mapping[str, PolicyMaker] = {
     "tide": tide,
 }
 
+
+def identity(maker: PolicyMaker) -> str:
+    """The name by which a saved run knows its policy.
+
+    >>> identity(acdpp)
+    'acdpp'
+    >>> identity(partial(acdpp, penalty_weight=3.0))
+    'acdpp(penalty_weight=3.0)'
+    """
+    for name, known in POLICIES.items():
+        if maker is known:
+            return name
+    if isinstance(maker, partial):
+        given = [repr(one) for one in maker.args]
+        given += [f"{name}={value!r}" for name, value in sorted(maker.keywords.items())]
+        return f"{identity(maker.func)}({', '.join(given)})"
+    named = maker if hasattr(maker, "__qualname__") else type(maker)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
 __all__ = [
     "DEFAULT_OPTIONS",
     "POLICIES",
@@ -31,4 +52,5 @@ __all__ = [
     "JointPolicy",
     "NotApplicable",
     "PolicyMaker",
+    "identity",
 ]

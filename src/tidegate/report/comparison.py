@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
 from tidegate.arrays import FloatArray
 from tidegate.experiments.results import About, RunResult
@@ -200,7 +201,7 @@ class Comparison:
             if not table.rows:
                 for name in names:
                     table.add_column(name, justify="right", no_wrap=True)
-            table.add_row(label, *(cells[name] for name in names))
+            table.add_row(Text(label), *(cells[name] for name in names))
         return table
 
     @property

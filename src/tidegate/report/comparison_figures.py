@@ -17,9 +17,16 @@ if TYPE_CHECKING:
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:
     """``accuracy.png`` and ``resources.png``."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+    from matplotlib import rc_context  # noqa: PLC0415 - an extra
 
     folder.mkdir(parents=True, exist_ok=True)
+    with rc_context({"text.parse_math": False}):  # a title is a title
+        return _draw(comparison, folder)
+
+
+def _draw(comparison: Comparison, folder: Path) -> list[Path]:
+    from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
+
     pictures = {
         "accuracy": (accuracy_panels, "test accuracy, %"),
         "resources": (resource_panels, ""),

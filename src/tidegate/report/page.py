@@ -31,6 +31,7 @@ QUIET = "#808080"
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "tidegate",
+    "text.parse_math": False,  # clients choose the names of metrics
     "font.family": "sans-serif",
     "font.size": 11,
     "text.color": INK,

@@ -36,9 +36,12 @@ CAVEAT = (
     "samples are what the paper's bound counts; accuracy need not follow them. Prices are drawn "
     "from the law that was given; real ones can differ from it."
 )
+KEEPING = ("constant_admission", "drift_plus_penalty", "acdpp")
+"""Policies that keep every sample for K rounds."""
 NOT_TIDE = (
-    "All but Tide, which has no K: it keeps every buffer full, and buys where the price is below a "
-    "threshold that rises with the age of what it would replace."
+    "That is what constant admission, drift plus penalty and ACDPP do. Tide has no K: it keeps "
+    "every buffer full, and buys where the price is below a threshold that rises with the age of "
+    "what it would replace."
 )
 LIMIT = (
     "The limit is the most that buffers which are always full can gain in the long run for a "
@@ -85,7 +88,7 @@ def write_plan_page(planned: Planned, path: Path) -> None:
         )
         memory = _curves(planned.by_memory, planned.slots, "slots", "one more slot", picture)
     sections = [
-        Section("For policies that keep a sample for K rounds", [NOT_TIDE, *planned.advice]),
+        *_keeping(planned),
         Section(
             "What each policy gives",
             [text for text in (LEGEND, planned.limit_told) if text],
@@ -127,15 +130,22 @@ def write_plan_page(planned: Planned, path: Path) -> None:
     write_page(path, "What this budget gives", lead, sections)
 
 
+def _keeping(planned: Planned) -> list[Section]:
+    """What follows for policies with a K, if there are any."""
+    if not {one.policy for one in planned.summaries} & set(KEEPING):
+        return []
+    return [Section("For policies that keep a sample for K rounds", [NOT_TIDE, *planned.advice])]
+
+
 def _policies(planned: Planned) -> Rows:
     seeds = planned.summaries[0].seeds
     sure = f", mean of {seeds} seeds ± {CONFIDENCE:.0%} interval" if seeds > 1 else ""
-    header = ["policy", "spent", "stored", "peak", "effective", "bound", "overspend"]
+    header = ["policy", "spent", "stored", "peak", "distinct", "effective", "bound", "overspend"]
     rows = []
     for one in planned.summaries:
         values = (
             *(one.spent_per_round, one.mean_occupancy, one.peak_occupancy),
-            *(one.effective_per_round, one.bound_per_round, one.overspend),
+            *(one.distinct_per_round, one.effective_per_round, one.bound_per_round, one.overspend),
         )
         broken = "" if one.certificate_holds else " (certificate broken)"
         cells = [one.policy + broken, *(show(value) for value in values)]

@@ -1,0 +1,114 @@
+"""Replies as they arrive: neither all at once, nor waited for longer than there is hope."""
+
+import math
+import time
+from collections.abc import Iterable, Iterator
+
+from flwr.app import Message, RecordDict
+from flwr.serverapp import Grid
+
+from tidegate.flower.local_grid import LocalGrid
+from tidegate.flower.messages import AT_ONCE
+from tidegate.flower.private import NodeInfo, Run
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+"""Seconds before the grid is asked again for replies that have not arrived."""
+PAUSE = 0.1
+"""Between these, of the time that has passed: no round gets longer by more than a tenth."""
+
+
+def arriving(
+    grid: Grid,
+    messages: Iterable[Message],
+    timeout: float,
+    *,
+    patience: float = math.inf,
+    at_once: int = AT_ONCE,
+) -> Iterator[Message]:
+    """Send messages now; give their replies one after another.
+
+    Args:
+        grid: that sends them.
+        messages: to send.
+        timeout: seconds after which no further reply is waited for.
+        patience: seconds without any reply after which no further one is waited for.
+        at_once: replies that are asked for, and so in memory, together.
+    """
+    sent = [one for one in grid.push_messages(messages) if one]  # what could not be has no id
+    return _arriving(grid, sent, timeout, patience, at_once)
+
+
+def _arriving(
+    grid: Grid, message_ids: list[str], timeout: float, patience: float, at_once: int
+) -> Iterator[Message]:
+    begun = heard_at = time.monotonic()
+    while True:
+        missing: list[str] = []
+        for start in range(0, len(message_ids), at_once):
+            asked = message_ids[start : start + at_once]
+            replies = list(grid.pull_messages(asked))
+            heard = {reply.metadata.reply_to_message_id for reply in replies}
+            missing += [one for one in asked if one not in heard]
+            if heard:
+                heard_at = time.monotonic()
+            while replies:
+                yield replies.pop()
+        now = time.monotonic()
+        left = min(begun + timeout, heard_at + patience) - now
+        if not missing or left <= 0:
+            return
+        message_ids = missing
+        pause = min(max(PAUSE * (now - begun), SHORTEST_PAUSE), LONGEST_PAUSE)
+        time.sleep(min(pause, left))
+
+
+class Arrivals(Grid):
+    """A grid whose replies are handed on as they arrive, a few at a time."""
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+
+    def set_run(self, run: Run) -> None:
+        """Serve another run."""
+        self._grid.set_run(run)
+
+    @property
+    def run(self) -> Run:
+        """The run that is served."""
+        return self._grid.run
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """Make a message."""
+        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes."""
+        return self._grid.get_node_ids()
+
+    def get_nodes(self) -> Iterable[NodeInfo]:
+        """All nodes, with their names."""
+        return self._grid.get_nodes()
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Send messages."""
+        return self._grid.push_messages(messages)
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """The replies to these messages that have arrived."""
+        return self._grid.pull_messages(message_ids)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Send messages now; give their replies one after another, until the timeout."""
+        if isinstance(self._grid, LocalGrid):
+            return self._grid.one_by_one(messages)
+        seconds = math.inf if timeout is None else timeout
+        return arriving(self._grid, messages, seconds)
