@@ -3,16 +3,21 @@
     python benchmarks/bookkeeping.py
 
 Every client joins and takes part once; then rounds of a thousand clients are decided, booked and
-closed. Memory is that of the books brought back from a checkpoint.
+closed. Memory is that of the books brought back from a checkpoint. A message's bytes are those of
+address and order on the way out, and of the receipt on the way back, without the model; a device's
+are the files of a buffer in use that holds ten samples of nothing.
 """
 
 import argparse
+import contextlib
 import gc
 import json
 import statistics
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import track
@@ -23,9 +28,10 @@ from tidegate.fleet import Terms
 from tidegate.gate import Gate
 from tidegate.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.retention.sqlite_store import SqliteStore
 from tidegate.retention.store import MemoryStore
 from tidegate.streams import IndexedStream
-from tidegate.wire import Introduction
+from tidegate.wire import Introduction, Order, Record
 
 COHORT = 1000
 CAPACITY = 10
@@ -48,6 +54,7 @@ class Server:
         self.controller = Controller(self.terms, RUN)
         stream = IndexedStream(range(10**6))
         self.gates: dict[str, Gate] = {}
+        self.bytes_out = self.bytes_back = 0
         for name in (f"client-{number}" for number in range(clients)):
             store = MemoryStore(RUN, name, CAPACITY)
             buffer_id = store.books().buffer_id
@@ -66,7 +73,25 @@ class Server:
         for name, receipt in receipts.items():
             self.controller.book(name, receipt)
         self.controller.close()
+        self.bytes_out = _size(self.controller.address(some[0]), orders[some[0]])
+        self.bytes_back = _size(receipts[some[0]])
         return decided - started, time.perf_counter() - answered
+
+
+def _size(*records: Record) -> int:
+    return sum(len(json.dumps(record.to_record())) for record in records)
+
+
+def device_bytes() -> int:
+    """What a full buffer takes on disk, beside the samples themselves."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "buffer"
+        with contextlib.closing(SqliteStore(file, RUN, "client-0", CAPACITY)) as store:
+            gate = Gate(store, IndexedStream([b""] * CAPACITY))
+            gate.apply(
+                Order(run=RUN, round_number=1, count=CAPACITY, price=1.0, retention_horizon=9)
+            )
+            return sum(one.stat().st_size for one in Path(folder).iterdir())
 
 
 def measure(policy: str, clients: int) -> list[str]:
@@ -93,6 +118,7 @@ def measure(policy: str, clients: int) -> list[str]:
     return [
         *(policy, f"{clients:,}", f"{1e3 * decided:.0f}", f"{1e3 * booked:.0f}"),
         *(f"{held / clients:,.0f}", f"{1e3 * saved:,.0f}", f"{(len(text) + len(state)) / 1e6:.1f}"),
+        f"{server.bytes_out:,} + {server.bytes_back:,}",
     ]
 
 
@@ -103,13 +129,14 @@ def main() -> None:
     given = parser.parse_args()
     table = Table(
         *("policy", "clients", "decide, ms", "book, ms", "bytes a client"),
-        *("checkpoint, ms", "checkpoint, MB"),
+        *("checkpoint, ms", "checkpoint, MB", "message, bytes"),
         title=f"Rounds of {COHORT:,} clients; medians of {ROUNDS}",
     )
     cases = [(policy, count) for policy in given.policies for count in given.clients]
     for policy, count in track(cases, "measuring", transient=True):
         table.add_row(*measure(policy, count))
     Console().print(table)
+    print(f"A buffer's files on a device: {device_bytes() / 1e3:,.0f} kB")
 
 
 if __name__ == "__main__":
