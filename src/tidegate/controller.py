@@ -10,12 +10,11 @@ import math
 import reprlib
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
-from tidegate.admission.rule import AdmissionRule
-from tidegate.admission.tide import Tide, TideState
+from tidegate.admission.rule import AdmissionRule, GrantedRule
 from tidegate.fleet import Fleet, Terms
 from tidegate.introductions import welcome
 from tidegate.ledger import Booking, Ledger
@@ -192,7 +191,8 @@ class Controller:
             self._server = self._fleet.policy.admission.start()
         budget = expected = self._terms.budget
         if self._terms.purse is not None:
-            budget = self._terms.purse.budget(self._round_number, self._tide_state.earned)
+            earned = self._granted_rule.earned(self._server)
+            budget = self._terms.purse.budget(self._round_number, earned)
             expected = self._terms.purse.rate(self._round_number)
         admission = self._rule(budget, expected)
         members = self._fleet.members(
@@ -313,8 +313,8 @@ class Controller:
             raise ValueError("this server is no shard: give it a purse")
         if self._server is None:
             return None
-        rule = self._rule(self._terms.budget, self._terms.budget)
-        worth = rule.worth(self._tide_state) if isinstance(rule, Tide) else None
+        rule = self._granted_rule.granted(self._terms.budget, self._terms.budget)
+        worth = rule.worth(self._server)
         if worth is None:
             return None
         return Report(
@@ -326,17 +326,15 @@ class Controller:
         )
 
     @property
-    def _tide_state(self) -> TideState:
-        if not isinstance(self._server, TideState):
-            raise TypeError(f"{self._terms.policy_name} has no shadow price: shards need tide")
-        return self._server
+    def _granted_rule(self) -> GrantedRule[Any]:
+        """A shard's rule; its fleet has refused any other."""
+        return cast("GrantedRule[Any]", self._fleet.policy.admission)
 
     def _rule(self, budget: float, expected: float) -> AdmissionRule[Any]:
         """The policy's rule, for a round that may cost so much."""
-        rule = self._fleet.policy.admission
-        if self._terms.purse is None or not isinstance(rule, Tide):
-            return rule
-        return replace(rule, budget=budget, expected=expected)
+        if self._terms.purse is None:
+            return self._fleet.policy.admission
+        return self._granted_rule.granted(budget, expected)
 
     def _cash(self, budget: float) -> float:
         """What may be spent under strict spending; what was not heard of may have been spent."""

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.admission.allocation import Allocation
-from tidegate.admission.rule import Quote
-from tidegate.admission.tide import Tide
+from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.arrays import EVERYONE, IntArray, Members
 from tidegate.cohorts import Cohorts, share_reached
 from tidegate.ledger import Ledger
@@ -134,7 +133,7 @@ class Fleet:
                     f"{terms.policy_name} keeps every slot full, and has no use for a headroom of "
                     f"{terms.headroom}; leave it out"
                 )
-            if terms.purse is not None and not isinstance(self._policy.admission, Tide):
+            if terms.purse is not None and not isinstance(self._policy.admission, GrantedRule):
                 raise ValueError(
                     f"{terms.policy_name} does not say what money is worth; shards need tide"
                 )

@@ -6,7 +6,7 @@ single client: an order speaks to the fleet, and what comes back are sums over t
 
 import math
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -158,4 +158,21 @@ class AdmissionRule(Protocol[State]):
 
     def settle(self, state: State, totals: RoundTotals) -> State:
         """The state of the next round, once the fleet has reported."""
+        ...
+
+
+@runtime_checkable
+class GrantedRule(AdmissionRule[State], Protocol[State]):
+    """A rule whose budget is granted round by round, as that of a shard is."""
+
+    def granted(self, budget: float, expected: float) -> "GrantedRule[State]":
+        """The rule for a round that may cost so much, with what rounds to come will get each."""
+        ...
+
+    def earned(self, state: State) -> float:
+        """What all rounds so far were granted."""
+        ...
+
+    def worth(self, state: State) -> tuple[float, float] | None:
+        """What a round is planned to cost, and what one unit more would be worth; if known."""
         ...

@@ -191,6 +191,14 @@ class Tide:
             admitted=state.admitted + totals.admitted,
         )
 
+    def granted(self, budget: float, expected: float) -> "Tide":
+        """The rule for a round that may cost so much, with what rounds to come will get each."""
+        return replace(self, budget=budget, expected=expected)
+
+    def earned(self, state: TideState) -> float:
+        """What all rounds so far were granted."""
+        return state.earned
+
     def worth(self, state: TideState) -> tuple[float, float] | None:
         """Money a round that the rule plans to spend, and what one unit more would be worth then.
 
