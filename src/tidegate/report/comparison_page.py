@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.report.comparison import Comparison
+from tidegate.report.comparison import ORACLE, Comparison
 from tidegate.report.comparison_figures import accuracy_panels, resource_panels
 from tidegate.report.page import Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import show
@@ -32,14 +32,10 @@ CAVEATS = (
 def write_comparison_page(comparison: Comparison, path: Path, command: str) -> None:
     """Write the page of an experiment's finished runs."""
     with drawing() as picture:
-        learned = _pictures(accuracy_panels, comparison, picture)
+        learned = _pictures(accuracy_panels, comparison, picture, "test accuracy, %")
         paid = _pictures(resource_panels, comparison, picture)
-    best = max(comparison.results, key=lambda one: comparison.measures(one)["best_accuracy"].mean)
-    reached = comparison.measures(best)["best_accuracy"]
-    lead = (
-        f"{len(comparison.results)} policies over {comparison.seeds}. The highest accuracy is "
-        f"{best}'s, {show(reached)} %; compared with {comparison.baseline}."
-    )
+    count = len(comparison.results)
+    lead = f"{count} policies over {comparison.seeds}. {_best(comparison)}"
     sections = [
         Section("What was learned", [comparison.legend()], tables=[_table(comparison)]),
         Section("Accuracy", pictures=learned),
@@ -48,6 +44,20 @@ def write_comparison_page(comparison: Comparison, path: Path, command: str) -> N
         Section("What was run", command=command, details=_configurations(comparison)),
     ]
     write_page(path, comparison.about.title, lead, sections)
+
+
+def _best(comparison: Comparison) -> str:
+    """Who learned most; an oracle that pays whatever it costs is told beside it."""
+    reached = {label: comparison.measures(label)["best_accuracy"] for label in comparison.results}
+    oracle = reached.pop(ORACLE, None) if len(reached) > 1 else None
+    best = max(reached, key=lambda label: reached[label].mean)
+    told = f"{best} reaches the highest accuracy, {show(reached[best])} %"
+    gain = comparison.difference(best, "best_accuracy")
+    if best != comparison.baseline and gain is not None:
+        told += f", {show(gain)} more than {comparison.baseline} on the same seeds"
+    if oracle is not None:
+        told += f"; {ORACLE}, which no budget holds, {show(oracle)} %"
+    return f"{told}."
 
 
 def _table(comparison: Comparison) -> Rows:
@@ -59,11 +69,14 @@ def _table(comparison: Comparison) -> Rows:
     return Rows(str(table.title), header, rows)
 
 
-def _pictures(panels: Panels, comparison: Comparison, picture: MakePicture) -> list[Picture]:
+def _pictures(
+    panels: Panels, comparison: Comparison, picture: MakePicture, left: str = ""
+) -> list[Picture]:
     drawn = [new_panel("") for _ in range(3)]
     panels([axes for _, axes in drawn], comparison)
     pictures = []
     for figure, axes in drawn:
+        axes.set_ylabel(left)
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
         title = axes.get_title(loc="left")
         ends = "; ".join(
