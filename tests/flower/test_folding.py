@@ -222,6 +222,24 @@ def test_who_still_answers_is_waited_for_and_who_does_not_is_not() -> None:
     assert max(grid.asked) == 3
 
 
+def test_a_grid_that_is_slow_to_ask_is_not_taken_for_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    grid = SlowGrid(gated_app(), nodes(7))
+    pull = grid.pull_messages
+
+    def slow(message_ids: Iterable[str]) -> list[Message]:
+        time.sleep(0.4)
+        if len(grid.asked) == 1:  # nothing in a whole pass
+            grid.asked.append(0)
+            return []
+        return pull(message_ids)
+
+    monkeypatch.setattr(grid, "pull_messages", slow)
+    messages = [Message(RecordDict(), node_id, "query") for node_id in grid.get_node_ids()]
+    assert len(list(arriving(grid, messages, 600.0, patience=0.3, at_once=1000))) == 7
+
+
 def test_a_grid_of_arrivals_is_the_grid_that_it_wraps() -> None:
     grid = LocalGrid(gated_app(), nodes(3))
     arrivals = Arrivals(grid)

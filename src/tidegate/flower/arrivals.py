@@ -31,7 +31,8 @@ def arriving(
         grid: that sends them.
         messages: to send.
         timeout: seconds after which no further reply is waited for.
-        patience: seconds without any reply after which no further one is waited for.
+        patience: seconds without any reply after which no further one is waited for, not counting
+            how long it takes to ask.
         at_once: replies that are asked for, and so in memory, together.
     """
     sent = [one for one in grid.push_messages(messages) if one]  # what could not be has no id
@@ -43,6 +44,7 @@ def _arriving(
 ) -> Iterator[Message]:
     begun = heard_at = time.monotonic()
     while True:
+        asked_at = time.monotonic()
         missing: list[str] = []
         for start in range(0, len(message_ids), at_once):
             asked = message_ids[start : start + at_once]
@@ -54,12 +56,11 @@ def _arriving(
             while replies:
                 yield replies.pop()
         now = time.monotonic()
-        left = min(begun + timeout, heard_at + patience) - now
-        if not missing or left <= 0:
+        if not missing or now >= begun + timeout or asked_at >= heard_at + patience:
             return
         message_ids = missing
         pause = min(max(PAUSE * (now - begun), SHORTEST_PAUSE), LONGEST_PAUSE)
-        time.sleep(min(pause, left))
+        time.sleep(min(pause, begun + timeout - now))
 
 
 class Arrivals(Grid):
