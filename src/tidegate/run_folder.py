@@ -10,6 +10,7 @@ import contextlib
 import importlib.metadata
 import json
 import math
+import os
 import platform
 import reprlib
 import time
@@ -38,7 +39,8 @@ class Journal:
 
     def begin(self) -> None:
         """A server takes the run up; the one before may have died in the middle of a line."""
-        self._write({"round": 0, "source": "started", "versions": versions()}, before="\n")
+        told = {"round": 0, "source": "started", "versions": versions(), "pid": os.getpid()}
+        self._write(told | {"machine": _this_machine()}, before="\n")
 
     def decided(self, round_number: int, price: float) -> None:
         """When a round began."""
@@ -62,6 +64,26 @@ class Journal:
         text = json.dumps(line | {"at": round(time.time(), 3)})
         with self._path.open("a", encoding="utf-8") as lines:
             lines.write(f"{before}{text}\n")
+
+
+def _this_machine() -> str:
+    """Where a process can be looked for by its number."""
+    with contextlib.suppress(OSError):  # a container has numbers of its own
+        return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
+    return platform.node()
+
+
+def _is_gone(pid: int, machine: str) -> bool:
+    """Whether a process of this machine no longer is; of another's nobody here can tell."""
+    if machine != _this_machine():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def versions() -> dict[str, str]:
@@ -126,6 +148,8 @@ class RunView:
     """When a server began to serve this run, with its versions."""
     ending: str
     """How the last of them ended: ``over``, ``failed``, or nothing if it goes on or was killed."""
+    is_gone: bool
+    """Whether the last of them was killed, as far as can be told from here."""
     begun_at: dict[int, float]
     """When each round was decided, in seconds since 1970."""
     ended_at: dict[int, float]
@@ -170,9 +194,14 @@ def read_run(folder: Path) -> RunView:
         run = record["ledger"]["run"]
     with reading(folder / ROUNDS, REMEDY):
         rounds = [plain(FleetRound, json.loads(row)) for row in _lines(folder / ROUNDS)[: now - 1]]
+    if len(rounds) < now - 1:
+        raise ValueError(
+            f"{folder / ROUNDS} tells of {len(rounds)} rounds, and {now - 1} were settled; {REMEDY}"
+        )
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
     averaged = dict[int, int]()
+    server: tuple[int, str] | None = None
     starts, ending = list[tuple[float, dict[str, str]]](), ""
     for text in _lines(folder / METRICS):
         try:
@@ -183,6 +212,7 @@ def read_run(folder: Path) -> RunView:
             number, source = line["round"], line["source"]
             if source == "started":
                 starts.append((line["at"], line["versions"]))
+                server = line["pid"], line["machine"]
             ending = source if source in ("over", "failed") else ""
             if source in times:
                 times[source][number] = line["at"]
@@ -210,6 +240,7 @@ def read_run(folder: Path) -> RunView:
         averaged=averaged,
         starts=starts,
         ending=ending,
+        is_gone=not ending and server is not None and _is_gone(*server),
         begun_at=times["decided"],
         ended_at=times["settled"],
         clients=clients,

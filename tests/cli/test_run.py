@@ -125,7 +125,7 @@ def test_what_an_app_raises_keeps_its_traceback(wrong: str, tmp_path: Path) -> N
     app = app_with(tmp_path, wrong)
     with pytest.raises(AppError, match="raised") as raised:
         main(["run", app])
-    assert raised.value.__cause__ is not None
+    assert str(raised.value.__cause__) in str(raised.value)
 
 
 def test_what_tidegate_refuses_in_an_app_is_told_in_one_line(
@@ -158,12 +158,32 @@ def test_tables_in_the_config_have_names_with_dots(
     )
 
 
-def test_samples_lie_beside_the_run_also_where_the_app_says_nothing_of_it(
+def test_a_run_in_which_no_model_is_used_ends_with_1(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    app = app_with(tmp_path, "print(context.run_config['tidegate-folder'])", "folder = ''\n")
-    code, printed = run(capsys, app, "--set", f"folder={tmp_path / 'saved'}")
-    assert (code, printed.strip()) == (0, str(tmp_path / "saved" / "buffers"))
+    body = """prices = PricePath(UniformPrice(1, 10), seed=1)
+    control = AdmissionControl(FedAvg(fraction_evaluate=0.0), 'tide', budget=9.0, prices=prices)
+    control.start(grid, ArrayRecord({'w': Array(np.zeros(2))}), num_rounds=3)
+
+gate = ClientGate(client, lambda context: IndexedStream(range(99)), buffer_capacity=3)
+
+@client.train()
+def train(message, context):
+    with gate.round(message, context) as now:
+        return now.reply(ArrayRecord({'w': Array(np.full(2, np.nan))}))
+"""
+    app = app_with(tmp_path, body)
+    head = (
+        "import numpy as np\nfrom flwr.app import Array, ArrayRecord\n"
+        "from tidegate.flower import ClientGate\nfrom tidegate.streams import IndexedStream\n"
+    )
+    module = tmp_path / "lonely.py"
+    module.write_text(head + module.read_text())
+    for flags in ([], ["--verbose"]):
+        code, printed = run(capsys, app, "--clients", "2", *flags)
+        sys.modules.pop("lonely")
+        assert code == 1, printed
+        assert printed.strip().endswith("nobody's model was used in any round")
 
 
 def test_a_component_that_the_module_lacks_is_named(

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,11 @@ def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     lines = (tmp_path / METRICS).read_text("utf-8").splitlines(keepends=True)
     (tmp_path / METRICS).write_text("".join(lines[:-1]), "utf-8")  # as if it had been killed
     view = read_run(tmp_path)
+    assert not view.is_gone  # this very process
+    gone = replace(view, is_gone=True)
+    assert summary(gone, time.time())["state"] == (
+        "round 5 of 8, its server is gone; started again in this folder it goes on"
+    )
     last = max(view.ended_at.values())
     soon, late = (summary(view, last + seconds)["state"] for seconds in (2, 3600))
     assert soon == "round 5 of 8, waiting for the next price, or for nodes for 2 s"
@@ -136,6 +142,28 @@ def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     Journal(tmp_path).decided(6, 3.0)
     assert "waiting for answers for" in summary(read_run(tmp_path), last + 3600)["state"]
     assert live_view(view, wide=False, now=last + 3600)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = {path!r}
+import recorded_run
+from tidegate.flower import AdmissionControl
+settle = AdmissionControl.aggregate_train
+def then_die(self, *given):
+    settle(self, *given)
+    os.kill(os.getpid(), signal.SIGKILL)
+AdmissionControl.aggregate_train = then_die
+recorded_run.recorded_run(Path({folder!r}))
+"""
+
+
+def test_a_server_that_was_killed_is_called_gone(tmp_path: Path) -> None:
+    text = KILLED.format(path=sys.path, folder=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert "its server is gone" in summary(read_run(tmp_path), time.time())["state"]
 
 
 def test_bars_of_equal_values_are_flat() -> None:

@@ -28,7 +28,7 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
-from tidegate.run_folder import FORMAT_VERSION
+from tidegate.run_folder import FORMAT_VERSION, read_run
 
 ROUNDS = 6
 
@@ -260,6 +260,38 @@ def test_another_policy_or_price_is_refused(tmp_path: Path) -> None:
         AdmissionControl(
             fed, "acdpp", budget=16.5, prices=dear, folder=str(tmp_path / "run")
         ).start(grid, MODEL, 2)
+
+
+def test_books_that_are_lost_are_no_new_budget(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    (folder / "control.npz").rename(tmp_path / "away")
+    with pytest.raises(
+        ValueError, match=r"control\.npz is missing, and .*rounds\.jsonl tells of a"
+    ):
+        control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    (tmp_path / "away").rename(folder / "control.npz")
+    (folder / "rounds.jsonl").unlink()
+    with pytest.raises(ValueError, match=r"rounds\.jsonl is missing; take a copy"):
+        control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    with pytest.raises(ValueError, match=r"tells of 0 rounds, and 2 were settled; take a copy"):
+        read_run(folder)
+
+
+def test_clients_in_this_process_keep_their_samples_beside_the_run(tmp_path: Path) -> None:
+    plain = [{"partition-id": number} for number in range(4)]
+    whole = control(None)
+    whole.start(LocalGrid(gated_app(), plain), MODEL, 6)
+    first, second = (control(tmp_path / "run") for _ in range(2))
+
+    def dies(server_round: int, arrays: Any) -> None:
+        if server_round == 3:
+            raise Killed
+
+    with pytest.raises(Killed):
+        first.start(LocalGrid(gated_app(), plain), MODEL, 6, evaluate_fn=dies)
+    second.start(LocalGrid(gated_app(), plain), MODEL, 6)
+    assert second.rounds == whole.rounds
 
 
 def tide(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:

@@ -13,13 +13,18 @@ FLOWER = "flwr"
 """The logger of Flower and of everything that runs on it."""
 ROUND = "[ROUND %s/%s]"
 """What a strategy of Flower's logs as a round begins."""
+NOTHING_USED = "nobody's model was used in round %d"
+"""What ours logs as one ends in vain."""
+RESUMING = "resuming run"
+"""What ours logs as a run is taken up again."""
 
 
 class Rounds(logging.Handler):
     """Follows the rounds in Flower's log; tells warnings and errors, each of them once."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, *, tells: bool) -> None:
         super().__init__()
+        self._tells = tells
         self._progress = progress
         self._task = progress.add_task("starting", total=None)
         self._told: set[str] = set()
@@ -28,6 +33,8 @@ class Rounds(logging.Handler):
         """Metrics of the round that was played last, as text."""
         self.finished = 0
         """Rounds that came to their end."""
+        self.in_vain = 0
+        """Those of them in which nobody's model was used."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take one record of the log, whatever it is."""
@@ -38,7 +45,8 @@ class Rounds(logging.Handler):
 
     def _follow(self, record: logging.LogRecord) -> None:
         text = str(record.msg)
-        if record.levelno >= logging.WARNING:
+        self.in_vain += text == NOTHING_USED
+        if record.levelno >= logging.WARNING or text.startswith(RESUMING):
             self._tell(record)
         elif text == ROUND and isinstance(record.args, tuple):
             self._now, rounds = (int(str(number)) for number in record.args)
@@ -53,16 +61,15 @@ class Rounds(logging.Handler):
 
     def _tell(self, record: logging.LogRecord) -> None:
         text = self.format(record).strip()
-        if text not in self._told:
+        if self._tells and text not in self._told:
             self._told.add(text)
-            self._progress.console.print(
-                Text(f"{record.levelname.lower()}: {text}"), soft_wrap=True
-            )
+            kind = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+            self._progress.console.print(Text(kind + text), soft_wrap=True)
 
 
 @contextmanager
-def rounds_as_a_bar() -> Iterator[Rounds]:
-    """Show a bar on standard error in place of Flower's log, where that is a terminal."""
+def rounds_followed(*, verbose: bool) -> Iterator[Rounds]:
+    """Follow the rounds: with a bar in place of Flower's log, if standard error is a terminal."""
     shown = Console(stderr=True)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn()
     bar = Progress(
@@ -70,11 +77,11 @@ def rounds_as_a_bar() -> Iterator[Rounds]:
         TimeRemainingColumn(),
         console=shown,
         transient=True,
-        disable=not shown.is_terminal,
+        disable=verbose or not shown.is_terminal,
     )
     logger = logging.getLogger(FLOWER)
-    others, rounds = list(logger.handlers), Rounds(bar)
-    logger.handlers[:] = [rounds]
+    others, rounds = list(logger.handlers), Rounds(bar, tells=not verbose)
+    logger.handlers[:] = [*others, rounds] if verbose else [rounds]
     try:
         with bar:
             yield rounds

@@ -2,13 +2,15 @@
 
 import tomllib
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, time
 from typing import Annotated, Any, Literal
 
 import typer
 
-from tidegate.cli.flower_log import rounds_as_a_bar
-from tidegate.run_folder import CONTROL
+from tidegate.cli.flower_log import rounds_followed
+from tidegate.report.live import summary
+from tidegate.report.tables import amount
+from tidegate.run_folder import CONTROL, read_run
 
 
 def run(
@@ -99,25 +101,34 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: b
     """Run a Flower app; tell what was measured, what failed, and where it was saved."""
     from tidegate.flower.app import run_app  # noqa: PLC0415
 
-    if verbose:
+    begun = perf_counter()
+    with rounds_followed(verbose=verbose) as rounds:
         answers = run_app(app, num_clients=num_clients, changes=changes)
-    else:
-        begun = perf_counter()
-        with rounds_as_a_bar() as rounds:
-            answers = run_app(app, num_clients=num_clients, changes=changes)
-        if rounds.finished:
-            taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
-            typer.echo("; ".join([taken, *rounds.measured]))
+    if rounds.finished and not verbose:
+        taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
+        typer.echo("; ".join([taken, *rounds.measured]))
     folder = changes.get("folder")
     if isinstance(folder, str) and (Path(folder) / CONTROL).exists():
-        typer.echo(f"saved in {folder}: tidegate watch {folder}, tidegate report {folder}")
+        typer.echo(_saved(Path(folder)))
     for kind, failed in answers.failed.items():
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
         typer.echo(told, err=True)
     if answers.first_failure:
         typer.echo(f"the first of them with {answers.first_failure}", err=True)
-    if 0 < answers.sent["train"] == answers.failed["train"]:
+    in_vain = 0 < rounds.in_vain == rounds.finished
+    if in_vain:
+        typer.echo("nobody's model was used in any round", err=True)
+    if in_vain or 0 < answers.sent["train"] == answers.failed["train"]:
         raise typer.Exit(1)
+
+
+def _saved(folder: Path) -> str:
+    """Where a run is, and what it cost so far."""
+    told = summary(read_run(folder), time())
+    spent = ""
+    if "spent" in told:
+        spent = f"spent {amount(told['spent'])} of {amount(told['allowed'])}; "
+    return f"saved in {folder}: {spent}tidegate watch {folder}, tidegate report {folder}"
 
 
 def _pair(text: str) -> tuple[str, Any]:

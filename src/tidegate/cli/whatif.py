@@ -22,6 +22,7 @@ from tidegate.policies import POLICIES, ControlOptions
 from tidegate.presets import find_policy, make_policy
 from tidegate.prices import RecordedPrices
 from tidegate.problem import LearningConstants, Problem
+from tidegate.report.tables import amount
 from tidegate.run_folder import RunView, read_run
 from tidegate.simulation import simulate
 from tidegate.wire import LARGEST_CAPACITY
@@ -187,11 +188,11 @@ def _show(view: RunView, outcomes: list[Outcome]) -> None:
         table.add_row(
             *(
                 Text(one.policy),
-                f"{one.budget:,.4g}",
+                amount(one.budget),
                 f"{one.slots:,}",
-                f"{one.spent_per_round:,.4g}",
+                amount(one.spent_per_round),
             ),
-            *(f"{one.overspend:,.4g}", f"{one.mean_stored:,.4g}", f"{one.peak_stored:,.0f}"),
+            *(amount(one.overspend), amount(one.mean_stored), f"{one.peak_stored:,.0f}"),
             *(f"{one.effective_per_round:,.3g}", f"{gain:+.0%}" if number and first else ""),
         )
     out = screen()
@@ -202,3 +203,6 @@ def _show(view: RunView, outcomes: list[Outcome]) -> None:
         style="dim",
         highlight=False,
     )
+    if any(row.exhausted for row in view.rounds):
+        words = "In the recorded run streams ran dry, or suppliers failed; a replay's never do."
+        out.print(words, style="yellow", highlight=False)

@@ -25,7 +25,7 @@ def run_app(
 ) -> Answers:
     """Run the app of a folder, unchanged, with changes to its run-config.
 
-    Where the server saves the run to a ``folder``, clients keep their samples in ``buffers`` there,
+    Where the server saves the run to a folder, clients keep their samples in ``buffers`` there,
     unless the run-config gives a ``tidegate-folder``: a run that is resumed has both.
 
     Args:
@@ -43,8 +43,6 @@ def run_app(
             hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
             raise ValueError(f"{folder}: the app's config has no key {key!r}; {hint}")
     config |= changes or {}
-    if config.get("folder") and not config.get("tidegate-folder"):
-        config["tidegate-folder"] = str(Path(str(config["folder"])) / "buffers")
     sys.path.insert(0, str(folder.absolute()))
     try:
         server_app, client_app = (
@@ -58,7 +56,8 @@ def run_app(
         )
     except Exception as wrong:
         if _raised_by(wrong, folder):
-            raise AppError(f"the app in {folder} raised {type(wrong).__name__}") from wrong
+            told = f"{type(wrong).__name__}: {wrong}"
+            raise AppError(f"the app in {folder} raised {told}") from wrong
         raise
     finally:
         sys.path.remove(str(folder.absolute()))

@@ -61,10 +61,18 @@ class Checkpoint:
                 ) from None
             yield
 
+    @property
+    def buffers(self) -> Path:
+        """Where clients in this process keep their samples."""
+        return self._folder / "buffers"
+
     def load(self, terms: Terms, strategy: Strategy) -> Resumed | None:
         """The run that the folder holds, if any; the strategy gets its own state back."""
         path = self._folder / CONTROL
         if not path.exists():
+            rounds_file = self._folder / ROUNDS
+            if rounds_file.exists() and rounds_file.stat().st_size:
+                raise ValueError(f"{path} is missing, and {rounds_file} tells of a run; {REMEDY}")
             return None
         with reading(path, REMEDY):
             with path.open("rb") as file, Archive(file) as archive:
@@ -131,6 +139,8 @@ class Checkpoint:
     def _rounds_before(self, round_number: int) -> list[FleetRound]:
         """The rows of settled rounds; one of a round that was not is dropped from the file."""
         path = self._folder / ROUNDS
+        if not path.exists():
+            raise ValueError(f"{path} is missing; {REMEDY}")
         settled = path.read_text().splitlines()[: round_number - 1]
         with reading(path, REMEDY):
             rounds = [plain(FleetRound, json.loads(line)) for line in settled]

@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
@@ -32,7 +33,11 @@ class Answers:
 
 
 class LocalGrid(Grid):
-    """Nodes that are function calls; their buffers live in memory unless a folder is configured."""
+    """Nodes that are function calls.
+
+    Their buffers live in the ``tidegate-folder`` of node or run; else beside the run, where its
+    server saves it; else in memory.
+    """
 
     def __init__(
         self,
@@ -55,11 +60,18 @@ class LocalGrid(Grid):
             )
             for node_id, node_config in enumerate(node_configs, start=SERVER_NODE_ID + 1)
         }
+        self._placed = folder != IN_MEMORY or any(FOLDER in node for node in node_configs)
         self._message_ids = map(str, itertools.count(1))
         self._replies: dict[str, Message] = {}
         self._failures: set[str] = set()
         self.answers = Answers()
         self.set_run(Run.create_empty(run_id))
+
+    def keep_buffers(self, folder: Path) -> None:
+        """Keep buffers here, unless somebody has said where."""
+        if not self._placed:
+            for context in self._contexts.values():
+                context.node_config[FOLDER] = str(folder)
 
     def set_run(self, run: Run) -> None:
         """Serve another run."""

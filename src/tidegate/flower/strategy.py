@@ -29,6 +29,7 @@ from tidegate.fleet import Terms
 from tidegate.flower.arrivals import Arrivals
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.folding import FoldedFedAvg
+from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.messages import Outbox, readdressed
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import attach
@@ -47,6 +48,8 @@ EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is."""
+
+NOTHING_USED = "nobody's model was used in round %d"
 
 
 class AdmissionControl(Strategy):
@@ -181,6 +184,8 @@ class AdmissionControl(Strategy):
         held = nullcontext() if self._checkpoint is None else self._checkpoint.held()
         with self._sinks.open(), held:
             self._begin(initial_arrays, num_rounds)
+            if self._checkpoint is not None and isinstance(grid, LocalGrid):
+                grid.keep_buffers(self._checkpoint.buffers)
             before = self._rounds_before
             grid = Arrivals(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
 
@@ -270,6 +275,8 @@ class AdmissionControl(Strategy):
             self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
         logger.info("%s", _told(row))
         averaged = 0 if arrays is None else settling.used
+        if not averaged:
+            logger.warning(NOTHING_USED, now)
         self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics

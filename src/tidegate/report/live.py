@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.admission.debt import certificate_holds
+from tidegate.report.tables import amount
 from tidegate.run_folder import ClientView, RunView
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -46,33 +47,34 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
     lines.add_row(
         "spent",
         curve([row.spent for row in rounds]),
-        f"{told['spent']:,.4g} of {told['allowed']:,.4g}, {told['spent_per_round']:,.4g} a round",
+        f"{amount(told['spent'])} of {amount(told['allowed'])}, "
+        f"{amount(told['spent_per_round'])} a round",
     )
     lines.add_row(
         "cost debt",
         curve([row.cost_debt for row in rounds]),
         Text(
-            f"{told['cost_debt']:,.4g}; overspend {told['overspend']:,.4g} is "
+            f"{amount(told['cost_debt'])}; overspend {amount(told['overspend'])} is "
             f"{'within' if good else 'ABOVE'} it",
             style="" if good else "bold red",
         ),
     )
     if told["exposure"]:
-        lines.add_row("exposure", "", f"{told['exposure']:,.4g} ordered and not answered yet")
-    lines.add_row("price", curve([row.price for row in rounds]), f"{rounds[-1].price:,.4g}")
+        lines.add_row("exposure", "", f"{amount(told['exposure'])} ordered and not answered yet")
+    lines.add_row("price", curve([row.price for row in rounds]), amount(rounds[-1].price))
     lines.add_row(
         "stored",
         curve(
             [row.training_size for row in rounds],
             span=(0, max(max(row.slots, row.training_size) for row in rounds)),
         ),
-        f"{told['stored']:,} of {told['slots']:,} slots; mean {told['mean_stored']:,.4g}, "
+        f"{told['stored']:,} of {told['slots']:,} slots; mean {amount(told['mean_stored'])}, "
         f"peak {told['peak_stored']:,}",
     )
     lines.add_row(
         "effective",
         curve(gains([row.effective_samples for row in rounds])),
-        f"{told['effective_samples']:,.4g} samples, {told['effective_per_round']:,.3g} a round",
+        f"{amount(told['effective_samples'])} samples, {told['effective_per_round']:,.3g} a round",
     )
     for name, values in view.metrics.items():
         lines.add_row(
@@ -213,6 +215,8 @@ def _state(view: RunView, now: float) -> str:
         return f"{place}, over" + (f" since {clock(ends[-1])}" if ends else "")
     if view.ending:
         return f"{place}, its server has stopped before the end"
+    if view.is_gone:
+        return f"{place}, its server is gone; started again in this folder it goes on"
     begun = view.begun_at.get(view.round_number)
     usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
     started = [at for at, _ in view.starts[-1:]]

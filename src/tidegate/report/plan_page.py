@@ -45,7 +45,8 @@ NOT_TIDE = (
 )
 LIMIT = (
     "The limit is the most that buffers which are always full can gain in the long run for a "
-    "budget, if prices are independent from round to round."
+    "budget, if prices are independent from round to round; a run of finite length, or a few of "
+    "them, can end a little above it."
 )
 
 
@@ -96,7 +97,7 @@ def write_plan_page(planned: Planned, path: Path) -> None:
         ),
         Section(
             "What money buys",
-            [AROUND, LIMIT],
+            [AROUND, f"Each point is the mean of {_seeds(planned)}.", LIMIT],
             pictures=money,
             details=[_points(planned.by_budget, "budget")],
         ),
@@ -128,6 +129,11 @@ def write_plan_page(planned: Planned, path: Path) -> None:
         ),
     ]
     write_page(path, "What this budget gives", lead, sections)
+
+
+def _seeds(planned: Planned) -> str:
+    seeds = next(iter(planned.by_budget.points[0].policies.values())).seeds
+    return f"{seeds} seeds" if seeds > 1 else "one seed"
 
 
 def _keeping(planned: Planned) -> list[Section]:

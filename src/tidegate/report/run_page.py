@@ -4,11 +4,12 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.report.figures import COLOURS, STYLES
-from tidegate.report.live import clock, newest, state_of, summary
+from tidegate.report.live import SHOWN, clock, newest, state_of, summary
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
+from tidegate.report.tables import amount
 from tidegate.run_folder import ClientView, RunView
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ CAVEATS = (
     ),
     (
         "Effective samples are what the paper's bound counts: samples that were used unevenly "
-        "often count for less. Accuracy need not follow them."
+        "often count for less, and what was gained falls where old ones are used over and over. "
+        "Accuracy need not follow them."
     ),
     (
         "The certificate says that total overspend was at most the cost debt at the end of every "
@@ -45,26 +47,15 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
     with drawing() as picture:
         money, memory, model = _money(view, picture), _memory(view, picture), _model(view, picture)
     sections = [
-        Section(
-            "What was spent",
-            [
-                (
-                    f"{told['spent']:,.6g} in {len(view.rounds):,} rounds, "
-                    f"{told['spent_per_round']:,.4g} a round where the budget allows "
-                    f"{view.allowed_per_round:,.4g}. Overspend {told['overspend']:,.4g}, cost debt "
-                    f"{told['cost_debt']:,.4g}, exposure {told['exposure']:,.4g}. The certificate "
-                    f"{'held' if told['certificate_holds'] else 'DID NOT HOLD'} in every round."
-                )
-            ],
-            pictures=money,
-        ),
+        Section("What was spent", [_spent(view, told), *_dry(view)], pictures=money),
         Section(
             "What was stored, and how well it was used",
             [
                 (
-                    f"{told['mean_stored']:,.4g} samples on average and {told['peak_stored']:,} at "
-                    f"most; the last round reached {told['slots']:,} slots. "
-                    f"{told['effective_per_round']:,.3g} effective samples a round."
+                    f"{amount(told['mean_stored'])} samples on average and {told['peak_stored']:,} "
+                    "at most, of clients that answered; the last round reached "
+                    f"{told['slots']:,} slots. {told['effective_per_round']:,.3g} effective "
+                    "samples a round."
                 )
             ],
             pictures=memory,
@@ -75,10 +66,35 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
         Section("Caveats", CAVEATS),
         Section("What was run", details=[_configuration(view), _starts(view)]),
     ]
-    write_page(path, f"Run {view.run}", _lead(view, told), sections)
+    write_page(path, f"Run {view.run[:SHOWN]}", _lead(view, told, now), sections)
 
 
-def _lead(view: RunView, told: dict[str, object]) -> str:
+def _spent(view: RunView, told: dict[str, Any]) -> str:
+    certificate = "held" if told["certificate_holds"] else "DID NOT HOLD"
+    return (
+        f"{amount(told['spent'])} in {len(view.rounds):,} rounds, "
+        f"{amount(told['spent_per_round'])} a round where the budget allows "
+        f"{amount(view.allowed_per_round)}. Overspend {amount(told['overspend'])}, cost debt "
+        f"{amount(told['cost_debt'])}, exposure {amount(told['exposure'])}. The certificate "
+        f"{certificate} in every round."
+    )
+
+
+def _dry(view: RunView) -> list[str]:
+    """Why money may be left."""
+    short = [row for row in view.rounds if row.exhausted]
+    if not short:
+        return []
+    most = max(row.exhausted for row in short)
+    told = (
+        f"In {len(short):,} rounds, the first of them {short[0].round_number:,}, up to {most:,} "
+        "clients could not take in all that was ordered: their streams were dry, or a supplier "
+        "failed. What it would have cost was not spent."
+    )
+    return [told]
+
+
+def _lead(view: RunView, told: dict[str, object], now: float) -> str:
     measured = [
         f"{name} {newest(values):.4g}"
         for name, values in view.metrics.items()
@@ -88,8 +104,8 @@ def _lead(view: RunView, told: dict[str, object]) -> str:
     trouble = f" Nobody's model was used in the last {silent} rounds." if silent else ""
     last = f" Last measured: {', '.join(measured)}." if measured else ""
     return (
-        f"{view.policy} with a budget of {view.budget:,.4g} a round and {len(view.clients):,} "
-        f"clients: {told['state']}.{trouble}{last}"
+        f"On {clock(now)}: {view.policy} with a budget of {amount(view.budget)} a round and "
+        f"{len(view.clients):,} clients: {told['state']}.{trouble}{last}"
     )
 
 
@@ -163,8 +179,8 @@ def _lines(title: str, lines: Lines, picture: MakePicture) -> Picture:
     if len(lines) > 1:
         figure.legend(loc="outside lower center", ncols=3)
     told = "; ".join(
-        f"{name} from {values[0]:,.4g} to {values[-1]:,.4g}, at most "
-        f"{max(filter(math.isfinite, values), default=math.nan):,.4g}"
+        f"{name} from {amount(values[0])} to {amount(values[-1])}, at most "
+        f"{amount(max(filter(math.isfinite, values), default=math.nan))}"
         for name, (_, values) in lines.items()
     )
     return picture(figure, f"{title} by round: {told}.", "")
@@ -175,7 +191,7 @@ def _clients(clients: Sequence[ClientView]) -> Rows:
         [
             client.name,
             *(f"{client.buffer_capacity:,}", f"{client.stored:,}", f"{client.total_admitted:,}"),
-            *(f"{client.total_spent:,.4g}", f"{client.last_round:,}", state_of(client)),
+            *(f"{amount(client.total_spent)}", f"{client.last_round:,}", state_of(client)),
         ]
         for client in sorted(clients, key=lambda one: state_of(one) == "here")[:MOST_ROWS]
     ]
@@ -187,7 +203,7 @@ def _rounds(view: RunView) -> Rows:
     shown = view.rounds[-MOST_ROWS:]
     names = ("price", "admitted", "spent", "overspend", "cost_debt", "training_size", "answered")
     rows = [
-        [f"{row.round_number:,}", *(f"{getattr(row, name):,.4g}" for name in names)]
+        [f"{row.round_number:,}", *(f"{amount(getattr(row, name))}" for name in names)]
         for row in shown
     ]
     caption = _caption("What each round did", len(view.rounds), "last")
@@ -200,6 +216,7 @@ def _caption(text: str, count: int, which: str = "first") -> str:
 
 def _configuration(view: RunView) -> Rows:
     settings = {
+        "run": view.run,
         "policy": view.policy,
         **view.options,
         "budget": view.budget,

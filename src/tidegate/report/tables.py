@@ -10,12 +10,22 @@ from tidegate.planner import Candidate
 from tidegate.summary import CONFIDENCE, Estimate, PolicySummary
 
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
+WHOLE = 1000
 LEGEND = (
     "A round: spent, samples stored in all buffers on average and at their peak, distinct and "
     "effective samples gained, the paper's bound on the learning error (what ACDPP lowers; "
     "measured accuracy need not follow it). overspend: above budget in the whole run, or below "
     "if negative."
 )
+
+
+def amount(value: float) -> str:
+    """A sum of money, or a count: whole from a thousand on, four digits below.
+
+    >>> amount(10999.9), amount(55.125)
+    ('11,000', '55.12')
+    """
+    return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:,.4g}"
 
 
 def summary_table(
