@@ -104,3 +104,13 @@ def test_a_node_goes_by_its_registered_name_then_its_own_then_its_key(
     attach(content, Address(run="r", **asked))
     (reply,) = grid.send_and_receive([Message(content, 2, QUERY)])
     assert expect(reply.content, Introduction).client == name
+
+
+def test_a_buffer_without_room_is_refused_in_words() -> None:
+    app = ClientApp()
+    ClientGate(app, lambda context: IndexedStream(range(9)), buffer_capacity=0)
+    grid = LocalGrid(app, [{"partition-id": 0}])
+    content = RecordDict()
+    attach(content, Address(run="r", client="a"))
+    (reply,) = grid.send_and_receive([Message(content, 2, QUERY)])
+    assert "buffer_capacity of a must be at least 1, got 0" in reply.error.reason

@@ -144,6 +144,11 @@ class ClientGate:
         capacity = self._buffer_capacity
         if callable(capacity):
             capacity = capacity(context)
+        if capacity < 1:
+            raise ValueError(
+                f"buffer_capacity of {address.client} must be at least 1, got {capacity}; a client "
+                "that stores nothing has nothing to train on"
+            )
         run, client = address.run, address.client
         if folder == IN_MEMORY:
             if (run, client) not in self._in_memory:
