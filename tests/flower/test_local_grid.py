@@ -113,4 +113,4 @@ def test_a_buffer_without_room_is_refused_in_words() -> None:
     content = RecordDict()
     attach(content, Address(run="r", client="a"))
     (reply,) = grid.send_and_receive([Message(content, 2, QUERY)])
-    assert "buffer_capacity of a must be at least 1, got 0" in reply.error.reason
+    assert "buffer_capacity of a must be at least 1, got 0" in str(reply.error.reason)
