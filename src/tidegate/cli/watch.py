@@ -1,9 +1,13 @@
 """``tidegate watch``: a running federation, live."""
 
 import json
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -14,6 +18,9 @@ from rich.text import Text
 from tidegate.cli.running import WIDE, AsJson, screen
 from tidegate.report.live import live_view, summary
 from tidegate.run_folder import CONTROL, RunView, read_run
+
+NAP = 0.1
+"""Seconds after which Ctrl-C is noticed, at most."""
 
 
 def watch(
@@ -46,12 +53,31 @@ def watch(
     if once or not sys.stdout.isatty():
         out.print(live_view(read_run(folder), wide=out.width >= WIDE))
         return
-    with Live(console=out, auto_refresh=False) as live:
-        try:
-            while not (view := _look(folder, live)) or not view.is_over:
-                time.sleep(every)
-        except KeyboardInterrupt:
-            return
+    with _asked_to_stop() as asked, Live(console=out, auto_refresh=False) as live:
+        while not asked:
+            view = _look(folder, live)
+            if view is not None and view.is_over:
+                return
+            next_look = time.monotonic() + every
+            while not asked and (left := next_look - time.monotonic()) > 0:
+                time.sleep(min(left, NAP))
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[list[int]]:
+    """Notes the first Ctrl-C, which could get lost if it were raised while something is drawn."""
+    asked: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _look(folder: Path, live: Live) -> RunView | None:
