@@ -18,8 +18,8 @@ def test_importing_loads_neither_torch_nor_flwr_nor_the_command_line() -> None:
 def test_importing_takes_less_than_300_milliseconds() -> None:
     """Processor time of the importing thread, so that a busy machine does not count.
 
-    NumPy takes most of it. Where NumPy alone is slow to load (old releases, small devices), what
-    is ours must still be short.
+    Where NumPy alone is slow to load (a slow machine, old releases), what is ours may take as much
+    longer as NumPy does.
     """
     timed = (
         "import time; start = time.thread_time(); import numpy; middle = time.thread_time();"
@@ -27,8 +27,9 @@ def test_importing_takes_less_than_300_milliseconds() -> None:
     )
     runs = [tuple(map(float, fresh(timed).split())) for _ in range(7)]
     numpy_alone, ours = (min(column) for column in zip(*runs, strict=True))
-    assert ours < 0.15
-    assert numpy_alone + ours < 0.3 or numpy_alone > 0.15
+    slowness = max(numpy_alone / 0.075, 1.0)
+    assert ours < 0.15 * slowness
+    assert numpy_alone + ours < 0.3 * slowness
 
 
 def test_everything_public_exists_and_is_documented() -> None:
