@@ -28,6 +28,9 @@ FORMAT_VERSION = 5
 CONTROL = "control.npz"
 ROUNDS = "rounds.jsonl"
 METRICS = "metrics.jsonl"
+RESUMING = "resuming run %s after round %d"
+NOTHING_USED = "nobody's model was used in round %d"
+"""What a server logs as it takes a run up again, and as a round ends in vain."""
 REMEDY = "take a copy of the folder from before, or start a new run in another folder"
 
 

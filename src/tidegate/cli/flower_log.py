@@ -9,14 +9,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tidegate.run_folder import NOTHING_USED, RESUMING
+
 FLOWER = "flwr"
 """The logger of Flower and of everything that runs on it."""
 ROUND = "[ROUND %s/%s]"
 """What a strategy of Flower's logs as a round begins."""
-NOTHING_USED = "nobody's model was used in round %d"
-"""What ours logs as one ends in vain."""
-RESUMING = "resuming run"
-"""What ours logs as a run is taken up again."""
 
 
 class Rounds(logging.Handler):
@@ -46,7 +44,7 @@ class Rounds(logging.Handler):
     def _follow(self, record: logging.LogRecord) -> None:
         text = str(record.msg)
         self.in_vain += text == NOTHING_USED
-        if record.levelno >= logging.WARNING or text.startswith(RESUMING):
+        if record.levelno >= logging.WARNING or text == RESUMING:
             self._tell(record)
         elif text == ROUND and isinstance(record.args, tuple):
             self._now, rounds = (int(str(number)) for number in record.args)

@@ -40,7 +40,7 @@ from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker, iden
 from tidegate.presets import find_policy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
-from tidegate.run_folder import Journal
+from tidegate.run_folder import NOTHING_USED, RESUMING, Journal
 from tidegate.shards import Purse, Report
 from tidegate.sinks import Moment, Sink, Sinks
 
@@ -48,8 +48,6 @@ EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is."""
-
-NOTHING_USED = "nobody's model was used in round %d"
 
 
 class AdmissionControl(Strategy):
@@ -328,7 +326,7 @@ class AdmissionControl(Strategy):
             self._controller, self._arrays = resumed.controller, resumed.arrays
             self.rounds = resumed.rounds
             self._rounds_before = self._controller.round_number - 1
-            logger.info("resuming run %s after round %d", self._controller.run, self._rounds_before)
+            logger.info(RESUMING, self._controller.run, self._rounds_before)
             if self._rounds_before >= num_rounds:
                 logger.warning(
                     "all %d rounds of run %s are played, nothing is left to do; take another "
