@@ -238,8 +238,7 @@ class Coordinator:
         self._promise(over + 1 + min(max(now // 2, LEAST_LEAD), self._lead))
         for name in away:
             self._promise_again(name, over + 1)
-        for place in range(over + 1):
-            self._add(place)
+        self._add(over + 1)
         for name, known in self._shards.items():
             before = known.before + sum(known.budgets[:over])
             self._shards[name] = replace(known, before=before, budgets=known.budgets[over:])
@@ -308,23 +307,23 @@ class Coordinator:
             self._left[place] -= more
         self._shards[name] = replace(known, budgets=tuple(budgets))
 
-    def _add(self, place: int) -> None:
-        """Give what is left of a round to those who are there and have less than their share."""
+    def _add(self, rounds: int) -> None:
+        """Give what is left of rounds to those who are there and have less than their share."""
         there = [name for name, known in self._shards.items() if self._is_there(known)]
         there = there or list(self._shards)  # who hears nobody keeps all for those who come back
         all_of_them = math.fsum(self._shards[name].share for name in there)
-        lacking = {}
-        for name in there:
-            known = self._shards[name]
-            lacking[name] = max(known.share / all_of_them * UNITS - known.budgets[place], 0.0)
-        left, wanted = self._left[place], math.fsum(lacking.values())
-        for name, part in lacking.items():
-            known = self._shards[name]
-            more = min(int(self._left[place] * part / wanted) if wanted else 0, left)
-            left -= more
-            budgets = (*known.budgets[:place], known.budgets[place] + more)
-            self._shards[name] = replace(known, budgets=budgets + known.budgets[place + 1 :])
-        self._left[place] = 0
+        due = {name: self._shards[name].share / all_of_them * UNITS for name in there}
+        budgets = {name: list(self._shards[name].budgets) for name in there}
+        for place in range(rounds):
+            lacking = {name: max(due[name] - budgets[name][place], 0.0) for name in there}
+            left, wanted = self._left[place], math.fsum(lacking.values())
+            for name, part in lacking.items():
+                more = min(int(self._left[place] * part / wanted) if wanted else 0, left)
+                left -= more
+                budgets[name][place] += more
+            self._left[place] = 0
+        for name, amounts in budgets.items():
+            self._shards[name] = replace(self._shards[name], budgets=tuple(amounts))
 
     def _grant(self, name: str) -> Grant:
         known, unit = self._shards[name], self._budget / UNITS * (1 - KEPT_BACK)
