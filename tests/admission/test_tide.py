@@ -19,6 +19,8 @@ from tidegate.problem import Problem
 from tidegate.retention.oldest_first import OldestFirstBuffers
 from tidegate.simulation import begin, play_round, simulate
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
 
 

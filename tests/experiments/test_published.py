@@ -16,8 +16,12 @@ from tidegate.problem import Problem
 from tidegate.report.comparison import Comparison
 from tidegate.simulation import simulate
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 FOLDER = Path(__file__).parents[2] / "experiments"
 PUBLISHED = sorted(file.parent.name for file in FOLDER.glob("*/config.toml"))
+LONG = ("cifar10", "imagenette", "mnist-long")
+"""They learn for minutes, even four rounds."""
 SMALL = {
     "rounds": 4,
     "seeds": 1,
@@ -86,7 +90,9 @@ def as_the_fleet_has_it(problem: Problem) -> Problem:
     return replace(problem, buffer_capacities=tuple(capacities[number] for number in order))
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in PUBLISHED]
+)
 def test_a_small_run_learns_as_published(
     name: str, workshop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,8 @@ from tidegate.retention.sqlite_store import SqliteStore, store_path
 from tidegate.saving import replace_file
 from tidegate.streams import IndexedStream
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 _quietly = pytest.fixture(autouse=True)(quietly)
 
 ROUNDS = 14

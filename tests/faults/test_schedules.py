@@ -18,12 +18,13 @@ from tidegate.retention.store import Books, Change, MemoryStore
 from tidegate.streams import IndexedStream
 from tidegate.wire import Address
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 _quietly = pytest.fixture(autouse=True)(quietly)
 
 IN_ONE_TEST = 250
 
 
-@pytest.mark.no_cover
 @pytest.mark.parametrize("first", range(0, 2000, IN_ONE_TEST))
 def test_books_reconcile_whatever_happens(first: int) -> None:
     play_some(first, IN_ONE_TEST)

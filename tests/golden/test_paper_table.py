@@ -19,6 +19,8 @@ from tidegate.presets import EXPERIMENTS, PRESETS, make_policy
 from tidegate.simulation import simulate
 from tidegate.summary import PolicySummary, summarise
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 COLUMNS = (
     "spent_per_round",
     "mean_occupancy",

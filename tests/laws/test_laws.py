@@ -30,6 +30,8 @@ from tidegate.retention.oldest_first import OldestFirst
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
 from tidegate.simulation import RoundRow, SimulationState, begin, play_round, simulate
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 PRICE_LAWS: list[PriceLaw] = [
     UniformPrice(1.0, 10.0),
     MarkovPrice(1.0, 9.0, 0.95, 0.9),

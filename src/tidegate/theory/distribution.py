@@ -1,6 +1,6 @@
 """How prices are distributed over rounds, whatever their order: what the limit depends on."""
 
-import bisect
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -52,14 +52,17 @@ class PriceSample:
         order = np.argsort(given, kind="stable")
         given, share = given[order], share[order] / share.sum()
         self._values: list[float] = given.tolist()
-        self._below: list[float] = [0.0, *np.cumsum(share).tolist()]
-        self._cost: list[float] = [0.0, *np.cumsum(share * given).tolist()]
-        self._below[-1] = 1.0
+        below, cost = np.cumsum(share), np.cumsum(share * given)
+        below[-1] = 1.0
+        self._sums: list[tuple[float, float]] = [
+            (0.0, 0.0),
+            *zip(below.tolist(), cost.tolist(), strict=True),
+        ]
 
     @property
     def mean(self) -> float:
         """The weighted mean."""
-        return self._cost[-1]
+        return self._sums[-1][1]
 
     @property
     def highest(self) -> float:
@@ -68,8 +71,7 @@ class PriceSample:
 
     def up_to(self, price: float) -> tuple[float, float]:
         """Two sums, looked up."""
-        place = bisect.bisect_right(self._values, price)
-        return self._below[place], self._cost[place]
+        return self._sums[bisect_right(self._values, price)]
 
 
 @dataclass(frozen=True)

@@ -119,69 +119,82 @@ def best_rule(
         longest_life: a sample that was used more often is replaced at any price.
         precision: of g, relative.
     """
-    cost, ages = multiplier * prices.mean + 1.0, FIRST_AGES
+    # A rule that is known costs as much as the best, or more: the one near by, at this multiplier,
+    # or the one that keeps every sample equally long.
     if near is not None:
-        cost, ages = min(near.average_cost, cost), max(2 * len(near.thresholds), FIRST_AGES)
+        cost, ages = near.growth + multiplier * near.spent, FIRST_AGES + len(near.thresholds)
+    else:
+        equal = min(max(round(math.sqrt(multiplier * prices.mean)), 1), longest_life)
+        cost, ages = equal + multiplier * prices.mean / equal, FIRST_AGES + 4 * equal
     for _ in range(MOST_STEPS):
-        life = _life(prices, multiplier, cost, min(ages, longest_life))
+        life = _best_life(prices, multiplier, cost, min(ages, longest_life))
         while life.cut and ages < longest_life:
-            ages *= 4
-            life = _life(prices, multiplier, cost, min(ages, longest_life))
-        better = (life.growth + multiplier * life.spent) / life.length
+            ages *= 2
+            life = _best_life(prices, multiplier, cost, min(ages, longest_life))
+        better = cost + life.dearer / life.length
         if abs(better - cost) <= precision * abs(cost):
             break
         cost = better
+    growth, spent, reached = life.totals(prices)
     return SlotRule(
         multiplier=multiplier,
         average_cost=better,
-        growth=life.growth / life.length,
-        spent=life.spent / life.length,
+        growth=growth / life.length,
+        spent=spent / life.length,
         replaced=1 / life.length,
-        thresholds=life.thresholds,
+        thresholds=tuple(life.thresholds[:reached]),
     )
 
 
 @dataclass(frozen=True)
 class _Life:
-    """Expectations over the life of a sample, from its first round to its replacement."""
+    """The life of a sample, from its first round to its replacement, in expectation."""
 
+    thresholds: list[float]
+    """By age, from 1."""
+    kept: list[float]
+    """The chance to stay for another round, by age."""
     length: float
-    growth: float
-    spent: float
-    thresholds: tuple[float, ...]
-    """As far as a sample has any chance to live."""
+    """Rounds."""
+    dearer: float
+    """What it costs more than so many rounds at the trial cost: h(1), if h were 0 after it."""
     cut: bool
     """Whether some are still alive at the oldest age that was looked at."""
 
+    def totals(self, prices: PriceDistribution) -> tuple[float, float, int]:
+        """Growth of ΣA², money, and the age that a sample has hardly a chance to outlive."""
+        alive, growth, spent, age = 1.0, 0.0, 0.0, 0
+        for age, kept in enumerate(self.kept, start=1):
+            growth += alive * (1 + 2 * age * kept)
+            spent += alive * prices.up_to(self.thresholds[age - 1])[1]
+            alive *= kept
+            if alive < NEGLIGIBLE:
+                break
+        return growth + alive, spent + alive * prices.mean, age
 
-def _life(prices: PriceDistribution, multiplier: float, cost: float, ages: int) -> _Life:
+
+def _best_life(prices: PriceDistribution, multiplier: float, cost: float, ages: int) -> _Life:
     """The life that is best at this cost of a round.
 
     Backwards over ages, from one at which every price replaces the sample, or from ``ages``.
     ``relative`` is h(a) - h(1) at the trial cost g.
     """
-    relative = multiplier * prices.mean + 1.0 - cost
+    relative, length = multiplier * prices.mean + 1.0 - cost, 1.0
     oldest = max(math.ceil((multiplier * prices.highest - relative) / 2), 1)
-    length, growth, spent = 1.0, 1.0, prices.mean
-    thresholds, survival = [], []
+    up_to = prices.up_to
+    lives = []
     for age in range(min(oldest, ages), 0, -1):
-        threshold = (2 * age + relative) / multiplier
-        replaced, paid = prices.up_to(threshold)
+        keeping = 2 * age + relative
+        threshold = keeping / multiplier
+        replaced, paid = up_to(threshold)
         kept = 1.0 - replaced
-        thresholds.append(threshold)
-        survival.append(kept)
-        relative = kept * (2 * age + 1 + relative) + multiplier * paid + replaced - cost
+        relative = kept * keeping + multiplier * paid + 1.0 - cost
         length = 1.0 + kept * length
-        growth = kept * (2 * age + 1 + growth) + replaced
-        spent = kept * spent + paid
-    alive, reached = 1.0, 0
-    for kept in reversed(survival):
-        alive *= kept
-        reached += 1
-        if alive < NEGLIGIBLE:
-            break
-    lived = tuple(reversed(thresholds))[:reached]
-    return _Life(length, growth, spent, lived, cut=oldest > ages and alive >= NEGLIGIBLE)
+        lives.append((threshold, kept))
+    lives.reverse()
+    thresholds, survival = (list(column) for column in zip(*lives, strict=True))
+    cut = oldest > ages and math.prod(survival) >= NEGLIGIBLE
+    return _Life(thresholds, survival, length, relative, cut)
 
 
 def optimum(prices: PriceDistribution, budget: float, total_capacity: float) -> Optimum:
@@ -239,7 +252,7 @@ def plan_slots(
     while less.spent > allowed:
         if less.multiplier * allowed > UNAFFORDABLE * longest_life:
             return SlotPlan(more=less, less=less, share=1.0, best=less)
-        more, less = less, solve(4 * less.multiplier)
+        more, less = less, solve(4 * less.multiplier, less)
     while more.spent <= allowed:
         more, less = solve(more.multiplier / 4, more), more
     for step in range(MOST_STEPS):
