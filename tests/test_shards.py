@@ -117,6 +117,17 @@ def test_rounds_that_nobody_divided_are_made_good() -> None:
     assert once[0].budgets[-1] == pytest.approx(0.45 * BUDGET)  # who reports now is there now
 
 
+def test_nobody_is_away_for_rounds_that_nobody_divided() -> None:
+    """One report is first when the coordinator is back: the others get their part all the same."""
+    one = coordinator(*[1] * 20)
+    for now in range(1, 6):
+        one.divide(now, reports(20, now))
+    first = [grant.until(40) for grant in one.divide(40, reports(1, 40))]
+    assert first == pytest.approx([2 * BUDGET] * 20, rel=0.01)
+    then = [grant.until(41) for grant in one.divide(41, reports(20, 41))]
+    assert then == pytest.approx([41 / 20 * BUDGET] * 20, rel=0.01)
+
+
 def test_a_shard_that_hears_nothing_goes_on_until_its_promises_end() -> None:
     one, purse, counted = coordinator(1, 1, lead=10), Purse("r", "s0"), 0.0
     for now in range(1, 31):

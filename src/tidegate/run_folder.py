@@ -161,9 +161,19 @@ class RunView:
 
     @property
     def is_over(self) -> bool:
-        """Whether all rounds are played, or a server without a last round came to its end."""
-        played = self.num_rounds is not None and self.round_number > self.num_rounds
-        return played or (self.num_rounds is None and self.ending == "over")
+        """Whether nothing more will come: all rounds are played, and their models judged.
+
+        A server without a last round says itself that it has come to its end; one that was killed
+        after its last round has judged all that it will.
+        """
+        if self.num_rounds is None:
+            return self.ending == "over"
+        return self.is_played and (self.ending != "" or self.is_gone)
+
+    @property
+    def is_played(self) -> bool:
+        """Whether the last round, if there is one, was settled; its model may not be judged yet."""
+        return self.num_rounds is not None and self.round_number > self.num_rounds
 
     @property
     def allowed_per_round(self) -> float:
@@ -195,12 +205,7 @@ def read_run(folder: Path) -> RunView:
             for name, account in sorted(record["ledger"]["accounts"].items())
         ]
         run = record["ledger"]["run"]
-    with reading(folder / ROUNDS, REMEDY):
-        rounds = [plain(FleetRound, json.loads(row)) for row in _lines(folder / ROUNDS)[: now - 1]]
-    if len(rounds) < now - 1:
-        raise ValueError(
-            f"{folder / ROUNDS} tells of {len(rounds)} rounds, and {now - 1} were settled; {REMEDY}"
-        )
+    rounds = settled_rounds(folder / ROUNDS, now - 1)
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
     averaged = dict[int, int]()
@@ -248,6 +253,17 @@ def read_run(folder: Path) -> RunView:
         ended_at=times["settled"],
         clients=clients,
     )
+
+
+def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
+    """The first rows of a file of rounds; one of a round that was not settled may follow."""
+    with reading(path, REMEDY):
+        rounds = [plain(FleetRound, json.loads(row)) for row in _lines(path)[:settled]]
+    if len(rounds) < settled:
+        raise ValueError(
+            f"{path} tells of {len(rounds)} rounds, and {settled} were settled; {REMEDY}"
+        )
+    return rounds
 
 
 def control_of(archive: Archive, path: Path) -> dict[str, Any]:

@@ -20,8 +20,9 @@ have come to their end spends what it has saved, and no more.
 
 Rounds have the same numbers everywhere. There is one coordinator, whose record is on disk before
 its grants are sent; two of them, or one that has lost its record, would grant rounds twice. Shards
-are servers of one operator and are believed, within limits: none gets more than ``MOST_SHARE``
-times what its slots would get it.
+are servers of one operator and are believed, within limits: while all are heard of, none gets more
+than ``MOST_SHARE`` times what its slots would get it. Silence is counted in rounds that were
+divided: while the coordinator is away, nobody can be heard.
 """
 
 import logging
@@ -41,7 +42,7 @@ LEAST_LEAD = 2
 PROMISED = 0.9
 """Of what a shard would get now: so much is promised for rounds to come."""
 PATIENCE = 10
-"""Rounds without a report after which a shard is promised nothing more."""
+"""Rounds divided without a report after which a shard is promised nothing more."""
 LEAST_SHARE, MOST_SHARE = 0.01, 10.0
 """Times what its slots would get it: no shard gets less or more, as far as there is a choice."""
 UNITS = 2**40
@@ -144,10 +145,10 @@ class _Known:
     slots: int
     share: float
     """Of a budget that would be divided among all shards."""
-    heard: int = 0
-    """The coordinator's round when the last report came; 0 before the first."""
+    silent: int = 0
+    """Rounds that were divided since its last report, or since the beginning."""
     reported: int = 0
-    """The shard's round in it."""
+    """The shard's round in its last report; 0 before the first."""
     spends: float = 0.0
     shadow_price: float = 0.0
     before: int = 0
@@ -156,7 +157,7 @@ class _Known:
     """Of the round that is under way, and what is promised for those after it."""
 
     def __post_init__(self) -> None:
-        counts = (self.slots - 1, self.heard, self.reported, self.before, *self.budgets)
+        counts = (self.slots - 1, self.silent, self.reported, self.before, *self.budgets)
         if not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError(f"these numbers of a shard cannot be right: {self}")
         if not (0 < self.share <= 1 and min(self.spends, self.shadow_price) >= 0):
@@ -180,7 +181,7 @@ class Coordinator:
         budget: C, of all shards together.
         slots: of each shard; they divide the budget among those that have not reported yet.
         lead: rounds ahead that budgets are promised at most: half of those that are over.
-        patience: rounds without a report after which a shard is promised nothing more.
+        patience: rounds divided without a report after which a shard is promised nothing more.
 
     >>> coordinator = Coordinator("r", budget=12.0, slots={"east": 100, "west": 200})
     >>> for grant in coordinator.divide(1):
@@ -232,6 +233,8 @@ class Coordinator:
             raise ValueError(f"round {now} is over, {self._now} is under way")
         away = [name for name, known in self._shards.items() if not self._is_there(known)]
         over, self._now = now - self._now, now
+        for name, known in self._shards.items():
+            self._shards[name] = replace(known, silent=known.silent + (over > 0))
         for report in reports:
             self._hear(report)
         self._move_shares()
@@ -258,24 +261,24 @@ class Coordinator:
         elif report.round_number > known.reported:
             self._shards[report.shard] = replace(
                 known,
-                heard=self._now,
+                silent=0,
                 reported=report.round_number,
                 spends=report.spends,
                 shadow_price=report.shadow_price,
             )
 
     def _is_there(self, known: _Known) -> bool:
-        return self._now - max(known.heard, 1) <= self._patience
+        return known.silent <= self._patience
 
     def _move_shares(self) -> None:
         """Half of the way, on a scale of ratios, to where money is worth the same everywhere."""
         slots = sum(known.slots for known in self._shards.values())
         wished = math.fsum(known.wish for known in self._shards.values())
-        heard = sum(known.slots for known in self._shards.values() if known.heard) / slots
+        heard = sum(known.slots for known in self._shards.values() if known.reported) / slots
         wanted, most = {}, {}
         for name, known in self._shards.items():
             fair = known.slots / slots
-            share = heard * known.wish / wished if known.heard and wished else fair
+            share = heard * known.wish / wished if known.reported and wished else fair
             wanted[name], most[name] = max(share, LEAST_SHARE * fair), MOST_SHARE * fair
         wanted = _within(wanted, most)
         moved = {

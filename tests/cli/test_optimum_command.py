@@ -40,6 +40,17 @@ def test_the_examples_of_the_help_work(capsys: pytest.CaptureFixture[str], argum
     assert "Shadow price of the budget" in printed
 
 
+def test_the_limit_is_that_of_the_slots_that_a_round_reaches(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = "--capacities 10x100 --budget 55 --cohort 0.1 --json"
+    told = json.loads(optimum(capsys, flags))
+    assert told["effective_per_round"] == pytest.approx(18.64, abs=5e-3)
+    with pytest.raises(SystemExit):
+        main(["plan", *flags.split(), "--rounds", "5", "--seeds", "1", "--policy", "tide"])
+    assert json.loads(capsys.readouterr().out)["possible"]["limit"] == told["effective_per_round"]
+
+
 def test_a_budget_that_does_not_bind_fills_every_slot(capsys: pytest.CaptureFixture[str]) -> None:
     told = json.loads(optimum(capsys, "--budget 9999 --json"))
     assert told["effective_per_round"] == 100.0

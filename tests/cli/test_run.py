@@ -158,6 +158,26 @@ def test_tables_in_the_config_have_names_with_dots(
     )
 
 
+LEARNS = """import numpy as np
+from flwr.app import Array, ArrayRecord
+from tidegate.flower import ClientGate
+from tidegate.streams import IndexedStream
+"""
+TWO_STARTS = """for start in (0.0, 1.0):
+        prices = PricePath(UniformPrice(1, 10), seed=1)
+        control = AdmissionControl(FedAvg(fraction_evaluate=0.0), 'tide', budget=9.0, prices=prices)
+        control.start(grid, ArrayRecord({'w': Array(np.full(2, start))}), num_rounds=2)
+
+gate = ClientGate(client, lambda context: IndexedStream(range(99)), buffer_capacity=3)
+
+@client.train()
+def train(message, context):
+    with gate.round(message, context) as now:
+        model = message.content['arrays']['w'].numpy()
+        return now.reply(ArrayRecord({'w': Array(model if model.all() else np.full(2, np.nan))}))
+"""
+
+
 def test_a_run_in_which_no_model_is_used_ends_with_1(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -173,17 +193,26 @@ def train(message, context):
         return now.reply(ArrayRecord({'w': Array(np.full(2, np.nan))}))
 """
     app = app_with(tmp_path, body)
-    head = (
-        "import numpy as np\nfrom flwr.app import Array, ArrayRecord\n"
-        "from tidegate.flower import ClientGate\nfrom tidegate.streams import IndexedStream\n"
-    )
     module = tmp_path / "lonely.py"
-    module.write_text(head + module.read_text())
+    module.write_text(LEARNS + module.read_text())
     for flags in ([], ["--verbose"]):
         code, printed = run(capsys, app, "--clients", "2", *flags)
         sys.modules.pop("lonely")
         assert code == 1, printed
-        assert printed.strip().endswith("nobody's model was used in any round")
+        assert printed.strip().endswith("nobody's model was used in any of these rounds")
+
+
+def test_a_run_in_which_some_models_are_used_ends_with_0(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two starts of two rounds: none of the first is of use, all of the second are."""
+    app = app_with(tmp_path, TWO_STARTS)
+    module = tmp_path / "lonely.py"
+    module.write_text(LEARNS + module.read_text())
+    code, printed = run(capsys, app, "--clients", "2")
+    sys.modules.pop("lonely")
+    assert code == 0, printed
+    assert "4 rounds in" in printed
 
 
 def test_a_component_that_the_module_lacks_is_named(

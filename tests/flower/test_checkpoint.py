@@ -271,6 +271,10 @@ def test_books_that_are_lost_are_no_new_budget(tmp_path: Path) -> None:
     ):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (tmp_path / "away").rename(folder / "control.npz")
+    first, _ = (folder / "rounds.jsonl").read_text().splitlines()
+    (folder / "rounds.jsonl").write_text(first + "\n")
+    with pytest.raises(ValueError, match=r"tells of 1 rounds, and 2 were settled; take a copy"):
+        control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (folder / "rounds.jsonl").unlink()
     with pytest.raises(ValueError, match=r"rounds\.jsonl is missing; take a copy"):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)

@@ -23,6 +23,7 @@ from tensorboard.util.tensor_util import make_ndarray
 from tidegate import sinks
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.report.live import summary
 from tidegate.run_folder import METRICS, Journal, read_run
 from tidegate.sinks import Moment, Sink, Source
 from tidegate.sinks.mlflow import MLflow
@@ -254,6 +255,20 @@ def test_prometheus_can_read_all_of_it_while_the_run_goes_on() -> None:
         page_of(page.port)
 
 
+def test_what_was_measured_is_set_while_nobody_reads() -> None:
+    page = Prometheus(port=0, run="r")
+    tells = threading.Thread(
+        target=page.measured, args=(1, "server", {"accuracy": 0.5, "loss": 2.0})
+    )
+    with page._registry.lock:
+        tells.start()
+        tells.join(0.2)
+        assert tells.is_alive()
+    tells.join()
+    assert page_of(page.port)["tidegate_metric", "loss"] == 2.0
+    page.close(failed=False)
+
+
 def test_tensorboard_shows_the_curves(tmp_path: Path) -> None:
     one = control(TensorBoard(tmp_path))
     curves = EventAccumulator(str(tmp_path)).Reload()
@@ -284,6 +299,23 @@ def test_mlflow_has_the_metrics(tmp_path: Path) -> None:
     assert (info.info.run_name, info.info.status) == ("first", "FINISHED")
     again = MLflow("fleet", place)  # the experiment is there already
     assert again.run_id != sink.run_id
+    MLflow("fleet", place, run_id=sink.run_id)
+    assert client.get_run(sink.run_id).info.status == "RUNNING"
+
+
+def test_a_run_is_not_over_before_its_last_model_is_judged(tmp_path: Path) -> None:
+    seen = []
+
+    def look(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        view = read_run(tmp_path)
+        seen.append((server_round, view.is_played, view.is_over))
+        if view.is_played:
+            assert "its last model is being judged" in summary(view, time.time())["state"]
+        return MetricRecord({"accuracy": server_round / 10})
+
+    control(folder=tmp_path, evaluate_fn=look)
+    assert seen == [(now, now == ROUNDS, False) for now in range(ROUNDS + 1)]
+    assert read_run(tmp_path).is_over
 
 
 def test_a_folder_says_what_the_run_does(tmp_path: Path) -> None:

@@ -193,6 +193,33 @@ def test_an_empty_slot_is_filled_at_any_price_where_money_does_not_bind() -> Non
     assert filling_threshold(prices, plan_slots(prices, 6.0)) == 10
 
 
+@pytest.mark.parametrize("prices", [(0.1, 1.0), (0.1, 0.3)])
+def test_money_for_everything_but_a_rounding_buys_everything(prices: tuple[float, float]) -> None:
+    law = UniformDistribution(*prices)
+    for slots in range(1, 100):
+        budget = slots * round(law.mean, 2)
+        assert optimum(law, budget, slots).effective_per_round == pytest.approx(slots)
+
+
+@pytest.mark.parametrize(
+    ("prices", "weights", "allowed"),
+    [
+        ([1.0, 1000.0], [50 / 51, 1 / 51], 50 / 51),
+        ([1000.0, 1.0, 0.0, 1.0, 1.0], [2, 9, 3, 99, 3], 0.9568965517241379),
+    ],
+)
+@pytest.mark.parametrize("precision", [1e-5, 1e-13])
+def test_spending_that_stays_the_same_over_many_multipliers(
+    prices: list[float], weights: list[float], allowed: float, precision: float
+) -> None:
+    """Every price but the dearest is always paid: that costs exactly what is allowed."""
+    law = PriceSample(prices, weights)
+    plan = plan_slots(law, allowed, precision=precision)
+    assert plan.spent == pytest.approx(allowed)
+    dearest = law.up_to(999.0)[0]
+    assert plan.growth == pytest.approx(2 / dearest - 1)  # E[L²] / E[L] of such a life L
+
+
 def test_the_longest_life_is_a_limit_of_its_own() -> None:
     prices = PriceSample([1.0, 100.0], [0.3, 0.7])
     for allowed in (9.0, 12.0, 30.0):

@@ -26,11 +26,11 @@ class Rounds(logging.Handler):
         self._progress = progress
         self._task = progress.add_task("starting", total=None)
         self._told: set[str] = set()
-        self._now = 0
+        self._begun = 0
         self.measured: list[str] = []
         """Metrics of the round that was played last, as text."""
         self.finished = 0
-        """Rounds that came to their end."""
+        """Rounds that came to their end, of all starts of a strategy; none from before a resume."""
         self.in_vain = 0
         """Those of them in which nobody's model was used."""
 
@@ -47,15 +47,14 @@ class Rounds(logging.Handler):
         if record.levelno >= logging.WARNING or text == RESUMING:
             self._tell(record)
         elif text == ROUND and isinstance(record.args, tuple):
-            self._now, rounds = (int(str(number)) for number in record.args)
-            self.finished, self.measured = self._now - 1, []
-            self._progress.update(
-                self._task, description="round", completed=self._now, total=rounds
-            )
+            now, rounds = (int(str(number)) for number in record.args)
+            self.finished, self.measured = self._begun, []
+            self._begun += 1
+            self._progress.update(self._task, description="round", completed=now, total=rounds)
         elif "MetricRecord" in text and isinstance(record.args, Mapping):
             self.measured += [f"{name} {_short(value)}" for name, value in record.args.items()]
         elif text.startswith("Strategy execution finished"):
-            self.finished = self._now
+            self.finished = self._begun
 
     def _tell(self, record: logging.LogRecord) -> None:
         text = self.format(record).strip()

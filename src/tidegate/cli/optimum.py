@@ -30,7 +30,7 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
     """
     problem = setting.problem
     prices = price_distribution(setting.price_law, setting.rounds)
-    best = theory.optimum(prices, problem.budget, problem.total_capacity)
+    best = theory.optimum(prices, problem.budget, problem.slots_a_round)
     if as_json:
         found = {**dataclasses.asdict(best), "thresholds": list(best.thresholds)}
         typer.echo(json.dumps({"setting": described(setting), **found}, indent=2))

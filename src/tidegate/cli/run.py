@@ -117,7 +117,7 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: b
         typer.echo(f"the first of them with {answers.first_failure}", err=True)
     in_vain = 0 < rounds.in_vain == rounds.finished
     if in_vain:
-        typer.echo("nobody's model was used in any round", err=True)
+        typer.echo("nobody's model was used in any of these rounds", err=True)
     if in_vain or 0 < answers.sent["train"] == answers.failed["train"]:
         raise typer.Exit(1)
 

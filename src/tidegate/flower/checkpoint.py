@@ -25,8 +25,16 @@ from tidegate.controller import Controller, FleetRound
 from tidegate.fleet import Terms
 from tidegate.flower.updates import NUMPY
 from tidegate.flower.wrapped import give_back, kept_by
-from tidegate.run_folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS, control_of
-from tidegate.saving import Archive, array_from, plain, reading, replace_file
+from tidegate.run_folder import (
+    CONTROL,
+    FORMAT_VERSION,
+    METRICS,
+    REMEDY,
+    ROUNDS,
+    control_of,
+    settled_rounds,
+)
+from tidegate.saving import Archive, array_from, reading, replace_file
 
 MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
 
@@ -121,7 +129,7 @@ class Checkpoint:
         older = self._folder / self._model
         self._save_model(row.round_number, arrays, strategy)
         with (self._folder / ROUNDS).open("a") as file:
-            file.write(json.dumps(dataclasses.asdict(row)) + "\n")
+            file.write(_row(row))
             file.flush()
             os.fsync(file.fileno())
         self.save_control(controller)
@@ -141,16 +149,19 @@ class Checkpoint:
         path = self._folder / ROUNDS
         if not path.exists():
             raise ValueError(f"{path} is missing; {REMEDY}")
-        settled = path.read_text().splitlines()[: round_number - 1]
-        with reading(path, REMEDY):
-            rounds = [plain(FleetRound, json.loads(line)) for line in settled]
-        text = "".join(line + "\n" for line in settled)
+        rounds = settled_rounds(path, round_number - 1)
+        text = "".join(map(_row, rounds))
 
         def write(file: IO[bytes]) -> None:
             file.write(text.encode())
 
         replace_file(path, write)
         return rounds
+
+
+def _row(row: FleetRound) -> str:
+    """One line of ``rounds.jsonl``."""
+    return json.dumps(dataclasses.asdict(row)) + "\n"
 
 
 def _write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -> None:

@@ -353,7 +353,7 @@ class AdmissionControl(Strategy):
         return self._controller
 
     def _with_time_to_live(self, message: Message) -> Message:
-        """Let a message live from now on: nodes were met since it was written, a minute at most."""
+        """Let a message live from now on: nodes were met since it was written."""
         message.metadata.created_at = time.time()
         message.metadata.ttl = self._seconds_to_live
         return message

@@ -213,6 +213,8 @@ def _state(view: RunView, now: float) -> str:
     ends = [view.ended_at[number] for number in sorted(view.ended_at)]
     if view.is_over:
         return f"{place}, over" + (f" since {clock(ends[-1])}" if ends else "")
+    if view.is_played:
+        return f"{place}, its last model is being judged"
     if view.ending:
         return f"{place}, its server has stopped before the end"
     if view.is_gone:

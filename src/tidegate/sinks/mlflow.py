@@ -37,6 +37,8 @@ class MLflow:
         place = known.experiment_id if known else self._client.create_experiment(experiment)
         if run_id is None:
             run_id = self._client.create_run(place, run_name=run_name).info.run_id
+        else:
+            self._client.update_run(run_id, status="RUNNING")
         self.run_id: str = run_id
         """MLflow's own id of the run."""
 

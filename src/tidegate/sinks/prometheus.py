@@ -35,7 +35,10 @@ COUNTERS = {"spent": "Money spent.", "admitted": "Samples admitted."}
 
 
 class _Whole(prometheus_client.CollectorRegistry):
-    """Numbers that are read all at once: never some of one round beside some of another."""
+    """Numbers that are read all at once: never some of one round beside some of another.
+
+    Of a scrape that names those that it wants (``name[]=``), each is read by itself.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -115,8 +118,9 @@ class Prometheus:
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
         """The newest value of each metric."""
-        for name, value in metrics.items():
-            self._metrics.labels(self._run, source, name).set(value)
+        with self._registry.lock:
+            for name, value in metrics.items():
+                self._metrics.labels(self._run, source, name).set(value)
 
     def close(self, *, failed: bool) -> None:
         """Give the port back."""

@@ -31,6 +31,8 @@ FIRST_AGES = 32
 """Ages to begin with; more are looked at as long as a sample can live to see them."""
 NEGLIGIBLE = 1e-18
 """A chance of living on that no sum of floats notices."""
+ROUNDING = 1e-12
+"""Relative, of two sums of the same prices in another order."""
 FINE = 1e-9
 """Relative, of the threshold for an empty slot."""
 UNAFFORDABLE = 1e4
@@ -243,7 +245,7 @@ def plan_slots(
         longest_life: a sample that was used more often is replaced at any price.
         precision: relative, of what a round costs.
     """
-    if prices.mean <= allowed:
+    if prices.mean <= allowed * (1 + ROUNDING):
         fresh = SlotRule(0.0, 1.0, 1.0, prices.mean, 1.0, (prices.highest,))
         return SlotPlan(more=fresh, less=fresh, share=0.0, best=fresh)
     solve = partial(best_rule, prices, longest_life=longest_life, precision=precision)
@@ -255,11 +257,14 @@ def plan_slots(
         more, less = less, solve(4 * less.multiplier, less)
     while more.spent <= allowed:
         more, less = solve(more.multiplier / 4, more), more
+    rule = less
     for step in range(MOST_STEPS):
         # g(μ) lies below both rules' straight lines; where they meet, it is highest if it can be
         # anywhere between. Halving in turn makes sure that both ends move.
         halving = step % 2 == 1
         meeting = (less.growth - more.growth) / (more.spent - less.spent)
+        if meeting <= 0:
+            break  # what ``more`` buys for its money is too little to be seen
         middle = (more.multiplier + less.multiplier) / 2 if halving else meeting
         rule = solve(middle, less)
         line = more.growth + middle * more.spent
