@@ -101,9 +101,10 @@ def test_capacity_is_never_exceeded(open_store: Opener) -> None:
     assert gate(open_store).apply(order(2, 5)).admitted == 0
 
 
-def test_a_dry_stream_says_so(open_store: Opener) -> None:
+def test_a_dry_stream_says_so(open_store: Opener, caplog: pytest.LogCaptureFixture) -> None:
     receipt = gate(open_store, size=3).apply(order(1, 5))
     assert (receipt.admitted, receipt.exhausted) == (3, True)
+    assert "is dry" in caplog.text
     receipt = gate(open_store, size=3).apply(order(2, 5))
     assert (receipt.admitted, receipt.exhausted, receipt.spent) == (0, True, 0.0)
 

@@ -95,6 +95,7 @@ class Gate:
             try:
                 taken = self._stream.take(1)
                 if not taken:
+                    logger.warning("the stream of %s is dry", owner)
                     break
                 sample, key = taken[0], f"{owner}/{self._stream.cursor}"
                 if self._acquire is not None:
