@@ -1,0 +1,85 @@
+"""What an older version wrote, this one reads and goes on with."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gated_apps import MODEL
+from old_files import DIES_IN, ROUNDS, RUNS, control, grid, outcome
+
+from tidegate.gate import Gate
+from tidegate.retention.sqlite_store import SqliteStore
+from tidegate.retention.store import StoredSample
+from tidegate.run_folder import read_run
+from tidegate.streams import IndexedStream
+from tidegate.wire import Order, Receipt
+
+FIXTURES = Path(__file__).parent / "fixtures"
+VERSIONS = sorted(folder.name for folder in FIXTURES.glob("version_*"))
+
+
+def copy_of(folder: Path, into: Path) -> Path:
+    """Reading may change a file; what is kept stays as it was."""
+    return Path(shutil.copytree(folder, into / folder.name))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", RUNS)
+def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
+    tmp_path: Path, version: str, name: str
+) -> None:
+    folder = copy_of(FIXTURES / version / name / "interrupted", tmp_path)
+    resumed = control(name, folder)
+    result = resumed.start(grid(), MODEL, ROUNDS)
+    expected = json.loads((FIXTURES / version / name / "outcome.json").read_text())
+    told = outcome(resumed, (array.numpy() for array in result.arrays.values()))
+    assert told["rounds"] == expected["rounds"]
+    for mine, theirs in zip(told["weights"], expected["weights"], strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)  # BLAS may differ by machine
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_folder_is_read(tmp_path: Path, version: str, name: str) -> None:
+    expected = json.loads((FIXTURES / version / name / "outcome.json").read_text())
+    over = read_run(copy_of(FIXTURES / version / name / "finished", tmp_path))
+    assert [vars(row) for row in over.rounds] == expected["rounds"]
+    assert (over.ending, over.num_rounds, len(over.clients)) == ("over", ROUNDS, 3)
+    under_way = read_run(copy_of(FIXTURES / version / name / "interrupted", tmp_path))
+    assert (under_way.ending, len(under_way.rounds)) == ("failed", DIES_IN - 1)
+
+
+def test_a_buffer_of_version_0_1_0_goes_on(tmp_path: Path) -> None:
+    """Round 1 admitted two samples and round 3 two more; orders up to round 4 are void."""
+    path = Path(shutil.copy(FIXTURES / "version_0_1_0" / "client.sqlite", tmp_path))
+    store = SqliteStore(path, "r", "a-client", 5)
+    books = store.books()
+    assert (books.last_round, books.void_round, books.cursor) == (3, 4, "4")
+    assert (books.total_admitted, books.total_spent) == (4, 7.0)
+    assert store.stored() == [
+        *(StoredSample(0, 1, 2), StoredSample(1, 1, 2)),
+        *(StoredSample(2, 3, 1), StoredSample(3, 3, 1)),
+    ]
+    image, labelled, named, mixed = store.samples()
+    np.testing.assert_array_equal(image, np.arange(6, dtype=np.float32).reshape(2, 3))
+    np.testing.assert_array_equal(labelled[0], [1.5, 2.5])
+    assert (labelled[1], named) == (7, {"text": "Äpfel", "bytes": b"\x00\x01"})
+    assert mixed == [True, None, 0.25]
+    gate = Gate(store, IndexedStream([*"abcd", "only text", "another"]))
+    order = Order(run="r", round_number=5, price=3.0, count=2, retention="oldest_first")
+    assert gate.apply(order) == Receipt(
+        run="r",
+        round_number=5,
+        admitted=2,
+        spent=6.0,
+        occupancy=5,
+        expiring=0,
+        prior_uses=4,
+        total_admitted=6,
+        total_spent=13.0,
+        exhausted=False,
+    )
+    assert store.samples()[-2:] == ["only text", "another"]
+    store.close()
