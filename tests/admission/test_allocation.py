@@ -129,7 +129,7 @@ def test_impossible_totals_are_refused(total: float) -> None:
         Allocation.start(np.array([1.0])).allocate(total)
 
 
-@pytest.mark.parametrize("clients", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("clients", [1_000_000, pytest.param(10_000_000, marks=pytest.mark.full)])
 def test_millions_of_clients_in_one_call_stay_within_one_sample(clients: int) -> None:
     draw = np.random.default_rng(5)
     shares = draw.integers(1, 30, clients).astype(float)

@@ -1,7 +1,5 @@
 """How violation and regret grow with T, against the exponents that the paper claims.
 
-pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
-
 What is claimed and holds is asserted as claimed; what does not hold is asserted as measured, and
 explained in ``docs/theory.md``.
 """
@@ -9,6 +7,8 @@ explained in ``docs/theory.md``.
 import pytest
 
 import rates
+
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 CLAIMS_THAT_HOLD = {
     # (gamma, phi): slopes measured up to T = 10^5 of cost violation and omega 2
@@ -37,7 +37,7 @@ def test_growth_up_to_ten_thousand_rounds(pair: tuple[float, float]) -> None:
     check_claims(10_000, 6, pair, slack=0.25)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("pair", CLAIMS_THAT_HOLD)
 def test_growth_up_to_a_hundred_thousand_rounds(pair: tuple[float, float]) -> None:
     check_claims(100_000, 12, pair, slack=0.12)
@@ -54,7 +54,7 @@ def test_cost_violation_exceeds_its_claim_where_the_interval_opens_wide() -> Non
     check_wide_interval(10_000, 8)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_cost_violation_exceeds_its_claim_up_to_a_hundred_thousand_rounds() -> None:
     check_wide_interval(100_000, 12)
 

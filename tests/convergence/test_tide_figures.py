@@ -76,7 +76,7 @@ def test_other_price_laws(name: str) -> None:
     check(name, seeds=1 if name == "constant" else 2)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", LAWS)
 def test_other_price_laws_on_ten_seeds(name: str) -> None:
     check(name, seeds=10)

@@ -91,7 +91,7 @@ def as_the_fleet_has_it(problem: Problem) -> Problem:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[pytest.mark.slow] * (one in LONG)) for one in PUBLISHED]
+    "name", [pytest.param(one, marks=[pytest.mark.full] * (one in LONG)) for one in PUBLISHED]
 )
 def test_a_small_run_learns_as_published(
     name: str, workshop: Path, monkeypatch: pytest.MonkeyPatch

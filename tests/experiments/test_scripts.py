@@ -52,7 +52,7 @@ def test_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len([row for row in rows if (row["constant"], float(row["value"])) in chosen]) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @needs_mnist
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -30,7 +30,7 @@ def test_books_reconcile_whatever_happens(first: int) -> None:
     play_some(first, IN_ONE_TEST)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_books_reconcile_in_a_hundred_thousand_schedules() -> None:
     """About an hour on two cores."""
     spawn = multiprocessing.get_context("spawn")

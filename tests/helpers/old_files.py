@@ -1,7 +1,7 @@
 """Files as a version of Tidegate leaves them, for later versions to read.
 
-``python tests/helpers/old_files.py tests/fixtures/version_X_Y_Z`` makes them with the version that is
-installed; run it before a release changes a format, and never again for that version.
+``python tests/helpers/old_files.py tests/fixtures/version_X_Y_Z`` makes them with the version that
+is installed; run it before a release changes a format, and never again for that version.
 """
 
 import dataclasses

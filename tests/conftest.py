@@ -1,0 +1,73 @@
+"""What a check runs, in which order, and how long each of its tests may take.
+
+Markers say what a test needs: ``process`` starts another program, ``deployment`` uses the Flower
+deployment that the whole run shares, ``data`` reads real data, ``timing`` measures time and runs
+alone, ``full`` runs at full size only. ``quick`` leaves all of them out.
+"""
+
+import multiprocessing.context
+import subprocess
+from typing import Any
+
+import pytest
+from check_size import SIZE
+from hypothesis import HealthCheck, settings
+
+SHARE = {"quick": 5.0, "check": 20.0, "full": 900.0}
+"""Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``."""
+NEEDS = ("process", "deployment", "data", "timing")
+LEFT_OUT = {"quick": {*NEEDS, "full"}, "check": {"full"}, "full": set[str]()}
+
+settings.register_profile("quick", derandomize=True, deadline=None)
+settings.register_profile("check", derandomize=True, deadline=None)
+settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(SIZE)
+
+
+def _markers(item: pytest.Item) -> set[str]:
+    return {mark.name for mark in item.iter_markers()}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the size does not run; let what waits go first, beside what computes."""
+    left_out = {item for item in items if _markers(item) & LEFT_OUT[SIZE]}
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
+    deployed = {item for item in items if "deployment" in _markers(item)}
+    for item in deployed:
+        item.add_marker(pytest.mark.xdist_group("deployment"))
+    items.sort(key=lambda item: (item not in deployed, -_share(item)))
+
+
+def _share(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("share")
+    return SHARE[SIZE] if mark is None else float(mark.args[0])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """A test that passes but is slower than its share fails."""
+    report: pytest.TestReport = yield
+    share = _share(item)
+    if call.when == "call" and report.passed and call.duration > share:
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{item.nodeid} took {call.duration:.1f} s; its share is {share:.0f} s. Make it "
+            "smaller, give it a smaller size outside `scripts/check full` (at_size), or state a "
+            "share of its own (@pytest.mark.share) with the reason."
+        )
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _no_process_without_its_marker(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What starts programs says so, or ``quick`` would run it."""
+    if not _markers(request.node) & {"process", "deployment"}:
+
+        def refuse(*_: Any, **__: Any) -> None:
+            pytest.fail(f"{request.node.nodeid} starts a process: mark it @pytest.mark.process")
+
+        monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
+        monkeypatch.setattr(multiprocessing.context.SpawnProcess, "_Popen", refuse)
