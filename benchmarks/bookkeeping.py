@@ -23,14 +23,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tidegate.controller import Controller
-from tidegate.fleet import Terms
-from tidegate.gate import Gate
-from tidegate.presets import make_policy
+from tidegate.client.gate import Gate
+from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import MemoryStore
+from tidegate.client.streams import IndexedStream
+from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.retention.sqlite_store import SqliteStore
-from tidegate.retention.store import MemoryStore
-from tidegate.streams import IndexedStream
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
 from tidegate.wire import Introduction, Order, Record
 
 COHORT = 1000

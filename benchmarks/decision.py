@@ -7,15 +7,15 @@ import time
 
 import numpy as np
 
+from tidegate._internal.randomness import PRICES, generator
 from tidegate.admission.interval import AdmissionInterval
 from tidegate.admission.minimise import minimise
 from tidegate.admission.objective import Objective
 from tidegate.admission.rule import Quote
-from tidegate.presets import EXPERIMENTS, make_policy
+from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.prices import MarkovPrice, PriceLaw, UniformPrice
 from tidegate.problem import LearningConstants
-from tidegate.randomness import PRICES, generator
-from tidegate.simulation import begin, play_round
+from tidegate.simulation.rounds import begin, play_round
 from tidegate.theory.penalty import surrogate_penalty
 
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tidegate.account import Account
-from tidegate.controller import Controller
-from tidegate.fleet import Terms
-from tidegate.gate import Gate
+from tidegate.client.gate import Gate
+from tidegate.client.store import MemoryStore
+from tidegate.client.streams import IndexedStream
 from tidegate.policies import ControlOptions
-from tidegate.presets import make_policy
+from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.retention.store import MemoryStore
-from tidegate.streams import IndexedStream
-from tidegate.summary import estimate
+from tidegate.server.account import Account
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
+from tidegate.simulation.summary import estimate
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import Introduction, Order, Receipt, WireError
 

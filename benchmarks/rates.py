@@ -17,14 +17,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from exact_comparison import OperatingPoint, comparison_terms
+from tidegate._internal.arrays import FloatArray
 from tidegate.policies import ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
-from tidegate.simulation import simulate
+from tidegate.simulation.rounds import simulate
 from tidegate.theory.bounds import regret
-from tidegate.theory.comparison import OperatingPoint, comparison_terms
 from tidegate.theory.planning import contraction, plan_constant_admission
 
 PAIRS = ((0.5, 0.5), (0.3, 0.3), (0.7, 0.3), (0.2, 0.8))

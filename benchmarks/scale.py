@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 from rich.progress import track
 
+from tidegate._internal.arrays import FloatArray
+from tidegate._internal.randomness import COHORTS, PRICES, generator
 from tidegate.admission.allocation import Allocation
-from tidegate.arrays import FloatArray
 from tidegate.cohorts import Cohorts
-from tidegate.presets import make_policy
+from tidegate.policies.presets import make_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
-from tidegate.randomness import COHORTS, PRICES, generator
-from tidegate.simulation import begin, play_round
-from tidegate.summary import student_quantile
+from tidegate.simulation.rounds import begin, play_round
+from tidegate.simulation.summary import student_quantile
 
 CAPACITY = 10
 MODES = {"acdpp": "per client", "tide": "broadcast"}

@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from tidegate._internal.arrays import FloatArray
 from tidegate.admission.tide import Tide, TideState
-from tidegate.arrays import FloatArray
 from tidegate.policies import JointPolicy
 from tidegate.policies.tide import tide
 from tidegate.problem import Problem
-from tidegate.shards import Coordinator, Grant, Purse, Report
-from tidegate.simulation import begin, play_round
-from tidegate.summary import estimate
+from tidegate.server.shards import Coordinator, Grant, Purse, Report
+from tidegate.simulation.rounds import begin, play_round
+from tidegate.simulation.summary import estimate
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import LARGEST_AMOUNT
 

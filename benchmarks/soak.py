@@ -21,9 +21,9 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from rich.progress import Progress
 
+from tidegate.client.sqlite_store import SqliteStore, store_path
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.retention.sqlite_store import SqliteStore, store_path
 
 CLIENTS = 4
 CAPACITY = 10

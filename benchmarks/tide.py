@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from tidegate._internal.arrays import FloatArray
+from tidegate._internal.randomness import PRICES, generator
 from tidegate.admission.price_memory import PriceMemory
 from tidegate.admission.rule import Quote
 from tidegate.admission.tide import Tide, TideState
-from tidegate.arrays import FloatArray
 from tidegate.policies import JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.constant_admission import constant_admission
@@ -38,9 +39,8 @@ from tidegate.prices import (
     UniformPrice,
 )
 from tidegate.problem import Problem
-from tidegate.randomness import PRICES, generator
-from tidegate.simulation import simulate
-from tidegate.summary import estimate
+from tidegate.simulation.rounds import simulate
+from tidegate.simulation.summary import estimate
 from tidegate.theory.distribution import (
     PriceDistribution,
     PriceSample,

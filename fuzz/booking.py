@@ -5,7 +5,7 @@ from typing import Any
 
 from fuzz.choices import Choices
 from fuzz.limits import LONGEST_REASON, may_refuse
-from tidegate.ledger import Ledger
+from tidegate.server.ledger import Ledger
 from tidegate.wire import Order, Receipt, WireError
 
 CLIENT = "site"

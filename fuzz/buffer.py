@@ -12,9 +12,9 @@ import numpy as np
 from fuzz.archives import patched
 from fuzz.choices import Choices, text_of
 from fuzz.limits import empty_folder, may_refuse
-from tidegate.gate import Gate
-from tidegate.retention.sqlite_store import SqliteStore
-from tidegate.streams import IndexedStream
+from tidegate.client.gate import Gate
+from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.streams import IndexedStream
 from tidegate.wire import Order
 
 CAPACITY = 6

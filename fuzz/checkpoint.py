@@ -12,15 +12,15 @@ from flwr.serverapp.strategy import FedAdam, Strategy
 from fuzz.archives import packed, patched, unpacked
 from fuzz.choices import Choices, text_of
 from fuzz.limits import empty_folder, may_refuse
-from tidegate.controller import Controller
-from tidegate.fleet import Terms
+from tidegate.client.gate import Gate
+from tidegate.client.store import MemoryStore
+from tidegate.client.streams import IndexedStream
 from tidegate.flower.checkpoint import Checkpoint
-from tidegate.gate import Gate
 from tidegate.policies import DEFAULT_OPTIONS
-from tidegate.presets import find_policy
+from tidegate.policies.presets import find_policy
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.retention.store import MemoryStore
-from tidegate.streams import IndexedStream
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
 from tidegate.wire import Introduction
 
 CONTROL, ROWS = "control.npz", "rounds.jsonl"

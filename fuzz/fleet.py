@@ -6,12 +6,12 @@ from flwr.app import ConfigRecord, RecordDict
 
 from fuzz.choices import Choices, text_of
 from fuzz.limits import LONGEST_REASON, may_refuse
-from tidegate.controller import Controller
-from tidegate.fleet import Terms
 from tidegate.flower.records import TEXT, expect, find, key_of
 from tidegate.policies import DEFAULT_OPTIONS
-from tidegate.presets import find_policy
+from tidegate.policies.presets import find_policy
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
 from tidegate.wire import Introduction, Order, Receipt, WireError
 
 POLICIES = ("acdpp", "constant_admission", "hybrid", "costless_oracle", "tide")

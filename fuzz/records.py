@@ -7,7 +7,7 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from fuzz.choices import Choices, text_of
 from fuzz.limits import LONGEST_REASON, may_refuse
 from tidegate.flower.records import TEXT, attach, expect, find, key_of
-from tidegate.shards import Grant, Report
+from tidegate.server.shards import Grant, Report
 from tidegate.wire import Address, Introduction, Order, Receipt, Record, WireError
 
 ORDER = Order(run="r", round_number=3, price=2.5, retention_horizon=10, count=4)

@@ -8,7 +8,7 @@ import numpy as np
 
 from fuzz.choices import Choices, text_of
 from fuzz.limits import may_refuse
-from tidegate.retention.codec import ArrayCodec
+from tidegate.client.codec import ArrayCodec
 
 SAMPLES: tuple[Any, ...] = (
     (np.arange(6, dtype=np.uint8).reshape(2, 3), 7, "label"),

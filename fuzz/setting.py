@@ -10,7 +10,7 @@ from tidegate.cli import setting
 from tidegate.cli.run import _pair
 from tidegate.cli.setting import Setting
 from tidegate.flower.app import _settings
-from tidegate.presets import make_policy
+from tidegate.policies.presets import make_policy
 
 FLAGS = ("capacities", "price", "experiment")
 FILE = """capacities = "8,9,10x3"

@@ -8,12 +8,12 @@ from typing import Any
 from fuzz.archives import packed, patched, unpacked
 from fuzz.choices import Choices, text_of
 from fuzz.limits import empty_folder, may_refuse
-from tidegate import saving
+from tidegate._internal import saving
 from tidegate.policies import DEFAULT_OPTIONS
-from tidegate.presets import find_policy
+from tidegate.policies.presets import find_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
-from tidegate.simulation import begin, simulate
+from tidegate.simulation.rounds import begin, simulate
 
 POLICIES = ("acdpp", "tide", "hybrid")
 PROBLEM = Problem(buffer_capacities=[8, 12], budget=20.0, mean_price=5.5, num_rounds=30)

@@ -71,3 +71,13 @@ def _no_process_without_its_marker(
 
         monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
         monkeypatch.setattr(multiprocessing.context.SpawnProcess, "_Popen", refuse)
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A data set that is learned in seconds."""
+    from small_data import write_small  # the libraries behind it take seconds to load
+
+    folder = tmp_path_factory.mktemp("data") / "small"
+    write_small(folder)
+    return str(folder)

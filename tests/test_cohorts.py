@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate._internal.arrays import EVERYONE, IntArray
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import Quote
-from tidegate.arrays import EVERYONE, IntArray
 from tidegate.cohorts import Cohorts
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.constant_admission import constant_admission
@@ -20,7 +20,7 @@ from tidegate.policies.hybrid import hybrid
 from tidegate.policies.tide import tide
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
-from tidegate.simulation import begin, play_round, simulate
+from tidegate.simulation.rounds import begin, play_round, simulate
 from tidegate.theory.bounds import constant_admission_sizes
 from tidegate.theory.distribution import UniformDistribution
 from tidegate.theory.optimum import optimum

@@ -9,11 +9,11 @@ import pytest
 from gated_apps import MODEL
 from old_files import DIES_IN, ROUNDS, RUNS, control, grid, outcome
 
-from tidegate.gate import Gate
-from tidegate.retention.sqlite_store import SqliteStore
-from tidegate.retention.store import StoredSample
-from tidegate.run_folder import read_run
-from tidegate.streams import IndexedStream
+from tidegate.client.gate import Gate
+from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import StoredSample
+from tidegate.client.streams import IndexedStream
+from tidegate.runs.reader import read_run
 from tidegate.wire import Order, Receipt
 
 FIXTURES = Path(__file__).parent / "fixtures"

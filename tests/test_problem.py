@@ -4,9 +4,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidegate.presets import EXPERIMENTS, make_policy
+from tidegate._internal.randomness import generator
+from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.problem import LearningConstants, Problem
-from tidegate.randomness import generator
 
 GIVEN: dict[str, Any] = {
     "buffer_capacities": [4, 6],

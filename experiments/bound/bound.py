@@ -21,14 +21,14 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 from torch import Tensor, nn
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.experiments.client_app import app as client_app
 from tidegate.experiments.job import Job
 from tidegate.flower import AdmissionControl
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.learning.local import as_inputs
 from tidegate.learning.models import new_model, num_parameters
-from tidegate.presets import EXPERIMENTS
+from tidegate.policies.presets import EXPERIMENTS
 from tidegate.problem import LearningConstants
 from tidegate.report.comparison import write_csv
 from tidegate.report.figures import look_of

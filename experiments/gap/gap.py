@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
+from tidegate._internal.randomness import PRICES, STREAM, generator
 from tidegate.admission.rule import FleetOrder, Quote
 from tidegate.admission.tide import Tide, TideState
 from tidegate.experiments.data import FederatedData
 from tidegate.policies import ControlOptions, JointPolicy
-from tidegate.presets import EXPERIMENTS, make_policy
+from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.problem import Problem
-from tidegate.randomness import PRICES, STREAM, generator
 from tidegate.report.comparison import write_csv
 from tidegate.retention.k_step import KStepRetention
-from tidegate.simulation import begin, play_round
-from tidegate.summary import estimate, share_of
+from tidegate.simulation.rounds import begin, play_round
+from tidegate.simulation.summary import estimate, share_of
 
 SETTING = EXPERIMENTS["mnist"]
 STEPS, RATE, CLASSES = 10, 0.5, 10

@@ -19,11 +19,11 @@ import numpy as np
 
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.joint import JointPolicy
-from tidegate.presets import EXPERIMENTS
+from tidegate.policies.presets import EXPERIMENTS
 from tidegate.problem import LearningConstants, Problem
 from tidegate.report.comparison import write_csv
-from tidegate.simulation import simulate
-from tidegate.summary import estimate
+from tidegate.simulation.rounds import simulate
+from tidegate.simulation.summary import estimate
 
 SETTING = EXPERIMENTS["mnist"]
 MEASURES = ("effective_per_round", "spent_per_round", "mean_stored", "peak_stored")

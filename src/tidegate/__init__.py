@@ -9,9 +9,8 @@
 True
 """
 
-from tidegate.planner import select_offline, try_horizons
 from tidegate.policies import POLICIES, ControlOptions, JointPolicy
-from tidegate.presets import EXPERIMENTS, PRESETS, Experiment, make_policy
+from tidegate.policies.presets import EXPERIMENTS, PRESETS, Experiment, make_policy
 from tidegate.prices import (
     ConstantPrice,
     MarkovPrice,
@@ -21,8 +20,9 @@ from tidegate.prices import (
     price_law,
 )
 from tidegate.problem import LearningConstants, Problem
-from tidegate.simulation import Run, SimulationState, begin, play_round, simulate
-from tidegate.summary import PolicySummary, paired_differences, summarise
+from tidegate.simulation.offline import select_offline, try_horizons
+from tidegate.simulation.rounds import Run, SimulationState, begin, play_round, simulate
+from tidegate.simulation.summary import PolicySummary, paired_differences, summarise
 from tidegate.theory.planning import Plan, plan_constant_admission, search_constant_admission
 
 __version__ = "0.1.0"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import EVERYONE, Members
+from tidegate._internal.arrays import EVERYONE, Members
 
 ASKED = 1.2
 """Clients that are asked for each one that is needed, beyond those who are likely to be away."""

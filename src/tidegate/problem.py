@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
-from tidegate.arrays import FloatArray, IntArray
+from tidegate._internal.arrays import FloatArray, IntArray
 from tidegate.cohorts import Cohorts
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate._internal.arrays import FloatArray
 from tidegate.admission.allocation import Allocation
-from tidegate.arrays import FloatArray
 
 
 def shares_of(weights: list[int]) -> FloatArray:

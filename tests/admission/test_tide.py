@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 import tidegate.admission.tide as module
+from tidegate._internal.arrays import FloatArray
 from tidegate.admission.price_memory import SIZE
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
 from tidegate.admission.tide import LONGEST_LIFE, RECENT, Tide, TideState
-from tidegate.arrays import FloatArray
 from tidegate.policies import ControlOptions
 from tidegate.policies.tide import tide
 from tidegate.prices import ConstantPrice, MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.retention.oldest_first import OldestFirstBuffers
-from tidegate.simulation import begin, play_round, simulate
+from tidegate.simulation.rounds import begin, play_round, simulate
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 

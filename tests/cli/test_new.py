@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.cli import main
 from tidegate.cli.new import TEMPLATE
-from tidegate.run_folder import read_run
+from tidegate.runs.reader import read_run
 
 
 def command(*arguments: str) -> int:

@@ -161,7 +161,7 @@ def test_tables_in_the_config_have_names_with_dots(
 LEARNS = """import numpy as np
 from flwr.app import Array, ArrayRecord
 from tidegate.flower import ClientGate
-from tidegate.streams import IndexedStream
+from tidegate.client.streams import IndexedStream
 """
 TWO_STARTS = """for start in (0.0, 1.0):
         prices = PricePath(UniformPrice(1, 10), seed=1)

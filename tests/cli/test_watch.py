@@ -21,7 +21,9 @@ from rich.console import Console
 
 from tidegate.cli import main
 from tidegate.report.live import bars, live_view, summary
-from tidegate.run_folder import METRICS, Journal, read_run
+from tidegate.runs.folder import METRICS
+from tidegate.runs.journal import Journal
+from tidegate.runs.reader import read_run
 
 
 class Screen:

@@ -8,8 +8,8 @@ import pytest
 
 from tide import BUDGETS, CAPACITIES, LAWS, distribution, reached, the_problem
 from tidegate.policies import ControlOptions
-from tidegate.presets import EXPERIMENTS, make_policy
-from tidegate.simulation import Run, simulate
+from tidegate.policies.presets import EXPERIMENTS, make_policy
+from tidegate.simulation.rounds import Run, simulate
 from tidegate.theory.optimum import optimum
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere

@@ -14,7 +14,7 @@ from tidegate.experiments.results import read_results
 from tidegate.experiments.runner import about, matched_budget, plan_runs, run_experiment
 from tidegate.problem import Problem
 from tidegate.report.comparison import Comparison
-from tidegate.simulation import simulate
+from tidegate.simulation.rounds import simulate
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 

@@ -19,9 +19,9 @@ from tidegate.experiments.runner import (
     run_experiment,
     traps,
 )
-from tidegate.fleet import ROUNDING
 from tidegate.flower import run_in_process
-from tidegate.simulation import simulate
+from tidegate.server.fleet import ROUNDING
+from tidegate.simulation.rounds import simulate
 
 ROUNDS = 6
 

@@ -18,13 +18,13 @@ from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset
 from quiet import quietly
 
+from tidegate._internal.saving import replace_file
+from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
 from tidegate.flower.private import name_message
 from tidegate.policies import ControlOptions
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.retention.sqlite_store import SqliteStore, store_path
-from tidegate.saving import replace_file
-from tidegate.streams import IndexedStream
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 

@@ -21,13 +21,13 @@ import fuzz
 from fuzz import buffer, checkpoint, choices, run, state
 from fuzz.archives import packed, unpacked
 from fuzz.mutations import inputs
-from tidegate import saving
+from tidegate._internal import saving
+from tidegate.client.codec import ArrayCodec
 from tidegate.experiments.config import Experiment
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.records import LONGEST_TEXT, TEXT, expect, key_of
-from tidegate.ledger import Ledger
 from tidegate.prices import RecordedPrices, price_law
-from tidegate.retention.codec import ArrayCodec
+from tidegate.server.ledger import Ledger
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import Order, Receipt, WireError
 
@@ -215,7 +215,7 @@ def test_a_checkpoint_that_cannot_be_read_deletes_no_model(tmp_path: Path) -> No
         (("overspend",), float("nan"), "overspend must be finite, got nan"),
         (("ledger", "booked", "spent"), "x", "spent must be float in RoundTotals, got 'x'"),
         (("ledger", "accounts", "a", "total_admitted"), 0.5, "total_admitted must be int in Acc"),
-        (("decision", "ordered"), [], "ordered must be float . None in _Decision"),
+        (("decision", "ordered"), [], "ordered must be float . None in Decision"),
     ],
 )
 def test_a_checkpoint_of_other_kinds_of_values_is_refused(

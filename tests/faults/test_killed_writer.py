@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.gate import Gate
-from tidegate.retention.sqlite_store import SqliteStore
-from tidegate.retention.store import KEPT_ANSWERS
-from tidegate.streams import IndexedStream
+from tidegate.client.gate import Gate
+from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import KEPT_ANSWERS
+from tidegate.client.streams import IndexedStream
 from tidegate.wire import Order
 
 KILLS = 500

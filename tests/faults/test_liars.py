@@ -11,7 +11,8 @@ from quiet import quietly
 from world import terms
 
 from liars import CAPACITY, LIAR, LIES, POLICIES, RUN, Client, play
-from tidegate.controller import Controller, FleetRound
+from tidegate.server.controller import Controller
+from tidegate.server.fleet_round import FleetRound
 from tidegate.wire import Introduction, Order, Receipt, WireError
 
 _quietly = pytest.fixture(autouse=True)(quietly)

@@ -10,12 +10,12 @@ from quiet import quietly
 from rich.progress import Progress
 from world import World, play_schedule, play_some, terms
 
-from tidegate.account import Account
 from tidegate.admission.debt import cash
-from tidegate.controller import Controller
-from tidegate.ledger import Ledger
-from tidegate.retention.store import Books, Change, MemoryStore
-from tidegate.streams import IndexedStream
+from tidegate.client.store import Books, Change, MemoryStore
+from tidegate.client.streams import IndexedStream
+from tidegate.server.account import Account
+from tidegate.server.controller import Controller
+from tidegate.server.ledger import Ledger
 from tidegate.wire import Address
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from soak import CAPACITY, CLIENTS, soak
-from tidegate.retention import sqlite_store
+from tidegate.client import sqlite_store
 
 
 def test_nothing_grows_once_old_answers_are_dropped(

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidegate.gate import Gate
-from tidegate.retention.sqlite_store import SqliteStore
-from tidegate.streams import IndexedStream
+from tidegate.client.gate import Gate
+from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.streams import IndexedStream
 from tidegate.wire import Order
 
 CAPACITY = 6

@@ -28,7 +28,8 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
-from tidegate.run_folder import FORMAT_VERSION, read_run
+from tidegate.runs.folder import FORMAT_VERSION
+from tidegate.runs.reader import read_run
 
 ROUNDS = 6
 

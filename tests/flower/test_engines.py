@@ -18,10 +18,10 @@ from real_data import DATA, needs_mnist
 from tidegate.cli import main
 from tidegate.flower import run_in_process
 from tidegate.flower.app import run_app
-from tidegate.presets import make_policy
+from tidegate.policies.presets import make_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
-from tidegate.simulation import simulate
+from tidegate.simulation.rounds import simulate
 
 ROOT = Path(__file__).parents[2]
 QUICKSTART = ROOT / "examples" / "quickstart"

@@ -23,10 +23,10 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from gated_apps import MODEL, gated_app
 
 import tidegate.flower.arrivals as module
+from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, FoldedFedAvg, LocalGrid
 from tidegate.flower.arrivals import Arrivals, arriving
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.streams import IndexedStream
 
 
 def control(strategy: Strategy, **options: Any) -> AdmissionControl:

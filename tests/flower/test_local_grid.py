@@ -8,11 +8,11 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from gated_apps import gated_app
 
+from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate, LocalGrid, run_in_process
 from tidegate.flower.nodes import address_of
 from tidegate.flower.private import NodeInfo, Run
 from tidegate.flower.records import QUERY, attach, expect
-from tidegate.streams import IndexedStream
 from tidegate.wire import Address, Introduction
 
 

@@ -8,7 +8,7 @@ import pytest
 from world import World, terms
 
 from tidegate.policies import POLICIES, ControlOptions
-from tidegate.presets import make_policy
+from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
 
 ROUNDS = 30

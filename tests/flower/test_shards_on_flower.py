@@ -9,7 +9,7 @@ from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.shards import Coordinator, Purse, Report
+from tidegate.server.shards import Coordinator, Purse, Report
 
 ROUNDS = 30
 BUDGET = 44.0

@@ -18,6 +18,8 @@ from flwr.serverapp.strategy import (
 )
 from gated_apps import MODEL, capacity, gated_app
 
+from tidegate.client.store import BooksMovedError, Change, MemoryStore
+from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.private import NodeInfo
 from tidegate.flower.records import QUERY, TEXT, expect, key_of
@@ -25,8 +27,6 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
-from tidegate.retention.store import BooksMovedError, Change, MemoryStore
-from tidegate.streams import IndexedStream
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 NODES: list[Mapping[str, Any]] = [

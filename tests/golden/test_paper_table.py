@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tidegate.policies.acdpp import acdpp
-from tidegate.presets import EXPERIMENTS, PRESETS, make_policy
-from tidegate.simulation import simulate
-from tidegate.summary import PolicySummary, summarise
+from tidegate.policies.presets import EXPERIMENTS, PRESETS, make_policy
+from tidegate.simulation.rounds import simulate
+from tidegate.simulation.summary import PolicySummary, summarise
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 

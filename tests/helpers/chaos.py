@@ -21,7 +21,7 @@ from breaker import CLIENTS, CUT_NODE, DISK_NODE, KINDS, Breaker, Fault
 from deployment import Deployment, wait_for
 from supervisor import APP, Supervisor
 
-from tidegate.retention.codec import ArrayCodec
+from tidegate.client.codec import ArrayCodec
 
 RUN = "chaos"
 LAST_ROUNDS = 2

@@ -7,9 +7,9 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
+from tidegate.client.gate import Acquire
+from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate
-from tidegate.gate import Acquire
-from tidegate.streams import IndexedStream
 
 MODEL = ArrayRecord({"w": Array(np.zeros(3)), "b": Array(np.zeros(1))})
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidegate.controller import FleetRound
 from tidegate.experiments.results import CONFIG, About, RowWriter, write_config
 from tidegate.problem import LearningConstants
+from tidegate.server.fleet_round import FleetRound
 
 
 def make_results(

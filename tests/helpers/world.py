@@ -17,14 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.controller import Controller, FleetRound
-from tidegate.fleet import Terms
-from tidegate.gate import Gate
-from tidegate.policies import ControlOptions
-from tidegate.policies.options import NotApplicable
-from tidegate.presets import make_policy
-from tidegate.prices import PricePath, UniformPrice
-from tidegate.retention.store import (
+from tidegate.client.gate import Gate
+from tidegate.client.store import (
     Books,
     Change,
     MemoryStore,
@@ -32,7 +26,14 @@ from tidegate.retention.store import (
     StoredSample,
     check_meant_for,
 )
-from tidegate.streams import IndexedStream
+from tidegate.client.streams import IndexedStream
+from tidegate.policies import ControlOptions
+from tidegate.policies.options import NotApplicable
+from tidegate.policies.presets import make_policy
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
+from tidegate.server.fleet_round import FleetRound
 from tidegate.wire import Address, Introduction, Order, Receipt, WireError
 
 RUN = "run"

@@ -15,20 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidegate.policies
-from tidegate import saving
+from tidegate._internal import saving
+from tidegate._internal.arrays import IntArray
 from tidegate.admission.rule import Quote, RoundTotals
 from tidegate.admission.state import ServerState
-from tidegate.arrays import IntArray
 from tidegate.cohorts import Cohorts
 from tidegate.policies import POLICIES, ControlOptions
-from tidegate.presets import PRESETS, make_policy
+from tidegate.policies.presets import PRESETS, make_policy
 from tidegate.prices import MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.retention.buffers import RetentionRule
 from tidegate.retention.k_step import KStepRetention
 from tidegate.retention.oldest_first import OldestFirst
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
-from tidegate.simulation import RoundRow, SimulationState, begin, play_round, simulate
+from tidegate.simulation.rounds import RoundRow, SimulationState, begin, play_round, simulate
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 

@@ -16,14 +16,14 @@ from made_results import make_results
 from recorded_run import recorded_run
 
 from tidegate.cli import main
-from tidegate.curves import by_budget, by_memory, trace
-from tidegate.presets import make_policy
+from tidegate.policies.presets import make_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
 from tidegate.report.page import TEMPLATES
 from tidegate.report.plan_page import Planned, write_plan_page
 from tidegate.report.tables import show
-from tidegate.run_folder import Journal
+from tidegate.runs.journal import Journal
+from tidegate.simulation.curves import by_budget, by_memory, trace
 
 needs_browser = pytest.mark.skipif(
     shutil.which("chromium") is None,

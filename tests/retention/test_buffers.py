@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidegate.retention.oldest_first as module
-from tidegate.arrays import EVERYONE, IntArray, Members
-from tidegate.gate import Gate
+from tidegate._internal.arrays import EVERYONE, IntArray, Members
+from tidegate.client.gate import Gate
+from tidegate.client.store import MemoryStore
+from tidegate.client.streams import IndexedStream
 from tidegate.retention.k_step import KStepRetention
 from tidegate.retention.oldest_first import OldestFirst
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
-from tidegate.retention.store import MemoryStore
-from tidegate.streams import IndexedStream
 from tidegate.wire import NO_LIMIT, Order
 
 cohorts = st.lists(st.booleans(), min_size=3, max_size=3)

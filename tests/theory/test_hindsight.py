@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidegate._internal.randomness import PRICES, generator
 from tidegate.policies import POLICIES, ControlOptions
-from tidegate.presets import EXPERIMENTS, make_policy
+from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.prices import UniformPrice
-from tidegate.randomness import PRICES, generator
-from tidegate.simulation import simulate
+from tidegate.simulation.rounds import simulate
 from tidegate.theory.distribution import UniformDistribution
 from tidegate.theory.hindsight import hindsight_bound
 from tidegate.theory.optimum import optimum

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.prices import ConstantPrice, MarkovPrice, RecordedPrices, UniformPrice
 from tidegate.theory.distribution import (
     PriceDistribution,

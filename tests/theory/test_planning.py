@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import floats, integers, lists
 
-from tidegate.presets import EXPERIMENTS
+from tidegate.policies.presets import EXPERIMENTS
 from tidegate.problem import LearningConstants, Problem
 from tidegate.theory.bounds import constant_admission_sizes, excess_risk_bound
 from tidegate.theory.planning import (

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.prices import MarkovPrice
 from tidegate.theory.distribution import PriceSample
 from tidegate.theory.optimum import best_rule, plan_slots

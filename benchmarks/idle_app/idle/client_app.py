@@ -3,9 +3,9 @@
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate
 from tidegate.flower.records import key_of
-from tidegate.streams import IndexedStream
 from tidegate.wire import Order
 
 

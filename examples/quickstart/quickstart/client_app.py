@@ -4,8 +4,8 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from quickstart.task import LeNet, Partition, train
+from tidegate.client.streams import IndexedStream, Stream
 from tidegate.flower import ClientGate
-from tidegate.streams import IndexedStream, Stream
 
 app = ClientApp()
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from tidegate.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
-from tidegate.saving import FIXED
+from tidegate._internal.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
+from tidegate._internal.saving import FIXED
 from tidegate.wire import NO_LIMIT
 
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.prices import Price
 
 

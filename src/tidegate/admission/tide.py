@@ -19,10 +19,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from tidegate._internal.arrays import FloatArray
 from tidegate.admission.debt import next_cost_debt
 from tidegate.admission.price_memory import PriceMemory
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
-from tidegate.arrays import FloatArray
 from tidegate.theory.optimum import filling_threshold, plan_slots
 from tidegate.theory.price_chain import PriceChain, plan_chain
 

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from tidegate._internal.suggestion import suggestion
 from tidegate.cli.running import AsJson, screen
 from tidegate.experiments.results import left_out, read_results
 from tidegate.report.comparison import BASELINE, Comparison, write_tables
 from tidegate.report.comparison_figures import draw
 from tidegate.report.figures import check_drawable
-from tidegate.suggestion import suggestion
 
 WIDE = 160
 """Columns that a table with all intervals needs."""

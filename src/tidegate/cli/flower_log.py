@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from tidegate.run_folder import NOTHING_USED, RESUMING
+from tidegate.runs.folder import NOTHING_USED, RESUMING
 
 FLOWER = "flwr"
 """The logger of Flower and of everything that runs on it."""

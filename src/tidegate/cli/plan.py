@@ -27,14 +27,14 @@ from tidegate.cli.running import (
     yardsticks,
 )
 from tidegate.cli.setting import Setting
-from tidegate.curves import by_budget, by_memory, trace
-from tidegate.planner import Candidate, candidate_horizons, select_offline, try_horizons
-from tidegate.presets import make_policy
+from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
 from tidegate.report.page import check_page
 from tidegate.report.plan_page import Planned, write_plan_page
 from tidegate.report.tables import candidate_table
-from tidegate.summary import PolicySummary, summarise
+from tidegate.simulation.curves import by_budget, by_memory, trace
+from tidegate.simulation.offline import Candidate, candidate_horizons, select_offline, try_horizons
+from tidegate.simulation.summary import PolicySummary, summarise
 from tidegate.theory.planning import (
     Plan,
     contraction,

@@ -12,7 +12,8 @@ from tidegate.report.comparison import BASELINE, Comparison
 from tidegate.report.comparison_page import write_comparison_page
 from tidegate.report.page import check_page
 from tidegate.report.run_page import write_run_page
-from tidegate.run_folder import CONTROL, read_run
+from tidegate.runs.folder import CONTROL
+from tidegate.runs.reader import read_run
 
 
 def report(

@@ -10,7 +10,8 @@ import typer
 from tidegate.cli.flower_log import rounds_followed
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
-from tidegate.run_folder import CONTROL, read_run
+from tidegate.runs.folder import CONTROL
+from tidegate.runs.reader import read_run
 
 
 def run(

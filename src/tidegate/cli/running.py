@@ -12,11 +12,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tidegate.cli.setting import Setting
 from tidegate.policies import POLICIES, NotApplicable
-from tidegate.presets import PRESETS, make_policy
+from tidegate.policies.presets import PRESETS, make_policy
 from tidegate.prices import RecordedPrices
 from tidegate.report.tables import LEGEND, summary_table
-from tidegate.simulation import Run, simulate
-from tidegate.summary import CONFIDENCE, PolicySummary
+from tidegate.simulation.rounds import Run, simulate
+from tidegate.simulation.summary import CONFIDENCE, PolicySummary
 from tidegate.theory.distribution import price_distribution
 from tidegate.theory.hindsight import hindsight_bound
 from tidegate.theory.optimum import optimum

@@ -11,13 +11,13 @@ import typer
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticUndefined
 
+from tidegate._internal.saving import read_toml
+from tidegate._internal.suggestion import suggestion
 from tidegate.cohorts import Cohorts
 from tidegate.policies import ControlOptions
-from tidegate.presets import EXPERIMENTS
+from tidegate.policies.presets import EXPERIMENTS
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
 from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
-from tidegate.saving import read_toml
-from tidegate.suggestion import suggestion
 
 MOST_CLIENTS = 100_000_000
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import numpy as np
 import typer
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.cli.running import (
     AsJson,
     PolicyNames,
@@ -25,8 +25,8 @@ from tidegate.cli.running import (
 from tidegate.cli.setting import Setting
 from tidegate.report.figures import check_drawable, draw_runs
 from tidegate.report.tables import difference_table
-from tidegate.simulation import RoundRow, Run
-from tidegate.summary import Estimate, paired_differences, summarise
+from tidegate.simulation.rounds import RoundRow, Run
+from tidegate.simulation.summary import Estimate, paired_differences, summarise
 
 BASELINE = "constant_admission"
 """What others are compared with, where it is among them; else the first."""

@@ -17,7 +17,8 @@ from rich.text import Text
 
 from tidegate.cli.running import WIDE, AsJson, screen
 from tidegate.report.live import live_view, summary
-from tidegate.run_folder import CONTROL, RunView, read_run
+from tidegate.runs.folder import CONTROL
+from tidegate.runs.reader import RunView, read_run
 
 NAP = 0.1
 """Seconds after which Ctrl-C is noticed, at most."""

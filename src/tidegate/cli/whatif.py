@@ -14,17 +14,17 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.cli.running import AsJson, progress_bar, screen
 from tidegate.cohorts import Cohorts, share_reached
-from tidegate.fleet import planned_slots
 from tidegate.policies import POLICIES, ControlOptions
-from tidegate.presets import find_policy, make_policy
+from tidegate.policies.presets import find_policy, make_policy
 from tidegate.prices import RecordedPrices
 from tidegate.problem import LearningConstants, Problem
 from tidegate.report.tables import amount
-from tidegate.run_folder import RunView, read_run
-from tidegate.simulation import simulate
+from tidegate.runs.reader import RunView, read_run
+from tidegate.server.fleet import planned_slots
+from tidegate.simulation.rounds import simulate
 from tidegate.wire import LARGEST_CAPACITY
 
 OTHERS = ("constant_admission", "acdpp", "tide")

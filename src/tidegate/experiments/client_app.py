@@ -6,12 +6,12 @@ from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from tidegate._internal.randomness import STREAM, generator
+from tidegate.client.streams import IndexedStream, Stream
 from tidegate.experiments.job import Job
 from tidegate.flower import ClientGate
 from tidegate.learning.local import batch, device, train
 from tidegate.learning.models import Shape, new_model
-from tidegate.randomness import STREAM, generator
-from tidegate.streams import IndexedStream, Stream
 
 app = ClientApp()
 

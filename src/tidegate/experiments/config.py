@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from tidegate._internal.saving import read_toml
+from tidegate._internal.suggestion import suggestion
 from tidegate.policies import ControlOptions, JointPolicy
-from tidegate.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
+from tidegate.policies.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
 from tidegate.problem import LearningConstants, Problem
-from tidegate.saving import read_toml
-from tidegate.suggestion import suggestion
 
 CONSTANTS = LearningConstants()
 

@@ -17,7 +17,7 @@ from flwr_datasets.partitioner import (
     PathologicalPartitioner,
 )
 
-from tidegate.suggestion import suggestion
+from tidegate._internal.suggestion import suggestion
 
 PARTITIONS = "iid, classes:N (N neighbouring classes a client), shuffled-classes:N, by:COLUMN"
 

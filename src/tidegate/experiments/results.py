@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from tidegate._internal.arrays import FloatArray
 from tidegate.admission.debt import next_cost_debt
-from tidegate.arrays import FloatArray
-from tidegate.controller import FleetRound
 from tidegate.problem import LearningConstants
+from tidegate.server.fleet_round import FleetRound
 from tidegate.theory.bounds import SampleSizes, bound_terms
 
 ABOUT = "experiment.json"

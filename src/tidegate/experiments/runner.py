@@ -18,7 +18,7 @@ from tidegate.experiments.config import Experiment, PolicyChoice
 from tidegate.experiments.job import Job
 from tidegate.experiments.results import About, discard, finished, rows_so_far, write_config
 from tidegate.prices import RecordedPrices
-from tidegate.simulation import simulate
+from tidegate.simulation.rounds import simulate
 from tidegate.theory.distribution import price_distribution
 from tidegate.theory.optimum import optimum
 

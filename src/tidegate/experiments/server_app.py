@@ -15,7 +15,7 @@ from tidegate.flower import AdmissionControl
 from tidegate.learning.local import as_inputs, device, judge
 from tidegate.learning.models import new_model
 from tidegate.policies import ControlOptions, JointPolicy, PolicyMaker
-from tidegate.presets import make_policy
+from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
 
 app = ServerApp()

@@ -9,9 +9,9 @@ from typing import Any
 
 from flwr.app import UserConfigValue
 
+from tidegate._internal.saving import read_toml
+from tidegate._internal.suggestion import suggestion
 from tidegate.flower.local_grid import Answers, run_in_process
-from tidegate.saving import read_toml
-from tidegate.suggestion import suggestion
 
 PACKAGE = Path(__file__).parents[1]
 

@@ -21,20 +21,14 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
-from tidegate.controller import Controller, FleetRound
-from tidegate.fleet import Terms
+from tidegate._internal.saving import Archive, array_from, reading, replace_file
 from tidegate.flower.updates import NUMPY
 from tidegate.flower.wrapped import give_back, kept_by
-from tidegate.run_folder import (
-    CONTROL,
-    FORMAT_VERSION,
-    METRICS,
-    REMEDY,
-    ROUNDS,
-    control_of,
-    settled_rounds,
-)
-from tidegate.saving import Archive, array_from, reading, replace_file
+from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
+from tidegate.runs.reader import control_of, settled_rounds
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
+from tidegate.server.fleet_round import FleetRound
 
 MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
 

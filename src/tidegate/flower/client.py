@@ -19,12 +19,12 @@ from typing import Any
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from tidegate.client.codec import SampleCodec
+from tidegate.client.gate import Acquire, Gate
+from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.store import BooksMovedError, MemoryStore, Store, check_meant_for
+from tidegate.client.streams import Stream
 from tidegate.flower.records import QUERY, attach, expect
-from tidegate.gate import Acquire, Gate
-from tidegate.retention.codec import SampleCodec
-from tidegate.retention.sqlite_store import SqliteStore, store_path
-from tidegate.retention.store import BooksMovedError, MemoryStore, Store, check_meant_for
-from tidegate.streams import Stream
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 FOLDER = "tidegate-folder"
@@ -76,7 +76,7 @@ class ClientGate:
         open_stream: fresh samples for a node; ``context.node_config`` says which.
         buffer_capacity: B_m, samples that this node stores at most; a number, or a function of the
             node's context.
-        acquire: does what costs, once for each admitted sample; see ``tidegate.gate``.
+        acquire: does what costs, once for each admitted sample; see ``tidegate.client.gate``.
         codec: how samples are stored; arrays, numbers, texts and nests of them by default.
     """
 

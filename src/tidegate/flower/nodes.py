@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tidegate.controller import Controller
 from tidegate.flower.arrivals import arriving
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.private import NodeInfo
 from tidegate.flower.records import QUERY, attach, expect, find
+from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt, WireError
 
 PATIENCE = 60.0

@@ -11,11 +11,11 @@ from functools import cached_property
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 
-from tidegate.controller import Controller
 from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import expect
 from tidegate.flower.updates import UpdateCheck, has_form_of, of_one_form
+from tidegate.server.controller import Controller
 from tidegate.wire import Receipt, WireError
 
 FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"

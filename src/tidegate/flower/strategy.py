@@ -24,8 +24,6 @@ from flwr.app import (
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from tidegate.controller import Controller, FleetRound
-from tidegate.fleet import Terms
 from tidegate.flower.arrivals import Arrivals
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.folding import FoldedFedAvg
@@ -37,12 +35,16 @@ from tidegate.flower.settling import FORM_DIFFERS, Settling
 from tidegate.flower.updates import of_one_form, replaces, usable_metrics
 from tidegate.flower.wrapped import reached, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker, identity
-from tidegate.presets import find_policy
+from tidegate.policies.presets import find_policy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
-from tidegate.run_folder import NOTHING_USED, RESUMING, Journal
-from tidegate.shards import Purse, Report
-from tidegate.sinks import Moment, Sink, Sinks
+from tidegate.runs.folder import NOTHING_USED, RESUMING
+from tidegate.runs.journal import Journal
+from tidegate.runs.sinks import Moment, Sink, Sinks
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
+from tidegate.server.fleet_round import FleetRound
+from tidegate.server.shards import Purse, Report
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -58,7 +60,7 @@ class AdmissionControl(Strategy):
         policy: a name such as ``"acdpp"``, or a function of a problem and ``ControlOptions``.
         budget: C, what may be spent in a round, in the long run.
         purse: what a shard is granted, round by round, where several servers share one budget
-            (``tidegate.shards``); ``budget`` is then about what that will be. Tide alone.
+            (``tidegate.server.shards``); ``budget`` is then about what that will be. Tide alone.
         prices: what a sample costs in each round; ``PricePath(price_law("uniform:1,10"), seed)``,
             or anything with ``mean`` and ``at``.
         options: the controller's choices; whether capacity is a hard limit follows from headroom.
@@ -76,8 +78,8 @@ class AdmissionControl(Strategy):
         sums_only: let no client's order depend on what any single client has reported, only on
             sums over the fleet. A client without room then takes in less than it is asked.
         time_to_live: seconds until an unanswered message is dropped; the timeout by default.
-        sinks: who else is told what every round did (``tidegate.sinks``); each is closed at the
-            end of ``start``.
+        sinks: who else is told what every round did (``tidegate.runs.sinks``); each is closed at
+            the end of ``start``.
     """
 
     def __init__(  # noqa: PLR0913 - all but two have defaults and are given by name

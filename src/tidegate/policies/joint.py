@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Generic
 
+from tidegate._internal.arrays import FloatArray
 from tidegate.admission.rule import AdmissionRule, State
-from tidegate.arrays import FloatArray
 from tidegate.retention.buffers import RetentionRule
 
 

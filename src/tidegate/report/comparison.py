@@ -12,10 +12,10 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.experiments.results import About, RunResult
 from tidegate.report.tables import show
-from tidegate.summary import Estimate, estimate, share_of
+from tidegate.simulation.summary import Estimate, estimate, share_of
 
 BAND = 0.8
 """Confidence of the bands in pictures, as in the paper."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.report.comparison import BAND, ORACLE, Comparison, curves_of
 from tidegate.report.figures import look_of
-from tidegate.summary import estimate
+from tidegate.simulation.summary import estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.policies import POLICIES
-from tidegate.simulation import Run
+from tidegate.simulation.rounds import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tidegate.admission.debt import certificate_holds
 from tidegate.report.tables import amount
-from tidegate.run_folder import ClientView, RunView
+from tidegate.runs.reader import ClientView, RunView
 
 BARS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"

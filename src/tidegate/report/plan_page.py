@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
-from tidegate.curves import FACTORS, Curves
+from tidegate._internal.arrays import FloatArray
 from tidegate.report.figures import look_of
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import LEGEND, show
-from tidegate.summary import CONFIDENCE, PolicySummary
+from tidegate.simulation.curves import FACTORS, Curves
+from tidegate.simulation.summary import CONFIDENCE, PolicySummary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

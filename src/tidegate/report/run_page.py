@@ -10,7 +10,7 @@ from tidegate.report.figures import COLOURS, STYLES
 from tidegate.report.live import SHOWN, clock, newest, state_of, summary
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import amount
-from tidegate.run_folder import ClientView, RunView
+from tidegate.runs.reader import ClientView, RunView
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from tidegate.planner import Candidate
-from tidegate.summary import CONFIDENCE, Estimate, PolicySummary
+from tidegate.simulation.offline import Candidate
+from tidegate.simulation.summary import CONFIDENCE, Estimate, PolicySummary
 
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
 WHOLE = 1000

@@ -6,7 +6,7 @@ Counts only: how many samples each client holds and how old they are, never what
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from tidegate.arrays import CountArray, IntArray, Members
+from tidegate._internal.arrays import CountArray, IntArray, Members
 from tidegate.wire import Retention
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.arrays import CountArray, IntArray, Members
+from tidegate._internal.arrays import CountArray, IntArray, Members
+from tidegate._internal.saving import FIXED
 from tidegate.retention.buffers import Stored
-from tidegate.saving import FIXED
 from tidegate.wire import Retention
 
 
@@ -80,7 +80,7 @@ class KStepBuffers:
 class KStepRetention:
     """d_{m,i}(t) = 1 exactly when the sample was trained on K times.
 
-    >>> from tidegate.arrays import EVERYONE
+    >>> from tidegate._internal.arrays import EVERYONE
     >>> buffers = KStepRetention(2).buffers(np.array([10]), num_rounds=3)
     >>> for admitted in (3, 1, 0):
     ...     stored = buffers.step(EVERYONE, np.array([admitted], dtype=np.int32))

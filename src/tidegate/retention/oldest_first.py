@@ -13,9 +13,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate.arrays import EVERYONE, BoolArray, CountArray, FloatArray, IntArray, Members
+from tidegate._internal.arrays import EVERYONE, BoolArray, CountArray, FloatArray, IntArray, Members
+from tidegate._internal.saving import FIXED
 from tidegate.retention.buffers import Stored
-from tidegate.saving import FIXED
 from tidegate.wire import Retention
 
 EMPTY = np.int32(2**31 - 1)

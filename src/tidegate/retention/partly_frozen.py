@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import EVERYONE, CountArray, IntArray, Members
+from tidegate._internal.arrays import EVERYONE, CountArray, IntArray, Members
 from tidegate.retention.buffers import Buffers, RetentionRule, Stored
 from tidegate.wire import Retention
 

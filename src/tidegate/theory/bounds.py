@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.problem import LearningConstants
 from tidegate.theory.penalty import PenaltyTerms, penalty_terms
 from tidegate.theory.reuse import constant_admission_uniformity

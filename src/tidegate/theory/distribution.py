@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.prices import ConstantPrice, MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
 
 

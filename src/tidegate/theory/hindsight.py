@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 
-from tidegate.arrays import FloatArray, IntArray
+from tidegate._internal.arrays import FloatArray, IntArray
 
 MOST_STEPS = 200
 PRECISION = 1e-12

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.problem import LearningConstants
 
 GENERALISATION_FACTOR = 10.0

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 from tidegate.theory.optimum import SlotRule
 
 MOST_STEPS = 60

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidegate.arrays import FloatArray
+from tidegate._internal.arrays import FloatArray
 
 
 @dataclass(frozen=True)

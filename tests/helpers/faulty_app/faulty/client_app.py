@@ -9,8 +9,8 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
+from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate
-from tidegate.streams import IndexedStream
 
 Points = list[tuple[NDArray[np.float64], float]]
 

@@ -3,8 +3,8 @@
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
+from tidegate.client.streams import IndexedStream, Stream
 from tidegate.flower import ClientGate
-from tidegate.streams import IndexedStream, Stream
 
 from .task import Partition, train
 

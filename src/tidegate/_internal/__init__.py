@@ -1,0 +1,1 @@
+"""Helpers of this package; none of them is a promise to users."""

@@ -1,0 +1,301 @@
+"""A store in one SQLite file: it survives crashes of the process and of the machine.
+
+Write-ahead log, ``synchronous=FULL``: what was committed is on disk before an order is answered.
+Only its owner can read the file; a sample that has left the buffer is overwritten in it.
+"""
+
+import functools
+import hashlib
+import itertools
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from tidegate._internal.saving import UNREADABLE, plain
+from tidegate.client.codec import ArrayCodec, SampleCodec
+from tidegate.client.store import (
+    KEPT_ANSWERS,
+    Books,
+    Change,
+    StoredSample,
+    checked_books,
+    with_void,
+)
+from tidegate.wire import LARGEST_INTEGER, Order, Receipt
+
+APPLICATION_ID = 0x71DE6A7E
+"""Marks a file as ours, so that nobody else's database is ever changed."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE books (only INTEGER PRIMARY KEY CHECK (only = 1), content TEXT NOT NULL)",
+        """CREATE TABLE samples (
+            position INTEGER PRIMARY KEY, admitted_round INTEGER NOT NULL, uses INTEGER NOT NULL
+        )""",
+        # Apart from the counts, which change in every round, while contents never do.
+        "CREATE TABLE contents (position INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+        """CREATE TABLE answers (
+            round_number INTEGER PRIMARY KEY, sent_order TEXT NOT NULL, receipt TEXT NOT NULL
+        )""",
+    ),
+)
+"""Statements number v take a file of schema version v to version v + 1."""
+
+OWNER_ONLY = 0o600
+BUSY_SECONDS = 30.0
+"""How long to wait for another process that is writing to the same file."""
+
+
+def store_path(folder: Path, run: str, client: str) -> Path:
+    """The file of one client in one run; ``client`` is its registered name or public key.
+
+    >>> store_path(Path("data"), "run 7", "site-0").name
+    'run_7-site-0-81aa4eed77220514a854d29b6141b802.sqlite'
+    """
+    readable = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:40] for name in (run, client))
+    # Names that read the same once cleaned, or were cut, must not share a file.
+    exact = hashlib.sha256(json.dumps([run, client]).encode()).hexdigest()[:32]
+    return folder / f"{readable}-{exact}.sqlite"
+
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Method = Callable[Concatenate["SqliteStore", Given], Result]
+
+
+class DamagedError(ValueError):
+    """A buffer's file that is not as it was written."""
+
+    def __init__(self, path: Path, wrong: object) -> None:
+        reason = f"{type(wrong).__name__}: {str(wrong)[:500]}"
+        remedy = "delete it, and the client begins again with an empty buffer"
+        super().__init__(f"{path} is damaged ({reason}); {remedy}")
+
+
+def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
+    """Say which file is damaged; a full disk or a locked file stays SQLite's own error."""
+
+    @functools.wraps(method)
+    def wrapped(self: "SqliteStore", /, *given: Given.args, **named: Given.kwargs) -> Result:
+        try:
+            return method(self, *given, **named)
+        except (DamagedError, sqlite3.ProgrammingError):  # the latter: closed, another thread
+            raise
+        except sqlite3.OperationalError as wrong:
+            if getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
+                raise
+            raise DamagedError(self._path, wrong) from wrong
+        except (ValueError, sqlite3.DatabaseError, *UNREADABLE) as wrong:
+            raise DamagedError(self._path, wrong) from wrong
+
+    return wrapped
+
+
+class SqliteStore:
+    """A client's buffer in a file; the same file again goes on where it stopped."""
+
+    def __init__(
+        self,
+        path: Path,
+        run: str,
+        client: str,
+        buffer_capacity: int,
+        codec: SampleCodec | None = None,
+    ) -> None:
+        self._path = path
+        self._codec = ArrayCodec() if codec is None else codec
+        self._capacity = buffer_capacity
+        start = Books(run=run, client=client, buffer_capacity=buffer_capacity)
+        path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
+        path.chmod(OWNER_ONLY)
+        self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            self._prepare(path, start)
+        except (sqlite3.DatabaseError, OverflowError) as wrong:
+            self.close()
+            raise ValueError(
+                f"{path} cannot be opened as a buffer: {wrong}; if it is damaged, delete it, and "
+                "the client begins again"
+            ) from wrong
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @_names_the_file
+    def books(self) -> Books:
+        """Where the client stands."""
+        rows = self._connection.execute("SELECT content FROM books LIMIT 2").fetchall()
+        if len(rows) != 1:
+            raise ValueError(f"{len(rows)} books in place of one")
+        books = plain(Books, json.loads(rows[0][0]))
+        if max(books.last_round, books.void_round, books.total_admitted) > LARGEST_INTEGER:
+            raise ValueError(f"counts must be at most {LARGEST_INTEGER}, got {books}")
+        return books
+
+    @_names_the_file
+    def stored(self) -> list[StoredSample]:
+        """What is in the buffer, oldest first."""
+        rows = self._connection.execute(
+            "SELECT position, admitted_round, uses FROM samples ORDER BY position LIMIT ?",
+            (self._capacity + 1,),
+        ).fetchall()
+        if len(rows) > self._capacity or not all(type(cell) is int for row in rows for cell in row):
+            raise ValueError(f"more than {self._capacity} samples, or no numbers")
+        return [StoredSample(*row) for row in rows]
+
+    def samples(self) -> list[Any]:
+        """The samples themselves, oldest first."""
+        return [self._codec.decode(content) for content in self._contents()]
+
+    @_names_the_file
+    def _contents(self) -> list[bytes]:
+        """The samples as they are stored."""
+        rows = self._connection.execute(
+            "SELECT content FROM contents ORDER BY position LIMIT ?", (self._capacity + 1,)
+        ).fetchall()
+        contents = [content for (content,) in rows if type(content) is bytes]
+        if not len(contents) == len(rows) <= self._capacity:
+            raise ValueError(f"more than {self._capacity} samples, or no bytes")
+        return contents
+
+    @_names_the_file
+    def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
+        """The order of a round and the receipt that was given for it."""
+        row = self._connection.execute(
+            "SELECT sent_order, receipt FROM answers WHERE round_number = ?", (round_number,)
+        ).fetchone()
+        if row is None:
+            return None
+        return Order.from_record(json.loads(row[0])), Receipt.from_record(json.loads(row[1]))
+
+    def pack(self, sample: Any) -> bytes:
+        """A sample as it will be stored."""
+        return self._codec.encode(sample)
+
+    @_names_the_file
+    def commit(self, change: Change) -> None:
+        """Apply a change in one transaction, on disk when this returns."""
+        now, execute = change.order.round_number, self._connection.execute
+        with self._transaction():
+            books = checked_books(change, self.books())
+            for position in change.removed:
+                execute("DELETE FROM samples WHERE position = ?", (position,))
+                execute("DELETE FROM contents WHERE position = ?", (position,))
+            execute("UPDATE samples SET uses = uses + 1")
+            for position, packed in enumerate(change.admitted, change.before.total_admitted):
+                execute("INSERT INTO samples VALUES (?, ?, 1)", (position, now))
+                execute("INSERT INTO contents VALUES (?, ?)", (position, packed))
+            execute("UPDATE books SET content = ?", (_text(asdict(books)),))
+            execute(
+                "INSERT INTO answers VALUES (?, ?, ?)",
+                (now, _text(change.order.to_record()), _text(change.receipt.to_record())),
+            )
+            execute("DELETE FROM answers WHERE round_number <= ?", (now - KEPT_ANSWERS,))
+        self._empty_log()
+
+    @_names_the_file
+    def void(self, round_number: int) -> None:
+        """Never apply an order of a round up to this one, from now on."""
+        if self.books().void_round < round_number:
+            with self._transaction():
+                books = with_void(self.books(), round_number)
+                self._connection.execute("UPDATE books SET content = ?", (_text(asdict(books)),))
+
+    def _empty_log(self) -> None:
+        """Leave nothing of removed samples in the log; next time, if somebody is reading it now."""
+        with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
+            self._connection.execute("PRAGMA busy_timeout = 0")
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _prepare(self, path: Path, start: Books) -> None:
+        """Bring the file up to date, and refuse one that is not this client's."""
+        ((tables,),) = self._connection.execute("SELECT count(*) FROM sqlite_master")
+        # In this order: whoever sees our tables sees the mark that was written with them.
+        if tables and self._pragma("application_id") != APPLICATION_ID:
+            raise ValueError(f"{path} is a database, but not a buffer; use another file")
+        if tables:
+            self._check_tables()
+        self._use_write_ahead_log()
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA secure_delete = ON")
+        if self._pragma("user_version") != len(MIGRATIONS):
+            self._migrate(path, start)
+        kept = self.books()
+        mine = start.run, start.client, start.buffer_capacity
+        if (kept.run, kept.client, kept.buffer_capacity) != mine:
+            raise ValueError(
+                f"{path} belongs to {kept.client!r} in run {kept.run!r} with capacity "
+                f"{kept.buffer_capacity}, not to {start.client!r} in {start.run!r} with "
+                f"{start.buffer_capacity}; give it what it had, or use another folder or file"
+            )
+
+    @_names_the_file
+    def _check_tables(self) -> None:
+        """Refuse tables, views and triggers that are not ours: reading them may run anything."""
+        version = self._pragma("user_version")
+        made = itertools.chain.from_iterable(MIGRATIONS[:version])
+        ours = {statement for statement in made if statement.startswith("CREATE")}
+        found = self._connection.execute("SELECT sql FROM sqlite_master").fetchall()
+        if version <= len(MIGRATIONS) and {statement for (statement,) in found} != ours:
+            raise ValueError("it has other tables than a buffer")
+
+    def _use_write_ahead_log(self) -> None:
+        """Two processes may open a new file at once; SQLite does not wait here by itself."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as wrong:
+                code = wrong.sqlite_errorcode & 0xFF  # without what SQLite adds in higher bits
+                waits = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+                if not waits or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                return
+
+    def _migrate(self, path: Path, start: Books) -> None:
+        with self._transaction():
+            version = self._pragma("user_version")
+            if version > len(MIGRATIONS):
+                raise ValueError(
+                    f"{path} has schema {version}, this program knows {len(MIGRATIONS)}; "
+                    "it was written by a newer one"
+                )
+            for statements in MIGRATIONS[version:]:
+                for statement in statements:
+                    self._connection.execute(statement)
+            insert = "INSERT OR IGNORE INTO books VALUES (1, ?)"
+            self._connection.execute(insert, (_text(asdict(start)),))
+            self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            self._connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+    def _pragma(self, name: str) -> int:
+        ((value,),) = self._connection.execute(f"PRAGMA {name}")
+        return int(value)
+
+
+def _text(record: Mapping[str, object]) -> str:
+    return json.dumps(record, sort_keys=True)

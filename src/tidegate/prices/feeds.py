@@ -1,0 +1,156 @@
+"""Prices of a running fleet, asked for round by round, and prices that were recorded."""
+
+import csv
+import io
+import itertools
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from tidegate._internal.arrays import FloatArray
+from tidegate._internal.randomness import PRICES, generator
+from tidegate.prices.laws import Price, PriceLaw
+from tidegate.wire import LARGEST_AMOUNT
+
+
+class PriceFeed(Protocol):
+    """Prices of a fleet that is running, asked for one round after another."""
+
+    def mean(self, num_rounds: int) -> float:
+        """c̄_T: what a sample is expected to cost on average."""
+        ...
+
+    def at(self, round_number: int, clients: Sequence[str]) -> float | Mapping[str, float]:
+        """c(t): one price for all clients, or each of these clients' own."""
+        ...
+
+
+class PricePath:
+    """The path of a price law that belongs to a seed: one price a round for all clients.
+
+    >>> from tidegate.prices import UniformPrice
+    >>> path = PricePath(UniformPrice(1, 10), seed=7)
+    >>> first = path.at(1), path.at(2)
+    >>> (path.at(1), path.at(2)) == first
+    True
+    """
+
+    def __init__(self, law: PriceLaw, seed: int) -> None:
+        self._law = law
+        self._seed = seed
+        self._next_round = 1
+        self._rounds = law.rounds(generator(seed, PRICES))
+
+    def mean(self, num_rounds: int) -> float:
+        """The law's own mean."""
+        return float(self._law.mean(num_rounds))
+
+    def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
+        """The price of a round; going back starts the path anew."""
+        if round_number < self._next_round:
+            self._next_round, self._rounds = 1, self._law.rounds(generator(self._seed, PRICES))
+        price = next(itertools.islice(self._rounds, round_number - self._next_round, None))
+        self._next_round = round_number + 1
+        return float(price)
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedPrices:
+    """Prices that were really seen: one column for all clients, or one column a client.
+
+    >>> trace = RecordedPrices([3.0, 1.0, 2.0])
+    >>> trace.mean(num_rounds=2)
+    2.0
+    """
+
+    values: Sequence[float] | Sequence[Sequence[float]] | FloatArray
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, dtype=np.float64)
+        if values.ndim not in (1, 2) or values.size == 0:
+            raise ValueError("recorded prices need at least one round, and one or more columns")
+        wrong = np.argwhere(~((values >= 0) & (values <= LARGEST_AMOUNT)))
+        if len(wrong):
+            place = tuple(int(index) for index in wrong[0])
+            raise ValueError(
+                f"recorded price {values[place]} in row {place[0] + 1} is not a price: "
+                f"0 or more and at most {LARGEST_AMOUNT:g}"
+            )
+        values.setflags(write=False)
+        object.__setattr__(self, "values", values)
+
+    @classmethod
+    def from_csv(cls, path: Path, columns: Sequence[str]) -> "RecordedPrices":
+        """Read one column (one price for all) or several (one a client) of a CSV file."""
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError:
+            raise ValueError(f"{path} is not a text file in UTF-8") from None
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        try:
+            header = list(reader.fieldnames or [])
+        except csv.Error as wrong:
+            raise ValueError(f"{path} has no header: {wrong}") from None
+        for column in columns:
+            if column not in header:
+                known = ", ".join(header)[:1000] or "none at all"
+                raise ValueError(f"{path} has no column {column!r}; it has {known}")
+        rows = []
+        try:
+            for number, row in enumerate(reader, start=2):
+                rows.append([_cell(path, number, column, row[column]) for column in columns])
+        except csv.Error as wrong:
+            raise ValueError(f"{path}, line {reader.line_num}, is no CSV: {wrong}") from None
+        if not rows:
+            raise ValueError(f"{path} has a header but no prices below it")
+        table = np.array(rows)
+        return cls(table[:, 0] if len(columns) == 1 else table)
+
+    def __len__(self) -> int:
+        """Rounds recorded."""
+        return len(self._table)
+
+    @property
+    def num_columns(self) -> int:
+        """Prices in each round."""
+        return 1 if self._table.ndim == 1 else self._table.shape[1]
+
+    @property
+    def _table(self) -> FloatArray:
+        return np.asarray(self.values)
+
+    def mean(self, num_rounds: int) -> Price:
+        """Average of the rows that a run of this length uses, for each column."""
+        mean = self._table[:num_rounds].mean(axis=0)
+        return mean if np.ndim(mean) else float(mean)
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """The recorded rows, in order; a run longer than the record is refused."""
+        table, columns = self._table, self.num_columns
+        if columns not in (1, size):
+            wanted = "one price for all clients" if size is None else f"{size} prices a round"
+            raise ValueError(
+                f"the record has {columns} prices a round, the run needs {wanted}; "
+                "give one column, or one a client"
+            )
+        for row in table:
+            if size is None:
+                yield float(row)
+            else:
+                yield np.broadcast_to(row, size)
+        raise ValueError(
+            f"the record ends after {len(table)} rounds; shorten the run or record more"
+        )
+
+
+def _cell(path: Path, line: int, column: str, text: str | None) -> float:
+    try:
+        return float(text if text is not None else "")
+    except ValueError:
+        raise ValueError(
+            f"{path}, line {line}, column {column}: {reprlib.repr(text)} is no price"
+        ) from None

@@ -1,0 +1,118 @@
+"""Laws that prices are drawn from: one number a round for all clients, or one a client."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tidegate._internal.arrays import FloatArray
+from tidegate.wire import LARGEST_AMOUNT
+
+Price = float | FloatArray
+"""One price for all clients, or an array with one a client."""
+
+
+class PriceLaw(Protocol):
+    """Where prices come from."""
+
+    def mean(self, num_rounds: int) -> Price:
+        """c̄_T: average price over the first ``num_rounds`` rounds, in all or for each client."""
+        ...
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """Prices of rounds 1, 2, ...; ``size`` clients each with their own, or one for all."""
+        ...
+
+
+def _check_price(name: str, value: float) -> None:
+    if not 0 <= value <= LARGEST_AMOUNT:
+        raise ValueError(f"{name} must be 0 or more and at most {LARGEST_AMOUNT:g}, got {value}")
+
+
+@dataclass(frozen=True)
+class ConstantPrice:
+    """The same price in every round.
+
+    >>> next(ConstantPrice(5.5).rounds(np.random.default_rng()))
+    5.5
+    """
+
+    value: float
+
+    def __post_init__(self) -> None:
+        _check_price("the constant price", self.value)
+
+    def mean(self, num_rounds: int) -> float:
+        """The price itself."""
+        return self.value
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """The price itself, for ever."""
+        while True:
+            yield self.value if size is None else np.full(size, self.value)
+
+
+@dataclass(frozen=True)
+class UniformPrice:
+    """Independent prices, uniform on [low, high]: the paper's Unif[1, 10]."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _check_price("the lowest price", self.low)
+        _check_price("the highest price", self.high)
+        if self.low > self.high:
+            raise ValueError(f"the lowest price {self.low} lies above the highest {self.high}")
+
+    def mean(self, num_rounds: int) -> float:
+        """(low + high) / 2."""
+        return (self.low + self.high) / 2
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """A fresh draw each round."""
+        while True:
+            yield draw.uniform(self.low, self.high, size)
+
+
+@dataclass(frozen=True)
+class MarkovPrice:
+    """Two prices; each stays for a while: calm spells and expensive spells.
+
+    ``stay_low`` and ``stay_high`` are the probabilities of the same price again next round. The
+    first round is drawn from the long-run shares, so the mean is the same in every round.
+
+    >>> MarkovPrice(low=2.0, high=8.0, stay_low=0.75, stay_high=0.5).mean(num_rounds=1)
+    4.0
+    """
+
+    low: float
+    high: float
+    stay_low: float
+    stay_high: float
+
+    def __post_init__(self) -> None:
+        _check_price("the low price", self.low)
+        _check_price("the high price", self.high)
+        for name in ("stay_low", "stay_high"):
+            value = getattr(self, name)
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} must lie in [0, 1), got {value}: 1 would never leave")
+
+    @property
+    def _share_high(self) -> float:
+        return (1 - self.stay_low) / (2 - self.stay_low - self.stay_high)
+
+    def mean(self, num_rounds: int) -> float:
+        """Average over the long-run shares of the two prices."""
+        return self.low + self._share_high * (self.high - self.low)
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """One chain for all, or one independent chain a client."""
+        high = np.asarray(draw.random(size) < self._share_high)
+        while True:
+            prices = np.where(high, self.high, self.low)
+            yield float(prices) if size is None else prices
+            stay = np.where(high, self.stay_high, self.stay_low)
+            high = np.where(draw.random(size) < stay, high, ~high)

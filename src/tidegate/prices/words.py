@@ -1,0 +1,42 @@
+"""Price laws in words, as the command line and configuration files have them."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tidegate.prices.feeds import RecordedPrices
+from tidegate.prices.laws import ConstantPrice, MarkovPrice, PriceLaw, UniformPrice
+
+
+def price_law(text: str) -> PriceLaw:
+    """Price law from a short text, as on the command line.
+
+    ``constant:5.5``, ``uniform:1,10``, ``markov:LOW,HIGH,STAY_LOW,STAY_HIGH`` or
+    ``trace:FILE.csv:COLUMN[,COLUMN...]``.
+
+    >>> price_law("uniform:1,10")
+    UniformPrice(low=1.0, high=10.0)
+    """
+    kind, _, rest = text.partition(":")
+    if kind == "trace":
+        path, _, columns = rest.rpartition(":")
+        if not path:
+            raise ValueError(f"price {text!r} must read trace:FILE.csv:COLUMN")
+        return RecordedPrices.from_csv(Path(path), columns.split(","))
+    laws: dict[str, tuple[Callable[..., PriceLaw], str]] = {
+        "constant": (ConstantPrice, "constant:PRICE"),
+        "uniform": (UniformPrice, "uniform:LOWEST,HIGHEST"),
+        "markov": (MarkovPrice, "markov:LOW,HIGH,STAY_LOW,STAY_HIGH"),
+    }
+    if kind not in laws:
+        raise ValueError(
+            f"unknown price law {kind!r}; choose constant, uniform, markov or trace, "
+            "for example uniform:1,10"
+        )
+    law, form = laws[kind]
+    try:
+        numbers = [float(part) for part in rest.split(",")]
+    except ValueError:
+        raise ValueError(f"price {text!r} must read {form}, with numbers") from None
+    if len(numbers) != form.count(",") + 1:
+        raise ValueError(f"price {text!r} must read {form}")
+    return law(*numbers)

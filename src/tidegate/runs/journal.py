@@ -1,0 +1,66 @@
+"""The sink that every run has: it writes ``metrics.jsonl`` beside the books."""
+
+import contextlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidegate.runs.folder import METRICS
+from tidegate.runs.sinks import Moment, Source
+
+
+class Journal:
+    """The sink that writes ``metrics.jsonl``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / METRICS
+
+    def begin(self) -> None:
+        """A server takes the run up; the one before may have died in the middle of a line."""
+        told = {"round": 0, "source": "started", "versions": versions(), "pid": os.getpid()}
+        self._write(told | {"machine": this_machine()}, before="\n")
+
+    def decided(self, round_number: int, price: float) -> None:
+        """When a round began."""
+        self._write({"round": round_number, "source": "decided"})
+
+    def settled(self, moment: Moment) -> None:
+        """When it ended; what it did has a file of its own."""
+        now, averaged = moment.done.round_number, moment.averaged
+        self._write({"round": now, "source": "settled", "averaged": averaged})
+
+    def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
+        """One line; what is not finite has no number in JSON, and is null."""
+        finite = {name: one if math.isfinite(one) else None for name, one in metrics.items()}
+        self._write({"round": round_number, "source": source, "metrics": finite})
+
+    def close(self, *, failed: bool) -> None:
+        """How a start of the server ended; one that was killed says nothing."""
+        self._write({"round": 0, "source": "failed" if failed else "over"})
+
+    def _write(self, line: dict[str, Any], before: str = "") -> None:
+        text = json.dumps(line | {"at": round(time.time(), 3)})
+        with self._path.open("a", encoding="utf-8") as lines:
+            lines.write(f"{before}{text}\n")
+
+
+def this_machine() -> str:
+    """Where a process can be looked for by its number."""
+    with contextlib.suppress(OSError):  # a container has numbers of its own
+        return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
+    return platform.node()
+
+
+def versions() -> dict[str, str]:
+    """Of what a run depends on, as far as it is installed."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("tidegate", "flwr", "numpy", "torch"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found

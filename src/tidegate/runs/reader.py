@@ -1,0 +1,231 @@
+"""The folder of a run, read from outside: while it goes on, between two starts, and afterwards.
+
+Readers take no lock and need no Flower: the books are replaced in one step, rows are appended, and
+a last row that is not whole yet is not there yet.
+"""
+
+import json
+import math
+import os
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidegate._internal.saving import Archive, plain, reading
+from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
+from tidegate.runs.journal import this_machine
+from tidegate.server.fleet_round import FleetRound
+
+
+@dataclass(frozen=True)
+class ClientView:
+    """One client, as the server's books have it."""
+
+    name: str
+    buffer_capacity: int
+    stored: int
+    """Samples, when it was last heard."""
+    total_admitted: int
+    total_spent: float
+    last_round: int
+    """That it was heard in; 0 before the first."""
+    away_for: int | None
+    """Rounds since it could be reached; none if it is no longer planned for."""
+    owes_answer: bool
+    """Whether an order of an earlier round is not answered."""
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run, as its folder has it."""
+
+    folder: Path
+    run: str
+    policy: str
+    options: Mapping[str, Any]
+    """The policy's settings."""
+    headroom: float
+    """Slots that each client has for every slot that is planned for."""
+    learning: Mapping[str, Any]
+    """Constants of the learning-error bound."""
+    is_shard: bool
+    """Whether its budget was granted round by round."""
+    budget: float
+    num_rounds: int | None
+    """T; none where the run has no last round."""
+    mean_price: float | None
+    """What a sample was expected to cost; none where the policy does not ask."""
+    taking_part: float
+    """The part of the fleet that a round is meant to reach."""
+    least_taking_part: int
+    """Clients that it reaches in any case."""
+    round_number: int
+    """The round that is under way, or comes next."""
+    rounds: list[FleetRound]
+    metrics: dict[str, dict[int, float]]
+    """By ``source/name``, the value of each round that has one; NaN where it was not finite."""
+    averaged: dict[int, int]
+    """Clients whose models went into the average of each round."""
+    starts: list[tuple[float, dict[str, str]]]
+    """When a server began to serve this run, with its versions."""
+    ending: str
+    """How the last of them ended: ``over``, ``failed``, or nothing if it goes on or was killed."""
+    is_gone: bool
+    """Whether the last of them was killed, as far as can be told from here."""
+    begun_at: dict[int, float]
+    """When each round was decided, in seconds since 1970."""
+    ended_at: dict[int, float]
+    """When it was settled."""
+    clients: list[ClientView]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come: all rounds are played, and their models judged.
+
+        A server without a last round says itself that it has come to its end; one that was killed
+        after its last round has judged all that it will.
+        """
+        if self.num_rounds is None:
+            return self.ending == "over"
+        return self.is_played and (self.ending != "" or self.is_gone)
+
+    @property
+    def is_played(self) -> bool:
+        """Whether the last round, if there is one, was settled; its model may not be judged yet."""
+        return self.num_rounds is not None and self.round_number > self.num_rounds
+
+    @property
+    def allowed_per_round(self) -> float:
+        """C; of a shard, what its rounds were granted on average."""
+        if not (self.is_shard and self.rounds):
+            return self.budget
+        spent = math.fsum(row.spent for row in self.rounds)
+        return (spent - self.rounds[-1].overspend) / len(self.rounds)
+
+    @property
+    def away(self) -> list[ClientView]:
+        """Clients that have left, could not be reached in the last round, or owe an answer."""
+        return [one for one in self.clients if one.away_for != 0 or one.owes_answer]
+
+
+def read_run(folder: Path) -> RunView:
+    """What a folder says now."""
+    path = folder / CONTROL
+    if not path.exists():
+        raise ValueError(
+            f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
+        )
+    with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
+        record = control_of(archive, path)["controller"]
+        terms, absences = record["terms"], record["absences"]
+        now = record["round_number"]
+        clients = [
+            _client(name, account, absences.get(name) if absences else 0, now)
+            for name, account in sorted(record["ledger"]["accounts"].items())
+        ]
+        run = record["ledger"]["run"]
+    rounds = settled_rounds(folder / ROUNDS, now - 1)
+    metrics = dict[str, dict[int, float]]()
+    times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
+    averaged = dict[int, int]()
+    server: tuple[int, str] | None = None
+    starts, ending = list[tuple[float, dict[str, str]]](), ""
+    for text in _lines(folder / METRICS):
+        try:
+            line = json.loads(text)
+        except json.JSONDecodeError:
+            continue  # what a server that died left
+        with reading(folder / METRICS, REMEDY):
+            number, source = line["round"], line["source"]
+            if source == "started":
+                starts.append((line["at"], line["versions"]))
+                server = line["pid"], line["machine"]
+            ending = source if source in ("over", "failed") else ""
+            if source in times:
+                times[source][number] = line["at"]
+            if source == "settled":
+                averaged[number] = line["averaged"]
+            for name, value in line.get("metrics", {}).items():
+                finite = math.nan if value is None else value
+                metrics.setdefault(f"{source}/{name}", {})[number] = finite
+    return RunView(
+        folder=folder,
+        run=run,
+        policy=terms["policy"],
+        options=terms["options"],
+        headroom=terms["headroom"],
+        learning=terms["learning"],
+        is_shard=terms["shard"] is not None,
+        budget=terms["budget"],
+        num_rounds=terms["num_rounds"],
+        mean_price=terms["mean_price"],
+        taking_part=terms["taking_part"],
+        least_taking_part=terms["least_taking_part"],
+        round_number=now,
+        rounds=rounds,
+        metrics=metrics,
+        averaged=averaged,
+        starts=starts,
+        ending=ending,
+        is_gone=not ending and server is not None and _is_gone(*server),
+        begun_at=times["decided"],
+        ended_at=times["settled"],
+        clients=clients,
+    )
+
+
+def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
+    """The first rows of a file of rounds; one of a round that was not settled may follow."""
+    with reading(path, REMEDY):
+        rounds = [plain(FleetRound, json.loads(row)) for row in _lines(path)[:settled]]
+    if len(rounds) < settled:
+        raise ValueError(
+            f"{path} tells of {len(rounds)} rounds, and {settled} were settled; {REMEDY}"
+        )
+    return rounds
+
+
+def control_of(archive: Archive, path: Path) -> dict[str, Any]:
+    """The part of a server's books that is JSON, if this program understands it."""
+    content: dict[str, Any] = archive.json("control")
+    if content["version"] != FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format {reprlib.repr(content['version'])}, this program reads "
+            f"{FORMAT_VERSION}; the version of Tidegate that wrote it reads it, too"
+        )
+    return content
+
+
+def _client(name: str, account: Mapping[str, Any], away_for: int | None, now: int) -> ClientView:
+    order = account["outstanding"]
+    return ClientView(
+        name=name,
+        buffer_capacity=account["buffer_capacity"],
+        stored=sum(count for _, count in account["batches"]),
+        total_admitted=account["total_admitted"],
+        total_spent=account["total_spent"],
+        last_round=account["last_round"],
+        away_for=away_for,
+        owes_answer=order is not None and order["round_number"] < now,
+    )
+
+
+def _lines(path: Path) -> list[str]:
+    """Whole lines of a file that somebody may be writing to."""
+    text = path.read_text("utf-8") if path.exists() else ""
+    return [line for line in text[: text.rfind("\n") + 1].splitlines() if line]
+
+
+def _is_gone(pid: int, machine: str) -> bool:
+    """Whether a process of this machine no longer is; of another's nobody here can tell."""
+    if machine != this_machine():
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False

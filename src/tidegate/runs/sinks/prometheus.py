@@ -1,0 +1,134 @@
+"""Numbers for Prometheus, on a port of the server."""
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+
+from tidegate.runs.sinks import Moment, Source
+
+try:
+    import prometheus_client
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "prometheus_client is not installed; pip install 'tidegate[prometheus]'",
+        name="prometheus_client",
+    ) from missing
+
+GAUGES = {
+    "price": "Price of a sample in the round that was decided last.",
+    "budget": "What a round may cost in the long run.",
+    "overspend": "Spent above budget so far; below it if negative.",
+    "cost_debt": "The certificate: overspend is never more.",
+    "exposure": "What unanswered orders may turn out to have cost.",
+    "fleet": "Clients that are planned for.",
+    "away": "Clients that are planned for and cannot be reached.",
+    "orders": "Clients that were sent an order in the last round.",
+    "answered": "Clients that answered it in time.",
+    "averaged": "Clients whose models went into the last average.",
+    "exhausted": "Clients whose stream gave less than was ordered.",
+    "slots": "Samples that the memory of the clients that were sent an order holds.",
+    "training_size": "Samples that the last round trained on.",
+    "distinct_samples": "Distinct samples trained on so far.",
+    "effective_samples": "Effective samples gained so far.",
+}
+COUNTERS = {"spent": "Money spent.", "admitted": "Samples admitted."}
+
+
+class _Whole(prometheus_client.CollectorRegistry):
+    """Numbers that are read all at once: never some of one round beside some of another.
+
+    Of a scrape that names those that it wants (``name[]=``), each is read by itself.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        super().__init__()
+
+    def collect(self) -> Iterator[prometheus_client.Metric]:
+        """Everything, as it is at one time."""
+        with self.lock:
+            return iter(list(super().collect()))
+
+
+class Prometheus:
+    """Serves ``/metrics``.
+
+    Args:
+        port: to listen on; 0 takes a free one.
+        address: of this machine; others cannot connect to the default.
+        run: label of every number, where one Prometheus watches several runs.
+    """
+
+    def __init__(self, port: int = 9464, address: str = "127.0.0.1", run: str = "") -> None:
+        self._registry = _Whole()
+        self._run = run
+        self._gauges = {name: self._gauge(name, text) for name, text in GAUGES.items()}
+        self._counters = {
+            name: prometheus_client.Counter(
+                f"tidegate_{name}", text, ["run"], registry=self._registry
+            ).labels(run)
+            for name, text in COUNTERS.items()
+        }
+        self._round = self._gauge("round", "The last round that was settled.")
+        self._decided_at = self._gauge(
+            "price_timestamp_seconds", "When the last price came, and orders were sent."
+        )
+        self._settled_at = self._gauge(
+            "round_timestamp_seconds", "When the last round was settled."
+        )
+        self._metrics = prometheus_client.Gauge(
+            "tidegate_metric",
+            "What was measured about the model.",
+            ["run", "source", "name"],
+            registry=self._registry,
+        )
+        for gauge in (self._decided_at, self._settled_at):
+            gauge.set(time.time())  # the first price has as much time as any other
+        try:
+            self._server, self._thread = prometheus_client.start_http_server(
+                port, address, registry=self._registry
+            )
+        except OSError as wrong:
+            raise ValueError(
+                f"port {port} of {address} is taken or not allowed ({wrong.strerror}); give "
+                "another, or 0 for any that is free"
+            ) from wrong
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._server.server_port)
+
+    def decided(self, round_number: int, price: float) -> None:
+        """Note the time, and the price."""
+        with self._registry.lock:
+            self._gauges["price"].set(price)
+            self._decided_at.set(time.time())
+
+    def settled(self, moment: Moment) -> None:
+        """Set every gauge, and count on."""
+        values = moment.numbers()
+        with self._registry.lock:
+            for name, gauge in self._gauges.items():
+                gauge.set(values[name])
+            for name, counter in self._counters.items():
+                counter.inc(values[name])
+            self._round.set(moment.done.round_number)
+            self._settled_at.set(time.time())
+
+    def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
+        """The newest value of each metric."""
+        with self._registry.lock:
+            for name, value in metrics.items():
+                self._metrics.labels(self._run, source, name).set(value)
+
+    def close(self, *, failed: bool) -> None:
+        """Give the port back."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _gauge(self, name: str, text: str) -> "prometheus_client.Gauge":
+        return prometheus_client.Gauge(
+            f"tidegate_{name}", text, ["run"], registry=self._registry
+        ).labels(self._run)

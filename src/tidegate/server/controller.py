@@ -1,0 +1,327 @@
+"""The server of a fleet that is running: who belongs to it, what each is ordered, what came of it.
+
+One round: ``decide`` gives every client that takes part its order, ``book`` takes in receipts, on
+time or late, and ``close`` settles. In between, all that the next step depends on can be saved:
+a controller that is brought back after ``decide`` gives the same orders again.
+"""
+
+import io
+import math
+import reprlib
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, cast
+
+from tidegate._internal.saving import plain, read, write
+from tidegate.admission.allocation import Allocation
+from tidegate.admission.debt import cash
+from tidegate.admission.rule import AdmissionRule, GrantedRule
+from tidegate.server.fleet import Fleet, Terms
+from tidegate.server.fleet_round import Decision, FleetRound
+from tidegate.server.introductions import welcome
+from tidegate.server.ledger import Booking, Ledger
+from tidegate.server.shards import Report
+from tidegate.theory.reuse import ReuseTally
+from tidegate.wire import (
+    LARGEST_AMOUNT,
+    LARGEST_INTEGER,
+    Address,
+    Introduction,
+    Order,
+    Receipt,
+)
+
+
+@dataclass(frozen=True)
+class _Saved:
+    """What changes from round to round at the server, in the shape of its policy."""
+
+    server: Any
+    allocation: Allocation
+
+
+class Controller:
+    """Policy, fleet and ledger of one run."""
+
+    def __init__(self, terms: Terms, run: str) -> None:
+        Address(run=run)  # refuses a name that cannot be sent
+        self._terms = terms
+        self._round_number = 1
+        self._ledger = Ledger(run)
+        self._fleet = Fleet(terms, self._ledger)
+        self._server: Any = None
+        self._tally = ReuseTally()
+        self._overspend = 0.0
+        self._decision: Decision | None = None
+
+    @property
+    def run(self) -> str:
+        """The run's name."""
+        return self._ledger.run
+
+    @property
+    def round_number(self) -> int:
+        """The round that comes next, or is under way."""
+        return self._round_number
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was ordered, admitted and paid."""
+        return self._ledger
+
+    @property
+    def fleet(self) -> list[str]:
+        """The clients that are planned for."""
+        return self._fleet.clients
+
+    @property
+    def price(self) -> float:
+        """What a sample costs in the round that is under way."""
+        if self._decision is None:
+            raise ValueError(f"round {self._round_number} has not been decided")
+        return self._decision.price
+
+    @property
+    def away(self) -> int:
+        """Clients that are planned for and could not be reached when the last round began."""
+        return sum(absent > 0 for absent in self._fleet.absences.values())
+
+    def join(self, introduction: Introduction, newest: Receipt | None = None) -> None:
+        """Know a client from now on; what it did without being heard is settled.
+
+        Args:
+            introduction: who it is, what it can hold, and which buffer it has.
+            newest: the last receipt that this buffer gave, if any.
+        """
+        welcome(
+            self._ledger,
+            introduction,
+            newest,
+            now=self._round_number,
+            largest_buffer=self._terms.largest_buffer,
+        )
+
+    def is_silent(self, client: str) -> bool:
+        """Whether a client has not answered an order of a round that is over.
+
+        It gets no further one before it has, or has introduced itself again.
+        """
+        order = self._ledger.account(client).outstanding
+        return order is not None and order.round_number < self._round_number
+
+    def address(self, client: str) -> Address:
+        """Whom an order is for, and how far that client's books are known here."""
+        account = self._ledger.account(client)
+        return Address(
+            run=self.run,
+            client=client,
+            buffer_id=account.buffer_id,
+            booked_round=account.last_round,
+            skip=account.lost_samples,
+        )
+
+    def decide(self, present: Collection[str], online: Collection[str]) -> dict[str, Order]:
+        """The order of each client that takes part in this round.
+
+        Args:
+            present: those that take part.
+            online: all that can be reached; who is neither for K rounds in a row has left, and
+                what was meant for it goes to the others at once.
+
+        A round that was decided before keeps its orders; it gives those that can be reached now.
+        """
+        if self._decision is not None:
+            return self._same_again({*present, *online})
+        self._fleet.see({*present, *online})
+        if self._server is None:
+            self._server = self._fleet.policy.admission.start()
+        budget = expected = self._terms.budget
+        if self._terms.purse is not None:
+            earned = self._granted_rule.earned(self._server)
+            budget = self._terms.purse.budget(self._round_number, earned)
+            expected = self._terms.purse.rate(self._round_number)
+        admission = self._rule(budget, expected)
+        members = self._fleet.members(
+            {one for one in present if self._ledger.account(one).outstanding is None}
+        )
+        quote = self._fleet.quote(self._round_number, members)
+        self._server = admission.learn(self._server, quote)
+        room, limit = self._fleet.room(members)
+        wanted, most = admission.decide(self._server, quote, limit), None
+        if self._fleet.policy.strict_spending:
+            wanted, most = wanted.within(self._cash(budget), quote, limit)
+        counts = self._fleet.split(members, wanted.total_admission, room, most)
+        orders = {}
+        for place, ((number, client), count) in enumerate(zip(members, counts, strict=True)):
+            price = quote.price if quote.own is None else float(quote.own[place])
+            order = self._order(number, client, count, price, wanted.thresholds)
+            self._ledger.send(client, order)
+            orders[client] = order
+        ordered = None if wanted.thresholds else wanted.total_admission
+        slots = self._fleet.slots(members)
+        self._decision = Decision(quote.price, ordered, budget, expected, len(orders), slots)
+        return orders
+
+    def book(self, client: str, receipt: Receipt) -> Booking:
+        """Book a receipt; one that is on time belongs into the average."""
+        booking = self._ledger.book(client, receipt)
+        if booking.on_time and self._decision is not None:
+            self._decision = replace(
+                self._decision,
+                answered=self._decision.answered + 1,
+                exhausted=self._decision.exhausted + receipt.exhausted,
+            )
+        return booking
+
+    def close(self) -> FleetRound:
+        """Settle the round with all that was booked since the last one."""
+        decision = self._decision
+        if decision is None:
+            raise ValueError(f"round {self._round_number} has not been decided")
+        totals = replace(self._ledger.close_round(self._round_number), slots=decision.slots)
+        self._server = self._rule(decision.budget, decision.expected).settle(self._server, totals)
+        self._tally = self._tally.after_round(
+            admitted=totals.admitted,
+            training_size=totals.training_size,
+            prior_uses=totals.prior_uses,
+        )
+        self._overspend += totals.spent - decision.budget
+        self._round_number += 1
+        self._decision = None
+        return FleetRound(
+            round_number=self._round_number - 1,
+            price=decision.price,
+            ordered=float(totals.admitted) if decision.ordered is None else decision.ordered,
+            fleet=len(self._fleet.absences),
+            orders=decision.orders,
+            answered=decision.answered,
+            exhausted=decision.exhausted,
+            admitted=totals.admitted,
+            spent=totals.spent,
+            overspend=self._overspend,
+            cost_debt=self._server.cost_debt,
+            exposure=self._ledger.exposure,
+            slots=decision.slots,
+            training_size=totals.training_size,
+            distinct_samples=self._tally.distinct_samples,
+            effective_samples=self._tally.effective_sample_size,
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """All that the next step depends on, as JSON and a NumPy archive can carry it."""
+        record: dict[str, Any] = {
+            "terms": self._terms.fixed(),
+            "round_number": self._round_number,
+            "ledger": self._ledger.to_record(),
+            "absences": self._fleet.absences,
+            "tally": asdict(self._tally),
+            "overspend": self._overspend,
+            "decision": None if self._decision is None else asdict(self._decision),
+            "state": None,
+        }
+        allocation = self._fleet.allocation
+        if allocation is not None:
+            state = io.BytesIO()
+            write(_Saved(self._server, allocation), state)
+            record["state"] = state.getvalue()
+        return record
+
+    @classmethod
+    def from_record(cls, terms: Terms, record: Mapping[str, Any]) -> "Controller":
+        """The controller that ``to_record`` gave, on the same terms."""
+        controller = cls(terms, record["ledger"]["run"])
+        fixed = terms.fixed()
+        for name, value in {**dict.fromkeys(fixed), **record["terms"]}.items():
+            if value != fixed.get(name):
+                raise ValueError(
+                    f"the checkpoint was made with {name} = {value}, this run has "
+                    f"{fixed.get(name)}; resume with the same, or start a new run in another folder"
+                )
+        _check_numbers(record)
+        controller._round_number = record["round_number"]
+        controller._ledger = Ledger.from_record(record["ledger"])
+        controller._fleet = Fleet(terms, controller._ledger, record["absences"])
+        controller._tally = plain(ReuseTally, record["tally"])
+        controller._overspend = record["overspend"]
+        if record["decision"] is not None:
+            controller._decision = plain(Decision, record["decision"])
+        if record["state"] is not None:
+            policy = controller._fleet.policy
+            shape = _Saved(policy.admission.start(), Allocation.start(policy.shares))
+            saved = read(shape, io.BytesIO(record["state"]))
+            controller._server, controller._fleet.allocation = saved.server, saved.allocation
+        return controller
+
+    def report(self) -> Report | None:
+        """What a shard tells its coordinator; nothing before it has a rule."""
+        purse = self._terms.purse
+        if purse is None:
+            raise ValueError("this server is no shard: give it a purse")
+        if self._server is None:
+            return None
+        rule = self._granted_rule.granted(self._terms.budget, self._terms.budget)
+        worth = rule.worth(self._server)
+        if worth is None:
+            return None
+        return Report(
+            run=purse.run,
+            shard=purse.shard,
+            round_number=self._round_number - 1,
+            spends=min(worth[0], LARGEST_AMOUNT),
+            shadow_price=min(worth[1], LARGEST_AMOUNT),
+        )
+
+    @property
+    def _granted_rule(self) -> GrantedRule[Any]:
+        """A shard's rule; its fleet has refused any other."""
+        return cast("GrantedRule[Any]", self._fleet.policy.admission)
+
+    def _rule(self, budget: float, expected: float) -> AdmissionRule[Any]:
+        """The policy's rule, for a round that may cost so much."""
+        if self._terms.purse is None:
+            return self._fleet.policy.admission
+        return self._granted_rule.granted(budget, expected)
+
+    def _cash(self, budget: float) -> float:
+        """What may be spent under strict spending; what was not heard of may have been spent."""
+        unheard = self._ledger.exposure + self._ledger.booked.spent
+        return cash(budget, self._round_number, self._overspend + unheard)
+
+    def _order(
+        self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]
+    ) -> Order:
+        """One client's order; one that never changes is filled before its first round."""
+        retention, horizon = self._fleet.retention(number)
+        if retention == "frozen":
+            count = self._fleet.first_fill(number, client)
+            price = price if self._fleet.policy.charge_prefill else 0.0
+        order = Order(
+            run=self.run,
+            round_number=self._round_number,
+            price=price,
+            retention=retention,
+            retention_horizon=horizon,
+            count=count,
+            thresholds=thresholds,
+        )
+        return self._ledger.account(client).within_losses(order)
+
+    def _same_again(self, reachable: Collection[str]) -> dict[str, Order]:
+        """The orders of a round that was decided before; who had none waits for the next."""
+        return {
+            client: order
+            for client in self._fleet.clients
+            if client in reachable
+            and (order := self._ledger.account(client).outstanding) is not None
+            and order.round_number == self._round_number
+        }
+
+
+def _check_numbers(record: Mapping[str, Any]) -> None:
+    """Refuse a saved record whose round, overspend or absences cannot be."""
+    ledger, absences = record["ledger"], record["absences"]
+    counts = [record["round_number"] - 1, ledger["closed_round"], *absences.values()]
+    if not all(type(count) is int and 0 <= count <= LARGEST_INTEGER for count in counts):
+        raise ValueError(f"rounds must be whole numbers, got {reprlib.repr(counts)}")
+    if not math.isfinite(record["overspend"]):
+        raise ValueError(f"overspend must be finite, got {record['overspend']}")

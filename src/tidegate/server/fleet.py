@@ -1,0 +1,260 @@
+"""Who belongs to a running fleet, the policy that is made for it, and what each has room for.
+
+Clients come and go; the plan follows. Who could not be reached for K rounds has left: its part of
+the memory is no longer planned with, and what it stores waits for it to come back. Where samples do
+not expire nobody leaves; Tide spends on those that take part.
+"""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tidegate._internal.arrays import EVERYONE, IntArray, Members
+from tidegate.admission.allocation import Allocation
+from tidegate.admission.rule import GrantedRule, Quote
+from tidegate.cohorts import Cohorts, share_reached
+from tidegate.policies import JointPolicy
+from tidegate.prices import PriceFeed
+from tidegate.problem import LearningConstants, Problem
+from tidegate.server.ledger import Ledger
+from tidegate.server.shards import Purse
+from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Retention
+
+ROUNDING = 1e-9
+"""Slots; what a division may lose."""
+
+
+def planned_slots(capacity: float, headroom: float) -> int:
+    """Slots that are planned with, where some are left for peaks; one at least.
+
+    >>> planned_slots(40, headroom=4.0)
+    10
+    """
+    return max(int(capacity / headroom + ROUNDING), 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a run is given, whoever takes part in it."""
+
+    policy: Callable[[Problem], JointPolicy[Any]]
+    """Makes the policy for a fleet, and makes it again when clients come or go."""
+    policy_name: str
+    """What a saved run must have been made with."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """The policy's settings, likewise."""
+    budget: float
+    """C; of a shard, about what it will be granted."""
+    prices: PriceFeed
+    num_rounds: int
+    """T."""
+    taking_part: float = 1.0
+    """q: the part of the fleet that a round is meant to reach."""
+    least_taking_part: int = 1
+    """Clients that it reaches in any case."""
+    headroom: float = 1.0
+    """Slots that each client has for every slot that is planned for."""
+    endless: bool = False
+    """Whether the policy takes no account of T, so that a saved run may get another."""
+    learning: LearningConstants = field(default_factory=LearningConstants)
+    largest_buffer: int | None = None
+    """The capacity above which no client is believed; a share of all orders goes by capacity."""
+    purse: Purse | None = None
+    """What a shard is granted, round by round, in place of the budget."""
+    sums_only: bool = False
+    """Whether decisions follow from sums over the fleet alone: no client's order depends on what
+    that client, or any other, has reported. Who has no room then takes in less than it is asked."""
+
+    def share_of(self, clients: int) -> float:
+        """The part of so many clients that a round reaches."""
+        return share_reached(clients, self.taking_part, self.least_taking_part)
+
+    def fixed(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed."""
+        fixed = {
+            "budget": self.budget,
+            "policy": self.policy_name,
+            "options": dict(self.options),
+            "headroom": self.headroom,
+            "shard": None if self.purse is None else [self.purse.run, self.purse.shard],
+            "learning": asdict(self.learning),
+            "taking_part": self.taking_part,
+            "least_taking_part": self.least_taking_part,
+            "sums_only": self.sums_only,
+        }
+        if self.endless:
+            return {**fixed, "num_rounds": None, "mean_price": None}
+        return {
+            **fixed,
+            "num_rounds": self.num_rounds,
+            "mean_price": self.prices.mean(self.num_rounds),
+        }
+
+
+class Fleet:
+    """The clients that are planned for, in the order of their names."""
+
+    def __init__(
+        self, terms: Terms, ledger: Ledger, absences: Mapping[str, int] | None = None
+    ) -> None:
+        self._terms = terms
+        self._ledger = ledger
+        self.absences = dict(absences or {})
+        """Rounds since each client was last seen."""
+        self._policy: JointPolicy[Any] | None = None
+        self.allocation: Allocation | None = None
+        """None before anybody was planned for."""
+
+    @property
+    def clients(self) -> list[str]:
+        """Everybody, in an order that is the same on every engine and in every process."""
+        return list(self.absences)
+
+    @property
+    def policy(self) -> JointPolicy[Any]:
+        """The policy for the fleet as it is."""
+        if self._policy is None:
+            terms = self._terms
+            problem = Problem(
+                buffer_capacities=[self._planned_capacity(client) for client in self.absences],
+                budget=terms.budget,
+                mean_price=terms.prices.mean(terms.num_rounds),
+                num_rounds=terms.num_rounds,
+                cohorts=Cohorts(share=terms.share_of(len(self.absences))),
+                learning=terms.learning,
+            )
+            self._policy = terms.policy(problem)
+            rules = {self.retention(number)[0] for number in range(len(self.absences))}
+            if "oldest_first" in rules and terms.headroom > 1:
+                raise ValueError(
+                    f"{terms.policy_name} keeps every slot full, and has no use for a headroom of "
+                    f"{terms.headroom}; leave it out"
+                )
+            if terms.purse is not None and not isinstance(self._policy.admission, GrantedRule):
+                raise ValueError(
+                    f"{terms.policy_name} does not say what money is worth; shards need tide"
+                )
+        return self._policy
+
+    def see(self, reachable: Collection[str]) -> None:
+        """Let newcomers in, and those go who could not be reached for K rounds."""
+        absences = dict.fromkeys(reachable, 0)
+        for number, (client, absent) in enumerate(self.absences.items()):
+            if client not in reachable:
+                _, horizon = self.retention(number)
+                if absent + 1 < horizon or not horizon:
+                    absences[client] = absent + 1
+        if not absences:
+            raise ValueError(
+                "there is no client to order from; the log says why each that was asked is left out"
+            )
+        if absences.keys() != self.absences.keys():
+            self._replan(sorted(absences))
+        self.absences = dict(sorted(absences.items()))
+
+    def retention(self, number: int) -> tuple[Retention, int]:
+        """The rule and K of a client."""
+        return self.policy.retention.for_client(number, len(self.absences))
+
+    def members(self, chosen: Collection[str]) -> list[tuple[int, str]]:
+        """The clients that take part, each with its number in the fleet."""
+        return [one for one in enumerate(self.absences) if one[1] in chosen]
+
+    def split(
+        self,
+        members: Sequence[tuple[int, str]],
+        total_admission: float,
+        room: IntArray | None,
+        most: int | None,
+    ) -> list[int]:
+        """A total in whole samples, one number for each of these; infinity limits nobody."""
+        if self.allocation is None:
+            raise ValueError("nobody has been planned for")
+        if math.isinf(total_admission):
+            return [NO_LIMIT] * len(members)
+        who = self._numbers(members)
+        counts, self.allocation = self.allocation.allocate(total_admission, room, most, who)
+        whole: list[int] = counts.tolist()
+        return whole
+
+    def room(self, members: Sequence[tuple[int, str]]) -> tuple[IntArray | None, float]:
+        """What each of these has room for, as far as was heard, and all together."""
+        if not self.policy.hard_capacity:
+            return None, math.inf
+        room = np.array([self.room_of(*one) for one in members], dtype=np.int64)
+        limit = float(room[self.policy.shares[self._numbers(members)] > 0].sum())
+        if self._terms.sums_only:
+            slots = [self._planned_capacity(client) for _, client in members]
+            room = np.array(slots, dtype=np.int64)
+        return room, limit
+
+    def slots(self, members: Sequence[tuple[int, str]]) -> int:
+        """Planned for, of these clients."""
+        return sum(self._planned_capacity(client) for _, client in members)
+
+    def _numbers(self, members: Sequence[tuple[int, str]]) -> Members:
+        """Clients as indices into the fleet."""
+        if len(members) == len(self.absences):
+            return EVERYONE
+        return np.array([number for number, _ in members], dtype=np.int64)
+
+    def room_of(self, number: int, client: str) -> int:
+        """Samples that a client can store beside those that it must keep."""
+        account = self._ledger.account(client)
+        retention, horizon = self.retention(number)
+        capacity = self._planned_capacity(client)
+        if retention == "oldest_first":
+            return capacity
+        return max(capacity - account.carried_samples(horizon), 0)
+
+    def first_fill(self, number: int, client: str) -> int:
+        """Samples for a buffer that never changes: all that it holds, before its first round."""
+        if self._terms.sums_only:
+            return self._planned_capacity(client)  # one that is full takes in nothing
+        if self._ledger.account(client).last_round:
+            return 0
+        return self.room_of(number, client)
+
+    def quote(self, round_number: int, members: Sequence[tuple[int, str]]) -> Quote:
+        """What a sample costs these clients in a round; the whole fleet where there are none."""
+        asked = members or list(enumerate(self.absences))
+        clients = [client for _, client in asked]
+        price = self._terms.prices.at(round_number, clients)
+        if isinstance(price, Mapping):
+            own = [_checked(price.get(one), round_number, one) for one in clients]
+            shares = self.policy.shares[self._numbers(asked)]
+            return Quote.of(np.array(own, dtype=np.float64), shares)
+        return Quote(_checked(price, round_number, "all clients"))
+
+    def _planned_capacity(self, client: str) -> int:
+        """B_m: all the slots that a client has, unless some are left for peaks."""
+        return planned_slots(self._ledger.account(client).buffer_capacity, self._terms.headroom)
+
+    def _replan(self, clients: list[str]) -> None:
+        """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""
+        old, before = self.allocation, {client: n for n, client in enumerate(self.absences)}
+        self._policy = None
+        self.absences = dict.fromkeys(clients, 0)
+        shares = self.policy.shares
+        if old is None:
+            self.allocation = Allocation.start(shares)
+            return
+        owed = old.unserved
+        kept = [float(owed[before[client]]) if client in before else 0.0 for client in clients]
+        self.allocation = Allocation.start(shares, np.array(kept))
+
+
+def _checked(price: object, round_number: int, whose: str) -> float:
+    try:
+        value = float(price)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        value = math.nan
+    if not 0 <= value <= LARGEST_AMOUNT:
+        raise ValueError(
+            f"the price of round {round_number} for {whose} must be a number from 0 to "
+            f"{LARGEST_AMOUNT:g}, got {price!r}"
+        )
+    return value

@@ -1,0 +1,58 @@
+"""A round of a running fleet: while it is under way, and what it did."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class FleetRound:
+    """What one round of a running fleet did."""
+
+    round_number: int
+    price: float
+    """Averaged over clients by their shares, where each has its own."""
+    ordered: float
+    """Λ(t), real-valued; what a rule led to where the order was a rule."""
+    fleet: int
+    """Clients that are planned for."""
+    orders: int
+    """Clients that were sent an order."""
+    answered: int
+    """Those of them whose receipt came in time."""
+    exhausted: int
+    """Those of these whose stream or acquisition gave less than was ordered."""
+    admitted: int
+    """Samples booked in this round, those of late receipts too."""
+    spent: float
+    """Paid for them."""
+    overspend: float
+    """Σ (C_τ - C) up to this round."""
+    cost_debt: float
+    """Z(t+1)."""
+    exposure: float
+    """What unanswered orders may turn out to have cost."""
+    slots: int
+    """Planned for, of the clients that were sent an order."""
+    training_size: int
+    """n(t), of the clients that answered in time."""
+    distinct_samples: int
+    """N(t)."""
+    effective_samples: float
+    """N_eff(t)."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A round that is under way."""
+
+    price: float
+    ordered: float | None
+    """None where the order is a rule."""
+    budget: float
+    """C; of a shard, what this round was granted."""
+    expected: float
+    """What the rounds to come will get each."""
+    orders: int
+    slots: int
+    """Of the clients that were sent one."""
+    answered: int = 0
+    exhausted: int = 0

@@ -1,0 +1,192 @@
+"""The server's books: what was ordered, admitted and paid, each order once.
+
+A client has one order at a time: before the next one it answers, or says how far it came and that
+it will not apply the order any more. So the server knows exactly what a client's buffer holds, and
+believes no receipt that cannot follow from it.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate._internal.saving import plain
+from tidegate.admission.rule import RoundTotals
+from tidegate.server.account import Account
+from tidegate.wire import Order, Receipt, WireError
+
+
+@dataclass(frozen=True)
+class Booking:
+    """What one receipt added to the books."""
+
+    admitted: int
+    spent: float
+    on_time: bool
+    """Its round is still open; a late one is paid but trained on an old model."""
+
+
+NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
+
+
+class Ledger:
+    """Accounts of all clients, and what was booked since the last round was closed."""
+
+    def __init__(
+        self,
+        run: str,
+        accounts: Mapping[str, Account] | None = None,
+        closed_round: int = 0,
+        booked: RoundTotals = NOTHING,
+    ) -> None:
+        self.run = run
+        self._accounts = dict(accounts or {})
+        self._closed_round = closed_round
+        self._booked = booked
+
+    def account(self, client: str) -> Account:
+        """The account of a client."""
+        if client not in self._accounts:
+            raise WireError(f"no client {client!r} has an account")
+        return self._accounts[client]
+
+    def __contains__(self, client: str) -> bool:
+        """Whether a client has an account."""
+        return client in self._accounts
+
+    @property
+    def clients(self) -> list[str]:
+        """Everybody with an account."""
+        return list(self._accounts)
+
+    @property
+    def booked(self) -> RoundTotals:
+        """What was booked since the last round was closed."""
+        return self._booked
+
+    @property
+    def exposure(self) -> float:
+        """What unanswered orders may turn out to have cost, all clients together."""
+        return math.fsum(account.exposure for account in self._accounts.values())
+
+    def open(self, client: str, buffer_capacity: int, buffer_id: str = "") -> None:
+        """Give a client an account; one that has it keeps it."""
+        self._accounts.setdefault(client, Account(buffer_capacity, buffer_id))
+
+    def begin_again(self, client: str, buffer_id: str = "") -> float:
+        """Go on with a client that has lost its buffer and its books with it.
+
+        What it may have paid for an order that was never answered can no longer be told; it is
+        booked as spent. One that is still on its way is for the buffer that is gone. The first
+        new buffer is filled at once; one that is lost after it only as fast as samples are
+        replaced in a buffer that is not, so that losing them earns nobody more money.
+
+        Returns:
+            that amount.
+        """
+        account = self.account(client)
+        lost = account.exposure
+        self._accounts[client] = account.with_new_buffer(buffer_id)
+        self._booked = replace(self._booked, spent=self._booked.spent + lost)
+        return lost
+
+    def void(self, client: str, last_round: int, void_round: int) -> None:
+        """Forget an order that a client will never apply: one after its last, up to a round."""
+        account = self.account(client)
+        order = account.outstanding
+        if order is not None and last_round < order.round_number <= void_round:
+            self._accounts[client] = replace(account, outstanding=None)
+
+    def send(self, client: str, order: Order) -> None:
+        """Write down an order before it is sent."""
+        account = self.account(client)
+        if order.run != self.run:
+            raise WireError(f"the ledger keeps run {self.run!r}, not {order.run!r}")
+        if account.outstanding is not None:
+            raise WireError(
+                f"{client} has not answered round {account.outstanding.round_number}; it must "
+                "before it gets another order"
+            )
+        if order.round_number <= account.last_round:
+            raise WireError(
+                f"{client} has answered round {account.last_round}, and gets no order of an older"
+            )
+        self._accounts[client] = replace(account, outstanding=order)
+
+    def book(self, client: str, receipt: Receipt) -> Booking:
+        """Book a receipt; one that was booked before adds nothing, an impossible one is refused."""
+        account = self.account(client)
+        if receipt.run == self.run and receipt.round_number <= account.last_round:
+            return Booking(0, 0.0, on_time=False)
+        order = account.outstanding
+        if order is None or order.round_number != receipt.round_number:
+            raise WireError(f"{client} was sent no order of round {receipt.round_number}")
+        receipt.check_answers(order, buffer_capacity=account.buffer_capacity)
+        try:
+            after = account.after(receipt, order)
+        except WireError as refused:
+            raise WireError(f"{client} is not believed: {refused}") from None
+        booking = Booking(
+            admitted=receipt.admitted,
+            spent=after.total_spent - account.total_spent,
+            on_time=receipt.round_number > self._closed_round,
+        )
+        self._accounts[client] = after
+        self._booked = _plus(self._booked, booking, receipt)
+        return booking
+
+    def close_round(self, round_number: int) -> RoundTotals:
+        """What the fleet did since the last call, as a rule's ``settle`` takes it.
+
+        Money and samples of late receipts count; what they trained on does not, because it is kept
+        out of the average. From now on a receipt of this round is late.
+        """
+        if round_number <= self._closed_round:
+            raise ValueError(f"round {round_number} is closed, {self._closed_round} was the last")
+        totals, self._booked = self._booked, NOTHING
+        self._closed_round = round_number
+        return totals
+
+    def to_record(self) -> dict[str, Any]:
+        """All of it as JSON can carry it."""
+        accounts = {
+            client: {
+                **vars(account),
+                "outstanding": account.outstanding and account.outstanding.to_record(),
+            }
+            for client, account in self._accounts.items()
+        }
+        return {
+            "run": self.run,
+            "closed_round": self._closed_round,
+            "booked": vars(self._booked),
+            "accounts": accounts,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Ledger":
+        """The ledger that ``to_record`` gave."""
+        accounts = {}
+        for client, values in record["accounts"].items():
+            batches = {
+                name: tuple((int(since), int(count)) for since, count in values[name])
+                for name in ("batches", "lost_batches")
+            }
+            sent = values["outstanding"]
+            order = None if sent is None else Order.from_record(sent)
+            known = {**values, **batches, "outstanding": order}
+            accounts[client] = plain(Account, known)
+        booked = plain(RoundTotals, record["booked"])
+        return cls(record["run"], accounts, record["closed_round"], booked)
+
+
+def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotals:
+    """The sums with one receipt more; what a late one trained on does not count."""
+    trained = int(booking.on_time)
+    return RoundTotals(
+        admitted=totals.admitted + booking.admitted,
+        spent=totals.spent + booking.spent,
+        training_size=totals.training_size + trained * receipt.occupancy,
+        expiring=totals.expiring + trained * receipt.expiring,
+        prior_uses=totals.prior_uses + trained * receipt.prior_uses,
+    )

@@ -1,0 +1,122 @@
+"""What one more unit of money, or one more slot, buys: policies over a range of either."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tidegate.policies import JointPolicy
+from tidegate.prices import PriceLaw
+from tidegate.problem import Problem
+from tidegate.simulation.rounds import simulate
+from tidegate.simulation.summary import PolicySummary, summarise
+from tidegate.theory.distribution import price_distribution
+from tidegate.theory.optimum import optimum
+from tidegate.wire import LARGEST_CAPACITY
+
+FACTORS = tuple(float(2 ** (step / 2)) for step in range(-4, 5))
+"""From a quarter of what is given to four times as much."""
+LEAST_ELASTICITY = 0.1
+"""Below it 10 % more of something buys less than 1 % more effective samples."""
+
+Maker = Callable[[Problem], JointPolicy[Any]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One budget, or one size of memory."""
+
+    amount: float
+    """Money a round, or slots of the fleet."""
+    policies: Mapping[str, PolicySummary]
+    limit: float | None
+    """The most effective samples a round that full buffers can gain, if known."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Points in rising order of money or memory."""
+
+    points: Sequence[Point]
+
+    @property
+    def amounts(self) -> list[float]:
+        """Of money or memory."""
+        return [point.amount for point in self.points]
+
+    def effective(self, policy: str) -> list[float]:
+        """Effective samples a round at each point."""
+        return [point.policies[policy].effective_per_round.mean for point in self.points]
+
+    def gain_of_one_more(self, policy: str) -> list[float]:
+        """Effective samples a round for one unit more, between two points."""
+        gains: list[float] = (np.diff(self.effective(policy)) / np.diff(self.amounts)).tolist()
+        return gains
+
+    def stops_helping(self, policy: str) -> float | None:
+        """The amount from which on 10 % more buys less than 1 % more effective samples.
+
+        None where it still does at the largest amount that was tried.
+        """
+        gained = np.log(np.maximum(self.effective(policy), 1e-12))
+        elastic = np.diff(gained) / np.diff(np.log(self.amounts)) >= LEAST_ELASTICITY
+        if elastic[-1]:
+            return None
+        useful = np.flatnonzero(elastic)
+        return self.amounts[int(useful[-1]) + 1 if len(useful) else 0]
+
+
+def by_budget(problem: Problem) -> list[tuple[float, Problem]]:
+    """The same problem with less and with more money."""
+    budgets = [factor * problem.budget for factor in FACTORS]
+    return [(budget, replace(problem, budget=budget)) for budget in budgets]
+
+
+def by_memory(problem: Problem) -> list[tuple[float, Problem]]:
+    """The same problem with smaller and with larger buffers; none of a size twice."""
+    changed = {}
+    for factor in FACTORS:
+        sizes = np.clip(np.rint(factor * problem.capacities), 1, LARGEST_CAPACITY)
+        slots = sizes.astype(np.int64)
+        changed[float(slots.sum())] = replace(problem, buffer_capacities=slots)
+    return list(changed.items())
+
+
+def trace(
+    problems: Sequence[tuple[float, Problem]],
+    law: PriceLaw,
+    makers: Mapping[str, Maker],
+    seeds: Sequence[int],
+    *,
+    price_per_client: bool = False,
+    each_round: Callable[[], None] | None = None,
+) -> Curves:
+    """Simulate every policy on every problem, on the same price paths."""
+    points = []
+    for amount, problem in problems:
+        summaries = {}
+        for name, make in makers.items():
+            policy = make(problem)
+            runs = [
+                simulate(
+                    policy,
+                    problem,
+                    law,
+                    seed,
+                    price_per_client=price_per_client,
+                    each_round=each_round,
+                )
+                for seed in seeds
+            ]
+            summaries[name] = summarise(name, runs)
+        points.append(Point(amount, summaries, _limit(problem, law)))
+    return Curves(points)
+
+
+def _limit(problem: Problem, law: PriceLaw) -> float | None:
+    try:
+        prices = price_distribution(law, problem.num_rounds)
+        return optimum(prices, problem.budget, problem.slots_a_round).effective_per_round
+    except ValueError:
+        return None

@@ -1,0 +1,111 @@
+"""The paper's offline selection of K: try it on the price law before the run.
+
+The target admission is what the budget pays for, C / c̄, and at most what memory holds at all. A K
+too large for it makes the average buffer overflow without end; of those that do not, the one with
+the best bound is taken. "Without end" is judged on the second half of the run alone: over the whole
+run, the empty buffers of its start could hide it.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tidegate.admission.interval import ClosingInterval
+from tidegate.policies import DEFAULT_OPTIONS, ControlOptions
+from tidegate.policies.acdpp import acdpp
+from tidegate.prices import PriceLaw
+from tidegate.problem import Problem
+from tidegate.simulation.rounds import Run, simulate
+from tidegate.simulation.summary import mean_excess
+from tidegate.theory import planning
+from tidegate.theory.bounds import buffer_violation
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One K, simulated."""
+
+    retention_horizon: int
+    halfway_violation: float
+    """Vio^B(T/2)."""
+    final_violation: float
+    """Vio^B(T)."""
+    bounded: bool
+    """In the second half of the run no more was stored than fits, for any client or in all."""
+    bound_per_round: float
+
+
+def candidate_horizons(problem: Problem) -> range:
+    """Every K up to twice the closed form's, and at most to T."""
+    largest = 2 * planning.plan_constant_admission(problem).retention_horizon
+    return range(1, min(largest, problem.num_rounds) + 1)
+
+
+def try_horizons(
+    problem: Problem,
+    price_law: PriceLaw,
+    *,
+    horizons: Iterable[int],
+    seeds: Sequence[int] = (0,),
+    options: ControlOptions = DEFAULT_OPTIONS,
+    price_per_client: bool = False,
+    each_round: Callable[[], None] | None = None,
+) -> list[Candidate]:
+    """Simulate ACDPP with each K on the price law."""
+    middle = problem.num_rounds // 2
+    if not middle:
+        raise ValueError("offline selection compares two halves of a run: give at least 2 rounds")
+    play = partial(simulate, price_per_client=price_per_client, each_round=each_round)
+    target = min(problem.affordable_admission, problem.slots_a_round)
+    closing = planning.contraction(problem.num_rounds, options.contraction_exponent)
+    interval = ClosingInterval(target, closing)
+    candidates = []
+    for horizon in horizons:
+        policy = acdpp(
+            problem,
+            options,
+            retention_horizon=horizon,
+            target_admission=target,
+        )
+        halves = [play(policy, problem, price_law, seed, until=middle) for seed in seeds]
+        wholes = [play(policy, problem, price_law, half.seed, resume=half.final) for half in halves]
+        still_open = sum(
+            interval.at(now).upper - target
+            for now in range(max(middle - horizon, 0) + 1, problem.num_rounds + 1)
+        )
+        candidates.append(_candidate(horizon, still_open, halves, wholes))
+    return candidates
+
+
+def _candidate(
+    horizon: int, still_open: float, halves: Sequence[Run], wholes: Sequence[Run]
+) -> Candidate:
+    halfway, final = mean_excess(halves), mean_excess(wholes)
+    excess = final - halfway  # of the second half
+    # Each sample counts K times in what is stored. Whole samples keep admissions within one of
+    # their target, and the interval may still admit what it is open; anything beyond these two
+    # grows with the length of the run.
+    allowed = horizon * (2 + still_open)
+    bounds = [
+        np.concatenate([half.columns["bound"], whole.columns["bound"]]).mean()
+        for half, whole in zip(halves, wholes, strict=True)
+    ]
+    return Candidate(
+        retention_horizon=horizon,
+        halfway_violation=buffer_violation(halfway),
+        final_violation=buffer_violation(final),
+        bounded=bool(excess.sum() <= allowed and excess.max() <= allowed),
+        bound_per_round=float(np.mean(bounds)),
+    )
+
+
+def select_offline(candidates: Iterable[Candidate]) -> Candidate:
+    """The best bound among those whose buffer violation stays bounded."""
+    bounded = [candidate for candidate in candidates if candidate.bounded]
+    if not bounded:
+        raise ValueError(
+            "no candidate K keeps its buffer violation bounded; try smaller ones or more rounds"
+        )
+    return min(bounded, key=lambda candidate: candidate.bound_per_round)

@@ -1,0 +1,296 @@
+"""The control plane alone: counts of samples, prices and money; no learning, no network.
+
+One round, read downwards: the price is revealed, the rule decides a total, the allocation splits
+it, the buffers expire and admit, the fleet's sums come back, and the rule settles.
+
+A round may reach a cohort alone. Then n(t) is what the cohort trains on, and every other client's
+samples stay as they are: they neither age nor expire.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic
+
+import numpy as np
+
+from tidegate._internal.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
+from tidegate._internal.randomness import COHORTS, PRICES, generator
+from tidegate.admission.allocation import Allocation
+from tidegate.admission.debt import cash, certificate_holds
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
+from tidegate.policies import JointPolicy
+from tidegate.prices import Price, PriceLaw
+from tidegate.problem import Problem
+from tidegate.retention.buffers import Buffers
+from tidegate.retention.oldest_first import OldestFirstBuffers
+from tidegate.theory.bounds import SampleSizes, bound_terms
+from tidegate.theory.reuse import ReuseTally
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationState(Generic[State]):
+    """Everything that the next round depends on.
+
+    The next round changes the buffers and the sums over clients in place: play on from ``copy()``
+    where a state is needed again.
+    """
+
+    round_number: int
+    """Rounds played so far."""
+    server: State
+    allocation: Allocation
+    buffers: Buffers
+    tally: ReuseTally
+    occupancy_sums: IntArray
+    """Σ_t n_m(t) over the rounds that a client took part in, for each client."""
+    overspend: float
+    """Σ_t (C_t - C) so far."""
+
+    @property
+    def admitted(self) -> IntArray:
+        """Samples that each client has taken in so far; those before its first round left out."""
+        if isinstance(self.buffers, OldestFirstBuffers):  # a rule's, which nobody has counted out
+            return self.buffers.admitted.copy()
+        return self.allocation.ordered
+
+    def copy(self) -> "SimulationState[State]":
+        """A state that goes its own way from here."""
+        return dataclasses.replace(
+            self,
+            buffers=self.buffers.copy(),
+            occupancy_sums=self.occupancy_sums.copy(),
+        )
+
+
+@dataclass(frozen=True)
+class RoundRow:
+    """What one round did."""
+
+    round_number: int
+    clients: int
+    """That took part."""
+    price: float
+    """Averaged over clients by their shares, where each has its own."""
+    ordered: float
+    """Λ(t), real-valued; what a rule led to where the order was a rule."""
+    admitted: int
+    """Samples that trained for the first time."""
+    spent: float
+    overspend: float
+    """Σ (C_τ - C) up to this round."""
+    cost_debt: float
+    """Z(t+1), after the round: never below the overspend."""
+    training_size: int
+    """n(t), all clients that took part together."""
+    overflow: int
+    """Samples stored above the capacity of their client."""
+    distinct_samples: int
+    """N(t)."""
+    effective_samples: float
+    """N_eff(t)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One policy on one path of prices; ``columns`` holds one entry a round."""
+
+    problem: Problem
+    seed: int
+    columns: dict[str, FloatArray]
+    """The fields of ``RoundRow``, and ``bound``."""
+    final: SimulationState[Any]
+
+    @property
+    def sizes(self) -> SampleSizes:
+        """What Theorem 1 needs to know of the run."""
+        return SampleSizes(
+            self.columns["training_size"],
+            self.columns["distinct_samples"],
+            self.columns["effective_samples"],
+        )
+
+    @property
+    def excess(self) -> IntArray:
+        """Σ_t (n_m(t) - B_m) over the rounds that each client took part in."""
+        state = self.final
+        return state.occupancy_sums - self.problem.capacities * state.buffers.clocks
+
+    @property
+    def certificate_holds(self) -> bool:
+        """Whether total overspend up to t was at most Z(t+1), at every t."""
+        told = self.columns
+        return certificate_holds(told["overspend"], told["cost_debt"], told["spent"])
+
+
+def begin(policy: JointPolicy[State], problem: Problem) -> SimulationState[State]:
+    """The state before round 1."""
+    return SimulationState(
+        round_number=0,
+        server=policy.admission.start(),
+        allocation=Allocation.start(policy.shares),
+        buffers=policy.retention.buffers(problem.capacities, problem.num_rounds),
+        tally=ReuseTally(),
+        occupancy_sums=np.zeros(problem.num_clients, dtype=np.int64),
+        overspend=0.0,
+    )
+
+
+def play_round(
+    policy: JointPolicy[State],
+    problem: Problem,
+    state: SimulationState[State],
+    price: Price,
+    who: Members = EVERYONE,
+) -> tuple[SimulationState[State], RoundRow]:
+    """Play one round at this price; the state is used up.
+
+    Args:
+        policy: what decides.
+        problem: what is given.
+        state: where the run stands.
+        price: one for all, or one for each client of the fleet.
+        who: the clients that take part, rising.
+    """
+    capacities = problem.capacities[who]
+    quote = _quote(price, policy.shares, who)
+    if not isinstance(price, float):
+        price = price[who]
+    server = policy.admission.learn(state.server, quote)
+    room, limit = None, math.inf
+    if policy.hard_capacity:
+        room = state.buffers.room(who)
+        limit = float(room.sum())
+    order, most = policy.admission.decide(server, quote, limit), None
+    if policy.strict_spending:
+        money = cash(policy.admission.budget, state.round_number + 1, state.overspend)
+        order, most = order.within(money, quote, limit)
+    admissions, allocation = _admissions(state, order, price, room, most, who)
+
+    stored = state.buffers.step(who, admissions)
+    state.occupancy_sums[who] += stored.occupancy
+    paid_for = stored.fresh if policy.charge_prefill else admissions
+    totals = RoundTotals(
+        admitted=int(stored.fresh.sum()),
+        spent=float(np.sum(price * paid_for)),
+        training_size=int(stored.occupancy.sum()),
+        expiring=int(stored.expiring.sum()),
+        prior_uses=stored.prior_uses,
+        slots=int(capacities.sum()),
+    )
+    server = policy.admission.settle(server, totals)
+    tally = state.tally.after_round(
+        admitted=totals.admitted,
+        training_size=totals.training_size,
+        prior_uses=totals.prior_uses,
+    )
+    row = RoundRow(
+        round_number=state.round_number + 1,
+        clients=len(capacities),
+        price=quote.price,
+        ordered=float(totals.admitted) if order.thresholds else order.total_admission,
+        admitted=totals.admitted,
+        spent=totals.spent,
+        overspend=state.overspend + totals.spent - policy.admission.budget,
+        cost_debt=server.cost_debt,
+        training_size=totals.training_size,
+        overflow=int(np.maximum(stored.occupancy - capacities, 0).sum()),
+        distinct_samples=tally.distinct_samples,
+        effective_samples=tally.effective_sample_size,
+    )
+    after = dataclasses.replace(
+        state,
+        round_number=row.round_number,
+        server=server,
+        allocation=allocation,
+        tally=tally,
+        overspend=row.overspend,
+    )
+    return after, row
+
+
+def _quote(price: Price, shares: FloatArray, who: Members) -> Quote:
+    """What those who take part pay; where nobody does, what the fleet would."""
+    if not isinstance(price, float) and len(price[who]):
+        price, shares = price[who], shares[who]
+    return Quote.of(price, shares)
+
+
+def _admissions(
+    state: SimulationState[State],
+    order: FleetOrder,
+    price: Price,
+    room: IntArray | None,
+    most: int | None,
+    who: Members,
+) -> tuple[CountArray, Allocation]:
+    """What each of these clients takes in: its part of a total, or what a rule leads to."""
+    if not order.thresholds:
+        return state.allocation.allocate(order.total_admission, room, most, who)
+    if not isinstance(state.buffers, OldestFirstBuffers):
+        raise TypeError(f"a rule by age needs oldest-first buffers, got {state.buffers!r}")
+    wanted = state.buffers.wanted(who, order.thresholds, price)
+    if math.isinf(order.total_admission):
+        return wanted.astype(np.int32), state.allocation
+    limits, allocation = state.allocation.allocate(order.total_admission, room, most, who)
+    return np.minimum(wanted, limits).astype(np.int32), allocation
+
+
+def simulate(
+    policy: JointPolicy[State],
+    problem: Problem,
+    price_law: PriceLaw,
+    seed: int,
+    *,
+    price_per_client: bool = False,
+    resume: SimulationState[State] | None = None,
+    until: int | None = None,
+    each_round: Callable[[], None] | None = None,
+) -> Run:
+    """Play the rounds of a problem on the price path of a seed.
+
+    Args:
+        policy: what decides.
+        problem: what is given, with the number of rounds.
+        price_law: where prices come from.
+        seed: of the price path and of the cohorts; the same for every policy that is compared.
+        price_per_client: draw one price for each client instead of one for all.
+        resume: go on from this state, with the path that belongs to it.
+        until: stop after this round; the last one by default.
+        each_round: called after every round, for a progress bar.
+    """
+    state = begin(policy, problem) if resume is None else resume.copy()
+    last = problem.num_rounds if until is None else until
+    if not state.round_number < last <= problem.num_rounds:
+        raise ValueError(
+            f"no round to play: {state.round_number} of {problem.num_rounds} are done, "
+            f"and the run should stop after round {last}"
+        )
+    size = problem.num_clients if price_per_client else None
+    path = price_law.rounds(generator(seed, PRICES), size)
+    members = problem.cohorts.rounds(generator(seed, COHORTS), problem.num_clients)
+    rows = []
+    for price, who in itertools.islice(zip(path, members, strict=False), state.round_number, last):
+        state, row = play_round(policy, problem, state, price, who)
+        rows.append(dataclasses.astuple(row))
+        if each_round is not None:
+            each_round()
+    return _run(problem, seed, rows, state)
+
+
+def _run(
+    problem: Problem, seed: int, rows: list[tuple[Any, ...]], state: SimulationState[Any]
+) -> Run:
+    names = [entry.name for entry in dataclasses.fields(RoundRow)]
+    table = np.array(rows, dtype=np.float64)
+    columns = dict(zip(names, table.T, strict=True))
+    run = Run(
+        problem=problem,
+        seed=seed,
+        columns=columns,
+        final=state,
+    )
+    columns["bound"] = bound_terms(run.sizes, problem.learning).total
+    return run

@@ -1,0 +1,332 @@
+"""One suite for both stores; the durable one is also closed and opened between rounds."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tidegate.client.gate import Gate
+from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import BooksMovedError, MemoryStore, Store
+from tidegate.client.streams import IndexedStream
+from tidegate.wire import NO_LIMIT, Order, Receipt, WireError
+
+RUN = "run-1"
+Opener = Callable[[], Store]
+
+
+def order(now: int, count: int = 0, **changes: Any) -> Order:
+    values: dict[str, Any] = {
+        "run": RUN,
+        "round_number": now,
+        "price": 2.0,
+        "retention_horizon": 3,
+        "count": count,
+    }
+    return Order(**{**values, **changes})
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
+    """Opens the store; for SQLite anew each time, as a new process would."""
+    if request.param == "memory":
+        kept = MemoryStore(RUN, "site", 10)
+        yield lambda: kept
+        return
+    opened: list[SqliteStore] = []
+
+    def reopen() -> Store:
+        for one in opened:
+            one.close()
+        opened.append(SqliteStore(tmp_path / "buffer.sqlite", RUN, "site", 10))
+        return opened[-1]
+
+    yield reopen
+    for one in opened:
+        one.close()
+
+
+def gate(open_store: Opener, size: int = 1000, acquire: Any = None) -> Gate:
+    return Gate(open_store(), IndexedStream(list(range(size))), acquire)
+
+
+def test_samples_stay_k_rounds_and_their_uses_are_counted(open_store: Opener) -> None:
+    orders = [order(now, count) for now, count in enumerate([2, 1, 3, 0], start=1)]
+    receipts = [gate(open_store).apply(one) for one in orders]
+    assert [one.occupancy for one in receipts] == [2, 3, 6, 4]
+    assert [one.prior_uses for one in receipts] == [0, 2, 5, 5]
+    assert [one.expiring for one in receipts] == [0, 0, 2, 1]
+    assert [one.total_admitted for one in receipts] == [2, 3, 6, 6]
+    assert [one.total_spent for one in receipts] == [4.0, 6.0, 12.0, 12.0]
+    assert gate(open_store).samples() == [2, 3, 4, 5]
+
+
+def test_the_same_order_again_changes_nothing(open_store: Opener) -> None:
+    first = gate(open_store).apply(order(1, 4))
+    before = open_store().books(), open_store().stored()
+    assert gate(open_store).apply(order(1, 4)) == first
+    assert (open_store().books(), open_store().stored()) == before
+
+
+def test_another_order_for_an_applied_round_is_refused(open_store: Opener) -> None:
+    gate(open_store).apply(order(2, 4))
+    with pytest.raises(WireError, match="round 2 had another order"):
+        gate(open_store).apply(order(2, 5))
+    with pytest.raises(WireError, match="round 1 is past, round 2 is applied"):
+        gate(open_store).apply(order(1, 4))
+    with pytest.raises(WireError, match="serves run 'run-1', not 'run-2'"):
+        gate(open_store).apply(order(3, 4, run="run-2"))
+    assert open_store().books().total_admitted == 4
+
+
+def test_a_client_that_was_away_uses_its_samples_as_often_as_others(open_store: Opener) -> None:
+    gate(open_store).apply(order(1, 4))
+    gate(open_store).apply(order(2, 3))
+    receipt = gate(open_store).apply(order(40, 1))  # the third round of round 1's samples
+    assert receipt.occupancy == 8
+    assert receipt.prior_uses == 4 * 2 + 3
+    assert receipt.expiring == 4
+    assert gate(open_store).apply(order(50)).occupancy == 4
+
+
+def test_capacity_is_never_exceeded(open_store: Opener) -> None:
+    receipt = gate(open_store).apply(order(1, 25))
+    assert (receipt.admitted, receipt.occupancy, receipt.spent) == (10, 10, 20.0)
+    assert not receipt.exhausted  # the stream had more; memory did not
+    assert gate(open_store).apply(order(2, 5)).admitted == 0
+
+
+def test_a_dry_stream_says_so(open_store: Opener, caplog: pytest.LogCaptureFixture) -> None:
+    receipt = gate(open_store, size=3).apply(order(1, 5))
+    assert (receipt.admitted, receipt.exhausted) == (3, True)
+    assert "is dry" in caplog.text
+    receipt = gate(open_store, size=3).apply(order(2, 5))
+    assert (receipt.admitted, receipt.exhausted, receipt.spent) == (0, True, 0.0)
+
+
+def test_the_oldest_makes_room(open_store: Opener) -> None:
+    gate(open_store).apply(order(1, 10, retention="oldest_first", retention_horizon=0))
+    receipt = gate(open_store).apply(order(2, 4, retention="oldest_first", retention_horizon=0))
+    assert (receipt.admitted, receipt.occupancy, receipt.prior_uses) == (4, 10, 6)
+    assert gate(open_store).samples() == list(range(4, 14))
+
+
+def test_thresholds_replace_what_is_old_enough_for_the_price(open_store: Opener) -> None:
+    rule: dict[str, Any] = {
+        "retention": "oldest_first",
+        "retention_horizon": 0,
+        "thresholds": (5.0, 1.0, 3.0),
+        "count": NO_LIMIT,
+    }
+    first = gate(open_store).apply(order(1, price=4.0, **rule))
+    assert first.admitted == 10  # empty slots take up to 5
+    assert gate(open_store).apply(order(2, price=2.0, **rule)).admitted == 0  # used once: up to 1
+    assert gate(open_store).apply(order(3, price=2.0, **rule)).admitted == 10  # twice: up to 3
+    assert gate(open_store).apply(order(4, price=9.0, **rule)).admitted == 0
+
+
+def test_frozen_samples_stay(open_store: Opener) -> None:
+    frozen = {"retention": "frozen", "retention_horizon": 0}
+    gate(open_store).apply(order(1, 6, **frozen))
+    receipt = gate(open_store).apply(order(90, 9, **frozen))
+    assert (receipt.admitted, receipt.occupancy, receipt.expiring) == (4, 10, 0)
+    assert gate(open_store).samples() == list(range(10))
+
+
+def test_acquisition_is_called_once_for_each_sample_with_its_own_key(open_store: Opener) -> None:
+    asked: list[tuple[int, str]] = []
+
+    def acquire(sample: int, key: str) -> str:
+        asked.append((sample, key))
+        return f"label {sample}"
+
+    gate(open_store, acquire=acquire).apply(order(1, 2))
+    gate(open_store, acquire=acquire).apply(order(1, 2))
+    gate(open_store, acquire=acquire).apply(order(2, 1))
+    assert asked == [(0, "run-1/site/1"), (1, "run-1/site/2"), (2, "run-1/site/3")]
+    assert gate(open_store).samples() == ["label 0", "label 1", "label 2"]
+
+
+def away() -> Any:
+    raise ConnectionError("the supplier is away")
+
+
+@pytest.mark.parametrize("failing", [away, lambda: {1, 2}], ids=["raises", "cannot be stored"])
+def test_a_failed_acquisition_leaves_the_books_right(
+    open_store: Opener, failing: Callable[[], Any]
+) -> None:
+    def unreliable(sample: int, key: str) -> Any:
+        if sample == 3:
+            return failing()
+        return sample
+
+    receipt = gate(open_store, acquire=unreliable).apply(order(1, 6))
+    assert (receipt.admitted, receipt.spent, receipt.exhausted) == (3, 6.0, True)
+    receipt = gate(open_store).apply(order(2, 2))  # works again: nothing was skipped or lost
+    assert gate(open_store).samples() == [0, 1, 2, 3, 4]
+    assert receipt.total_spent == 10.0
+
+
+def test_a_failed_commit_leaves_everything_as_it_was(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate(open_store).apply(order(1, 2))
+    store, stream = open_store(), IndexedStream(list(range(100)))
+    one = Gate(store, stream)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store), "commit", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            one.apply(order(2, 2))
+    assert one.apply(order(2, 2)).admitted == 2
+    assert one.samples() == [0, 1, 2, 3]
+
+
+def test_an_interrupt_in_the_first_round_loses_nothing(open_store: Opener) -> None:
+    def interrupted(sample: int, key: str) -> int:
+        if sample == 2 and interrupt:
+            raise KeyboardInterrupt
+        return sample
+
+    interrupt = True
+    one = gate(open_store, acquire=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        one.apply(order(1, 4))
+    interrupt = False
+    assert one.apply(order(1, 4)).total_admitted == 4
+    assert one.samples() == [0, 1, 2, 3]
+
+
+def test_a_stream_that_fails_is_like_one_that_is_dry(open_store: Opener) -> None:
+    class Broken(IndexedStream):
+        def take(self, count: int) -> list[Any]:
+            taken = super().take(count)
+            if taken == [2]:
+                raise OSError("the disk of the data set is gone")
+            return taken
+
+    receipt = Gate(open_store(), Broken(range(9))).apply(order(1, 5))
+    assert (receipt.admitted, receipt.exhausted) == (2, True)
+    assert gate(open_store).apply(order(2, 1)).total_admitted == 3
+    assert gate(open_store).samples() == [0, 1, 2]
+
+
+def test_books_that_moved_are_not_overwritten(open_store: Opener) -> None:
+    """Another process applies round 1 while this one is busy with round 2."""
+    store = open_store()
+    other = Gate(store, IndexedStream(range(100)))
+
+    def slow(sample: int, key: str) -> int:
+        if store.books().last_round == 0:
+            other.apply(order(1, 2))
+        return sample
+
+    late = Gate(store, IndexedStream(range(100)), slow)
+    with pytest.raises(BooksMovedError, match="worked out at round 0, the books are at 1"):
+        late.apply(order(2, 2))
+    assert late.apply(order(2, 2)).total_admitted == 4
+    assert late.samples() == [0, 1, 2, 3]
+
+
+def test_what_a_trainer_does_to_a_sample_stays_its_own(open_store: Opener) -> None:
+    one = Gate(open_store(), IndexedStream([np.ones(2)]))
+    one.apply(order(1, 1))
+    one.samples()[0][:] = 7
+    assert one.samples()[0].tolist() == [1, 1]
+
+
+def test_what_a_rule_takes_in_fills_empty_slots_before_the_oldest_make_room(
+    open_store: Opener,
+) -> None:
+    rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
+    gate(open_store).apply(order(1, 4, **rule))
+    gate(open_store).apply(order(2, 3, **rule))
+    old_enough = (0.0, 0.0, 5.0)  # four samples were used twice; empty slots ask for none
+    receipt = gate(open_store).apply(order(3, NO_LIMIT, thresholds=old_enough, **rule))
+    assert (receipt.admitted, receipt.occupancy) == (4, 10)
+    assert gate(open_store).samples() == list(range(1, 11))
+
+
+def test_a_rule_leads_to_no_more_than_the_count_beside_it(open_store: Opener) -> None:
+    rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
+    receipt = gate(open_store).apply(order(1, 6, thresholds=(5.0,), **rule))
+    assert (receipt.admitted, receipt.exhausted) == (6, False)
+    assert gate(open_store).apply(order(2, 0, thresholds=(5.0,), **rule)).admitted == 0
+
+
+def test_a_price_at_the_threshold_is_cheap_enough(open_store: Opener) -> None:
+    rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
+    receipt = gate(open_store).apply(order(1, 10, price=3.0, thresholds=(3.0, 0.0), **rule))
+    assert receipt.admitted == 10
+
+
+def test_samples_kept_one_round_expire_at_once(open_store: Opener) -> None:
+    receipt = gate(open_store).apply(order(1, 4, retention_horizon=1))
+    assert receipt.expiring == 4
+
+
+@dataclass
+class Model:
+    """The same by hand: samples in a list, books in numbers."""
+
+    stored: list[list[int]] = field(default_factory=list)  # [content, uses]
+    taken: int = 0
+    spent: float = 0.0
+    last_round: int = 0
+
+    def apply(self, one: Order, size: int) -> tuple[int, int, int]:
+        self.last_round = one.round_number
+        self.stored = [sample for sample in self.stored if sample[1] < one.retention_horizon]
+        prior = sum(sample[1] for sample in self.stored)
+        count = min(one.count, 10 - len(self.stored), size - self.taken)
+        self.stored += [[self.taken + n, 0] for n in range(count)]
+        self.taken += count
+        self.spent += count * one.price
+        for sample in self.stored:
+            sample[1] += 1
+        return count, len(self.stored), prior
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(1, 4),  # rounds since the last order
+        st.integers(0, 12),  # count
+        st.integers(1, 6),  # K, which may change between orders
+        st.sampled_from([0.0, 1.0, 2.5]),  # price
+        st.booleans(),  # delivered twice
+    ),
+    max_size=25,
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(steps=steps, size=st.integers(0, 80), durable=st.booleans())
+def test_any_sequence_of_orders_equals_the_model(
+    steps: list[Any], size: int, durable: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("buffer") / "buffer.sqlite"
+    store: Store = SqliteStore(path, RUN, "site", 10) if durable else MemoryStore(RUN, "site", 10)
+    model, now = Model(), 0
+    for ahead, count, horizon, price, twice in steps:
+        now += ahead
+        sent = order(now, count, retention_horizon=horizon, price=price)
+        expected = model.apply(sent, size)
+        if durable:
+            store.close()  # type: ignore[attr-defined]
+            store = SqliteStore(path, RUN, "site", 10)
+        one = Gate(store, IndexedStream(list(range(size))))
+        receipts: list[Receipt] = [one.apply(sent) for _ in range(1 + twice)]
+        assert len(set(receipts)) == 1
+        receipt = receipts[0]
+        assert (receipt.admitted, receipt.occupancy, receipt.prior_uses) == expected
+        assert (receipt.total_admitted, receipt.total_spent) == (model.taken, model.spent)
+        assert one.samples() == [sample[0] for sample in model.stored]
+        assert [entry.uses for entry in store.stored()] == [sample[1] for sample in model.stored]
+    if durable:
+        store.close()  # type: ignore[attr-defined]

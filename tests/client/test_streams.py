@@ -1,0 +1,100 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.client.streams import FolderStream, IndexedStream, IterableStream, Stream
+
+
+def make(kind: str, folder: Path) -> Stream:
+    if kind == "indexed":
+        return IndexedStream(list(range(10)))
+    if kind == "iterable":
+        return IterableStream(lambda: iter(range(10)))
+    for number in range(10):
+        (folder / f"{number:03}.bin").write_bytes(bytes([number]))
+    return FolderStream(folder)
+
+
+KINDS = ["indexed", "iterable", "folder"]
+
+
+def plain(samples: object) -> list[int]:
+    return [one[0] if isinstance(one, bytes) else one for one in samples]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_sample_comes_once_and_a_dry_stream_gives_fewer(kind: str, tmp_path: Path) -> None:
+    stream = make(kind, tmp_path)
+    taken = [plain(stream.take(count)) for count in (3, 0, 4, 9, 2)]
+    assert taken == [[0, 1, 2], [], [3, 4, 5, 6], [7, 8, 9], []]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_process_goes_on_at_the_cursor(kind: str, tmp_path: Path) -> None:
+    first = make(kind, tmp_path)
+    first.take(4)
+    cursor = first.cursor
+    first.take(3)
+    second = make(kind, tmp_path)
+    second.seek(cursor)
+    assert plain(second.take(3)) == [4, 5, 6]
+
+
+@given(order=st.permutations(range(8)))
+def test_an_order_is_followed(order: list[int]) -> None:
+    assert IndexedStream("abcdefgh", order).take(8) == ["abcdefgh"[index] for index in order]
+
+
+def test_files_that_arrive_later_are_taken_later(tmp_path: Path) -> None:
+    stream = FolderStream(tmp_path, "*.txt")
+    assert stream.take(5) == []
+    (tmp_path / "2.txt").write_bytes(b"two")
+    (tmp_path / "3.bin").write_bytes(b"not a text")
+    (tmp_path / ".4.txt").write_bytes(b"half-written")
+    (tmp_path / "5.txt").mkdir()
+    assert stream.take(5) == [b"two"]
+    (tmp_path / "1.txt").write_bytes(b"sorts before one already taken")
+    assert stream.take(5) == []
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is no folder; create it"):
+        FolderStream(tmp_path / "nowhere")
+
+
+def test_an_iterable_that_cannot_go_back_says_so() -> None:
+    once = iter(range(10))
+    stream = IterableStream(lambda: once)
+    stream.take(3)
+    with pytest.raises(ValueError, match="cannot be started anew"):
+        stream.seek("1")
+
+
+def test_an_iterable_that_became_shorter_says_so() -> None:
+    stream = IterableStream(lambda: range(3))
+    with pytest.raises(ValueError, match="has 3 samples, 10 were taken before"):
+        stream.seek("10")
+
+
+def test_a_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
+    for name in ("1", "2"):
+        (tmp_path / name).write_bytes(name.encode())
+    stream = FolderStream(tmp_path)
+    assert stream.take(1) == [b"1"]
+    (tmp_path / "2").rename(tmp_path / ".2")
+    stream._waiting = ["2"]
+    with pytest.raises(FileNotFoundError):
+        stream.take(1)
+    assert stream.cursor == "1"
+
+
+def test_a_folder_stream_goes_back(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / str(number)).write_bytes(str(number).encode())
+    stream = FolderStream(tmp_path)
+    before = stream.cursor
+    stream.take(3)
+    stream.seek(before)
+    assert stream.take(2) == [b"0", b"1"]

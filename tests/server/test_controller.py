@@ -1,0 +1,789 @@
+"""The server of a running fleet: against the simulation, and when clients come and go."""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tidegate._internal.randomness import COHORTS, generator
+from tidegate.client.gate import Gate
+from tidegate.client.store import MemoryStore
+from tidegate.client.streams import IndexedStream
+from tidegate.cohorts import Cohorts
+from tidegate.policies import POLICIES, ControlOptions
+from tidegate.policies.presets import EXPERIMENTS, make_policy
+from tidegate.prices import ConstantPrice, PricePath, UniformPrice
+from tidegate.problem import Problem
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
+from tidegate.server.fleet_round import FleetRound
+from tidegate.server.shards import Coordinator, Purse, Report
+from tidegate.simulation.rounds import Run, simulate
+from tidegate.wire import NO_LIMIT, Introduction, Order, WireError
+
+HARD = ControlOptions(hard_capacity=True)
+SEED = 3
+
+
+def terms(policy: str = "acdpp", options: ControlOptions = HARD, **changes: Any) -> Terms:
+    values: dict[str, Any] = {
+        "budget": 55.0,
+        "prices": PricePath(UniformPrice(1, 10), SEED),
+        "num_rounds": 40,
+        **changes,
+    }
+    return Terms(
+        policy=lambda problem: make_policy(policy, problem, options), policy_name=policy, **values
+    )
+
+
+def hello(
+    client: str, capacity: int, *, buffer_id: str = "first", void_round: int = 0
+) -> Introduction:
+    return Introduction(
+        run="r",
+        client=client,
+        buffer_capacity=capacity,
+        buffer_id=buffer_id,
+        void_round=void_round,
+    )
+
+
+def gate(client: str, capacity: int) -> Gate:
+    return Gate(MemoryStore("r", client, capacity), IndexedStream(range(100_000)))
+
+
+def fleet(controller: Controller, capacities: Mapping[str, int]) -> dict[str, Gate]:
+    for client, capacity in capacities.items():
+        controller.join(hello(client, capacity))
+    return {client: gate(client, capacity) for client, capacity in capacities.items()}
+
+
+def play(controller: Controller, gates: Mapping[str, Gate]) -> FleetRound:
+    for client, order in controller.decide(gates, gates).items():
+        controller.book(client, gates[client].apply(order))
+    return controller.close()
+
+
+MNIST = {f"client-{number}": capacity for number, capacity in enumerate((8, 9, 10, 11, 12) * 2)}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_fleet_that_always_answers_does_what_the_simulation_does(name: str) -> None:
+    controller = Controller(terms(name, learning=EXPERIMENTS["mnist"].problem(40).learning), "r")
+    gates = fleet(controller, MNIST)
+    rounds = [play(controller, gates) for _ in range(40)]
+    problem = EXPERIMENTS["mnist"].problem(40)
+    policy = make_policy(name, problem, HARD)
+    run = simulate(policy, problem, EXPERIMENTS["mnist"].price, SEED)
+    assert_alike(rounds, run)
+
+
+def assert_alike(rounds: list[FleetRound], run: Run) -> None:
+    for column in ("price", "ordered", "admitted", "training_size", "distinct_samples"):
+        mine = [getattr(one, column) for one in rounds]
+        np.testing.assert_array_equal(mine, run.columns[column], err_msg=column)
+    for column in ("spent", "overspend", "cost_debt", "effective_samples"):
+        mine = [getattr(one, column) for one in rounds]
+        np.testing.assert_allclose(mine, run.columns[column], rtol=1e-12, atol=1e-9, err_msg=column)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_fleet_of_which_a_cohort_takes_part_does_what_the_simulation_says(name: str) -> None:
+    cohorts = Cohorts(share=0.4)
+    problem = replace(EXPERIMENTS["mnist"].problem(60), cohorts=cohorts)
+    on = terms(name, num_rounds=60, taking_part=0.4, learning=problem.learning)
+    controller, members = Controller(on, "r"), cohorts.rounds(generator(SEED, COHORTS), 10)
+    gates = fleet(controller, MNIST)
+    rounds = []
+    for who in itertools.islice(members, 60):
+        present = [list(MNIST)[number] for number in np.arange(10)[who]]
+        for client, order in controller.decide(present, gates).items():
+            controller.book(client, gates[client].apply(order))
+        rounds.append(controller.close())
+    run = simulate(make_policy(name, problem, HARD), problem, EXPERIMENTS["mnist"].price, SEED)
+    assert {one.orders for one in rounds} == {4}
+    assert_alike(rounds, run)
+
+
+def saved(controller: Controller) -> dict[str, Any]:
+    record = controller.to_record()
+    state = record.pop("state")
+    return {**json.loads(json.dumps(record)), "state": state}
+
+
+def restored(controller: Controller, on: Terms) -> Controller:
+    return Controller.from_record(on, saved(controller))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_controller_that_is_brought_back_goes_on_as_if_nothing_had_happened(name: str) -> None:
+    plain, killed = Controller(terms(name), "r"), Controller(terms(name), "r")
+    killed = restored(killed, terms(name))  # before anything is known
+    gates, others = fleet(plain, MNIST), fleet(killed, MNIST)
+    for _ in range(12):
+        expected = play(plain, gates)
+        killed = restored(killed, terms(name))  # between rounds
+        orders = killed.decide(others, others)
+        decided = saved(killed)
+        for client in list(others)[:5]:  # these receipts die with the server
+            killed.book(client, others[client].apply(orders[client]))
+        killed = Controller.from_record(terms(name), decided)
+        assert killed.decide(others, others) == orders
+        for client, order in killed.decide(others, others).items():
+            killed.book(client, others[client].apply(order))
+        assert killed.close() == expected
+
+
+def test_a_run_whose_name_cannot_be_sent_is_refused_before_it_begins() -> None:
+    with pytest.raises(WireError, match="run must be a name of at most 200 printable characters"):
+        Controller(terms(), "line\nbreak")
+
+
+def test_a_checkpoint_of_other_terms_is_refused() -> None:
+    controller = Controller(terms(), "r")
+    fleet(controller, MNIST)
+    with pytest.raises(ValueError, match=r"made with budget = 55\.0, this run has 70\.0; resume"):
+        restored(controller, terms(budget=70.0))
+
+
+def test_a_run_without_an_end_may_be_given_more_rounds() -> None:
+    endless = ControlOptions(hard_capacity=True, endless=True)
+    first = Controller(terms("tide", endless, endless=True), "r")
+    gates = fleet(first, MNIST)
+    for _ in range(5):
+        play(first, gates)
+    longer = restored(first, terms("tide", endless, endless=True, num_rounds=400))
+    assert play(longer, gates).round_number == 6
+    with pytest.raises(ValueError, match="made with num_rounds = 40, this run has 400"):
+        restored(Controller(terms("tide"), "r"), terms("tide", num_rounds=400))
+
+
+CONSTANT = ConstantPrice(1.0)
+CHEAP: dict[str, Any] = {"prices": PricePath(CONSTANT, 0), "num_rounds": 100}
+
+
+def test_what_an_absent_client_cannot_take_goes_to_the_others_at_once() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20, "c": 20})  # K = 10, 6 samples a round
+    play(controller, gates)
+    away = {name: gates[name] for name in ("a", "b")}
+    assert play(controller, away).admitted == 6
+    assert controller.fleet == ["a", "b", "c"]  # still planned for: it may come back
+
+
+def test_a_client_that_stays_away_until_its_samples_expired_frees_its_share() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20, "c": 20})
+    play(controller, gates)
+    rest = {name: gates[name] for name in ("a", "b")}
+    sizes = [play(controller, rest).fleet for _ in range(10)]
+    assert sizes == [3] * 9 + [2]  # K = 10
+    order = controller.decide(rest, rest)["a"]
+    assert order.retention_horizon == 6  # 40 slots, 6 samples a round: the better of 6 and 7
+    for client, one in rest.items():
+        controller.book(client, one.apply(controller.decide(rest, rest)[client]))
+    controller.close()
+    assert play(controller, gates).fleet == 3  # and it may join again
+
+
+def test_a_client_that_joins_is_planned_for_at_once() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    play(controller, gates)
+    controller.join(hello("c", 20))
+    gates["c"] = gate("c", 20)
+    orders = controller.decide(gates, gates)
+    assert orders["c"].count == 2
+    assert {order.retention_horizon for order in orders.values()} == {10}
+
+
+def test_clients_that_do_not_take_part_keep_their_place_in_the_plan() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20, "c": 20, "d": 20})
+    ordered = 0.0
+    for now in range(40):
+        chosen = {name: gates[name] for name in ("ab", "cd")[now % 2]}
+        orders = controller.decide(chosen, gates)
+        assert set(orders) == set(chosen)
+        for client, order in orders.items():
+            controller.book(client, gates[client].apply(order))
+        closed = controller.close()
+        assert closed.fleet == 4
+        ordered += closed.ordered
+    spent = [controller.ledger.account(client).total_spent for client in gates]
+    assert sum(spent) == pytest.approx(ordered, abs=1)
+
+
+class OwnPrices:
+    """Each client its own price."""
+
+    def mean(self, num_rounds: int) -> float:
+        return 2.0
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Mapping[str, float]:
+        return {client: 1.0 + number for number, client in enumerate(clients)}
+
+
+def test_each_client_may_have_its_own_price() -> None:
+    controller = Controller(terms("constant_admission", prices=OwnPrices()), "r")
+    gates = fleet(controller, {"a": 10, "b": 10, "c": 10})
+    played = play(controller, gates)
+    spent = {client: controller.ledger.account(client).total_spent for client in gates}
+    counts = {client: controller.ledger.account(client).total_admitted for client in gates}
+    assert spent == {"a": counts["a"], "b": 2.0 * counts["b"], "c": 3.0 * counts["c"]}
+    assert played.price == pytest.approx(2.0)
+    assert played.spent == sum(spent.values())
+
+
+class BadPrices(OwnPrices):
+    """A feed that fails in one of several ways."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (
+            float("nan"),
+            "price of round 1 for all clients must be a number from 0 to 1e.15, got",
+        ),
+        (None, "for all clients must be a number from 0 to 1e.15, got None"),
+        ("dear", "got 'dear'"),
+        (-1.0, "got -1.0"),
+        ({"a": 1.0}, "the price of round 1 for b must be a number"),
+        ({"a": 1.0, "b": float("inf")}, "for b must be a number from 0 to 1e.15, got inf"),
+    ],
+)
+def test_a_price_that_is_none_is_refused_by_round_and_client(answer: Any, reason: str) -> None:
+    controller = Controller(terms("constant_admission", prices=BadPrices(answer)), "r")
+    gates = fleet(controller, {"a": 10, "b": 10})
+    with pytest.raises(ValueError, match=reason):
+        controller.decide(gates, gates)
+
+
+def test_a_client_that_lost_its_books_begins_again_and_what_is_unknown_is_booked() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    play(controller, gates)
+    orders = controller.decide(gates, gates)
+    controller.book("a", gates["a"].apply(orders["a"]))
+    gates["b"].apply(orders["b"])  # paid, and lost with the buffer
+    controller.close()
+    assert controller.ledger.exposure == 3.0
+    assert controller.address("b").booked_round == 1
+    gates["b"] = gate("b", 20)
+    controller.join(hello("b", 20, buffer_id="second"))
+    assert controller.ledger.exposure == 0.0
+    assert controller.address("b").booked_round == 0
+    assert controller.address("b").buffer_id == "second"
+    third = play(controller, gates)
+    assert (third.admitted, third.spent, third.answered) == (6, 9.0, 2)
+    account = controller.ledger.account("b")
+    assert (account.total_admitted, account.total_spent) == (6, 9.0)
+    assert (account.earlier_admitted, account.earlier_spent) == (3, 6.0)
+
+
+def test_a_late_receipt_is_settled_when_its_client_is_heard_again() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    orders = controller.decide(gates, gates)
+    controller.book("a", gates["a"].apply(orders["a"]))
+    unheard = gates["b"].apply(orders["b"])
+    first = controller.close()
+    assert (first.answered, first.admitted, first.exposure) == (1, 3, 3.0)
+    controller.join(hello("b", 20), unheard)  # it died before it answered, and is back
+    second = play(controller, gates)
+    assert (second.answered, second.admitted, second.exposure) == (2, 9, 0.0)
+    assert second.training_size == 12
+
+
+def test_an_open_rounds_receipt_waits_for_the_reply_that_brings_the_model() -> None:
+    on = terms("constant_admission", budget=6.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    orders = controller.decide(gates, gates)
+    controller = restored(controller, on)  # the server died after sending
+    controller.join(hello("a", 20), gates["a"].apply(orders["a"]))
+    again = controller.decide(gates, gates)
+    assert controller.book("a", gates["a"].apply(again["a"])).on_time
+
+
+def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None:
+    old = Controller(terms(), "r")
+    gates = fleet(old, {"a": 20, "b": 20})
+    receipt = gates["a"].apply(old.decide(gates, gates)["a"])
+    with pytest.raises(WireError, match="round 1 of run 'r', of which nothing is known here: res"):
+        Controller(terms(), "r").join(hello("a", 20), receipt)
+    with pytest.raises(WireError, match="round 1 of run 'r', of which nothing is known here: res"):
+        old.join(hello("a", 20, buffer_id="another"), receipt)
+    with pytest.raises(WireError, match="a capacity of 30 now, and had 20 before"):
+        old.join(hello("a", 30))
+
+
+def test_a_round_needs_a_client_and_is_decided_before_it_is_closed() -> None:
+    controller = Controller(terms(), "r")
+    with pytest.raises(ValueError, match="there is no client to order from"):
+        controller.decide([], [])
+    with pytest.raises(ValueError, match="round 1 has not been decided"):
+        controller.close()
+
+
+def test_without_a_hard_capacity_orders_may_exceed_what_fits_and_the_gate_does_not() -> None:
+    controller = Controller(terms("acdpp", ControlOptions(), num_rounds=1000), "r")
+    gates = fleet(controller, MNIST)
+    orders = controller.decide(gates, gates)
+    assert sum(order.count for order in orders.values()) > sum(MNIST.values())
+    for client, order in orders.items():
+        controller.book(client, gates[client].apply(order))
+    assert controller.close().training_size == sum(MNIST.values())
+    some = {client: gates[client] for client in list(MNIST)[:4]}
+    assert play(controller, some).orders == 4
+
+
+def test_stale_clients_are_filled_once_and_paid_for_if_asked() -> None:
+    for charged, paid in ((False, 0.0), (True, 20.0)):
+        on = terms("hybrid", budget=6.0, **CHEAP)
+        problem = Problem(buffer_capacities=[20, 20], budget=6.0, mean_price=1.0, num_rounds=100)
+        policy = POLICIES["hybrid"](problem, HARD, charge_prefill=charged)
+        controller = Controller(replace(on, policy=lambda _: policy), "r")  # noqa: B023
+        gates = fleet(controller, {"a": 20, "b": 20})
+        orders: dict[str, Order] = {}
+        for _ in range(3):
+            orders = controller.decide(gates, gates)
+            for client, order in orders.items():
+                controller.book(client, gates[client].apply(order))
+            controller.close()
+        assert (orders["b"].retention, orders["b"].count) == ("frozen", 0)
+        stale = controller.ledger.account("b")
+        assert (stale.total_admitted, stale.total_spent) == (20, paid)
+
+
+def test_a_fleet_that_changes_in_every_round_spends_what_is_ordered_and_is_fair() -> None:
+    on = terms("constant_admission", budget=3.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {f"c{number:02}": 20 for number in range(10)})
+    ordered = admitted = 0.0
+    for now in range(60):
+        guest = f"d{now:02}"  # stays for one round
+        controller.join(hello(guest, 1))
+        gates[guest] = gate(guest, 1)
+        closed = play(controller, gates)
+        del gates[guest]
+        controller = restored(controller, on)
+        ordered, admitted = ordered + closed.ordered, admitted + closed.admitted
+    assert admitted == pytest.approx(ordered, abs=1)
+    each = [controller.ledger.account(f"c{number:02}").total_admitted for number in range(10)]
+    assert max(each) - min(each) <= 2
+    assert min(each) >= 10
+
+
+def test_debt_and_use_counts_survive_a_change_of_the_fleet() -> None:
+    controller = Controller(terms("acdpp", num_rounds=1000), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    before = play(controller, gates)
+    assert before.cost_debt > 0
+    controller.join(hello("c", 20))
+    gates["c"] = gate("c", 20)
+    after = play(controller, gates)
+    assert after.cost_debt == pytest.approx(max(before.cost_debt + after.spent - 55.0, 0.0))
+    assert after.distinct_samples == before.distinct_samples + after.admitted
+
+
+def test_after_a_restart_a_receipt_of_a_closed_round_is_late() -> None:
+    on = terms("constant_admission", budget=6.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    orders = controller.decide(gates, gates)
+    controller.book("a", gates["a"].apply(orders["a"]))
+    controller.close()
+    controller = restored(controller, on)
+    assert not controller.book("b", gates["b"].apply(orders["b"])).on_time
+
+
+def test_only_the_open_rounds_orders_are_given_again() -> None:
+    on = terms("constant_admission", budget=6.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    orders = controller.decide(gates, gates)
+    controller.book("a", gates["a"].apply(orders["a"]))
+    controller.close()
+    assert controller.is_silent("b")
+    assert not controller.is_silent("a")
+    orders = controller.decide(
+        gates, gates
+    )  # b must answer, or introduce itself, before it gets one
+    assert set(orders) == {"a"}
+    again = restored(controller, on)
+    assert again.decide(gates, gates) == orders
+    gates["a"].apply(orders["a"])
+    again.book("a", gates["a"].apply(orders["a"]))
+    again.close()
+    again.join(hello("b", 20, void_round=2))
+    assert set(again.decide(gates, gates)) == {"a", "b"}
+
+
+def test_a_round_in_which_nobody_can_be_ordered_from_passes() -> None:
+    for name in ("tide", "acdpp", "constant_admission"):
+        controller = Controller(terms(name), "r")
+        gates = fleet(controller, {"a": 20, "b": 20})
+        controller.decide(gates, gates)
+        controller.close()
+        assert controller.decide(gates, gates) == {}
+        row = controller.close()
+        assert (row.orders, row.answered, row.spent) == (0, 0, 0.0)
+
+
+def test_when_k_grows_the_server_still_knows_what_is_stored() -> None:
+    on = terms("constant_admission", budget=10.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})  # K = 4
+    for _ in range(6):
+        play(controller, gates)
+    controller.join(hello("c", 40))
+    gates["c"] = gate("c", 40)  # K = 8
+    for _ in range(8):
+        orders = controller.decide(gates, gates)
+        for client, order in orders.items():
+            receipt = gates[client].apply(order)
+            assert receipt.admitted == order.count, (client, order)  # no more than fits is ordered
+            controller.book(client, receipt)
+        controller.close()
+
+
+def test_a_client_that_turns_stale_in_mid_run_is_not_filled_for_nothing() -> None:
+    controller = Controller(terms("hybrid", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"m": 20, "z": 20})
+    play(controller, gates)
+    controller.join(hello("a", 20))
+    controller.join(hello("b", 20))  # now m is of the second half
+    gates.update({"a": gate("a", 20), "b": gate("b", 20)})
+    orders = controller.decide(gates, gates)
+    assert (orders["m"].retention, orders["m"].count) == ("frozen", 0)
+    for client, order in orders.items():
+        controller.book(client, gates[client].apply(order))
+    controller.close()
+    rest = {name: gates[name] for name in ("a", "b", "m")}
+    for _ in range(3):
+        assert play(controller, rest).fleet == 4  # what z keeps does not expire: it has not left
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_strict_spending_counts_what_was_not_heard_of(name: str) -> None:
+    """Clients are away and receipts are lost; what was really paid stays within C·t."""
+    strict = ControlOptions(hard_capacity=True, strict_spending=True)
+    controller = Controller(terms(name, strict), "r")
+    gates = fleet(controller, MNIST)
+    draw = np.random.default_rng(1)
+    paid = dict.fromkeys(gates, 0.0)
+    admitted = 0
+    for now in range(1, 41):
+        present = [client for client in gates if draw.random() < 0.8]
+        for client, order in controller.decide(present, gates).items():
+            receipt = gates[client].apply(order)
+            paid[client] = receipt.total_spent
+            if draw.random() < 0.7:
+                controller.book(client, receipt)
+        admitted += controller.close().admitted
+        assert sum(paid.values()) <= 55.0 * now
+    assert admitted > 0
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_strict_spending_holds_when_clients_lose_their_disks_and_others_join(name: str) -> None:
+    strict = ControlOptions(hard_capacity=True, strict_spending=True)
+    controller = Controller(terms(name, strict), "r")
+    gates = fleet(controller, MNIST)
+    draw = np.random.default_rng(2)
+    lost, paid = 0.0, dict.fromkeys(gates, 0.0)
+    broken: list[str] = []
+    for now in range(1, 41):
+        for client in broken:
+            capacity = controller.ledger.account(client).buffer_capacity
+            controller.join(hello(client, capacity, buffer_id=f"made in round {now}"))
+        broken = []
+        if now % 7 == 0:
+            newcomer = f"late-{now}"
+            gates[newcomer], paid[newcomer] = gate(newcomer, 10), 0.0
+            controller.join(hello(newcomer, 10))
+        for client, order in controller.decide(gates, gates).items():
+            receipt = gates[client].apply(order)
+            paid[client] = receipt.total_spent
+            if draw.random() < 0.5:
+                controller.book(client, receipt)
+            elif draw.random() < 0.2:  # the disk is gone, and with it what nobody has heard of
+                lost += paid[client]
+                capacity = controller.ledger.account(client).buffer_capacity
+                paid[client], gates[client] = 0.0, gate(client, capacity)
+                broken.append(client)
+        controller.close()
+        assert lost + sum(paid.values()) <= 55.0 * now * (1 + 1e-9)
+
+
+def test_a_client_that_never_gets_as_far_as_its_gate_costs_the_others_nothing() -> None:
+    """It introduces itself in every round and fails before it applies an order."""
+    controller = Controller(terms("tide", num_rounds=60), "r")
+    gates = fleet(controller, MNIST)
+    for now in range(60):
+        controller.join(hello("client-0", 8, void_round=now))
+        for client, order in controller.decide(gates, gates).items():
+            if client != "client-0":
+                controller.book(client, gates[client].apply(order))
+        last = controller.close()
+    paid = sum(controller.ledger.account(client).total_spent for client in gates)
+    assert paid == pytest.approx(55.0 * 60, rel=0.03)
+    unanswered = controller.ledger.account("client-0").outstanding
+    assert unanswered is not None
+    assert unanswered.round_number == 60
+    assert last.exposure <= 8 * unanswered.price
+
+
+def test_an_open_rounds_order_is_given_again_to_a_client_that_knows_of_none() -> None:
+    controller = Controller(terms("tide"), "r")
+    gates = fleet(controller, MNIST)
+    orders = controller.decide(gates, gates)
+    controller.join(hello("client-0", 8))
+    assert controller.decide(gates, gates) == orders
+
+
+@pytest.mark.parametrize("on_time", [0.1, 0.5])
+def test_late_receipts_do_not_make_spending_run_away(on_time: float) -> None:
+    endless = ControlOptions(hard_capacity=True, endless=True)
+    controller = Controller(terms("tide", endless, endless=True, num_rounds=300), "r")
+    gates = fleet(controller, MNIST)
+    draw = np.random.default_rng(0)
+    waiting: list[tuple[str, Any]] = []
+    spent = []
+    for _ in range(300):
+        orders = controller.decide(gates, gates)
+        for client, receipt in waiting:
+            controller.book(client, receipt)
+        waiting = []
+        for client, order in orders.items():
+            receipt = gates[client].apply(order)
+            if draw.random() < on_time:
+                controller.book(client, receipt)
+            else:
+                waiting.append((client, receipt))
+        spent.append(controller.close().spent)
+    assert np.mean(spent) == pytest.approx(55.0, rel=0.1)
+
+
+def test_an_order_that_buys_nothing_is_no_exposure() -> None:
+    controller = Controller(terms("tide"), "r")
+    fleet(controller, MNIST)
+    ledger = controller.ledger
+    order = Order(
+        run="r", round_number=1, price=9.0, retention="oldest_first", retention_horizon=0,
+        count=NO_LIMIT, thresholds=(3.0, 8.0),
+    )  # fmt: skip
+    ledger.send("client-0", order)
+    assert ledger.exposure == 0
+    ledger.send("client-1", replace(order, price=3.0))
+    assert ledger.exposure == 3.0 * 9  # all slots are empty
+
+
+def test_an_end_cannot_be_given_up_or_taken_on_in_a_resumed_run() -> None:
+    endless = terms("tide", endless=True)
+    with pytest.raises(ValueError, match="made with num_rounds = 40, this run has None"):
+        restored(Controller(terms("tide"), "r"), endless)
+    with pytest.raises(ValueError, match="made with num_rounds = None, this run has 40"):
+        restored(Controller(endless, "r"), terms("tide"))
+
+
+def test_a_rule_for_a_part_of_the_fleet_spends_the_whole_budget() -> None:
+    controller = Controller(terms("tide", num_rounds=300), "r")
+    gates = fleet(controller, MNIST)
+    draw = np.random.default_rng(0)
+    spent = []
+    for _ in range(300):
+        some = draw.permutation(list(gates))[:3].tolist()
+        for client, order in controller.decide(some, gates).items():
+            assert order.count == NO_LIMIT or order.count <= 100
+            controller.book(client, gates[client].apply(order))
+        spent.append(controller.close().spent)
+    assert np.mean(spent) == pytest.approx(55.0, rel=0.03)
+    assert np.mean(spent[-100:]) == pytest.approx(55.0, rel=0.15)
+
+
+def test_a_rule_is_the_same_for_every_client_and_newcomers_need_nothing_special() -> None:
+    controller = Controller(terms("tide"), "r")
+    gates = fleet(controller, MNIST)
+    for _ in range(15):
+        play(controller, gates)
+    controller.join(hello("late", 10))
+    gates["late"] = gate("late", 10)
+    orders = controller.decide(gates, gates)
+    assert len({order.thresholds for order in orders.values()}) == 1
+    assert {order.count for order in orders.values()} == {NO_LIMIT}
+    for client, order in orders.items():
+        controller.book(client, gates[client].apply(order))
+    controller.close()
+    sizes = [play(controller, gates).training_size for _ in range(12)]
+    assert max(sizes) == 110
+    away = {client: one for client, one in gates.items() if client != "client-3"}
+    for _ in range(8):
+        play(controller, away)
+    assert play(controller, gates).orders == 11  # back again, with its samples
+
+
+def test_an_order_that_a_client_calls_void_is_forgotten_and_refused_when_it_comes() -> None:
+    """It introduced itself as new, and then had an order of a round that was over."""
+    controller = Controller(terms("constant_admission"), "r")
+    gates = fleet(controller, {"early": 10, "late": 10})
+    delayed = controller.decide(gates, gates)["late"]
+    controller.close()
+    assert controller.ledger.account("late").exposure > 0
+    gates["late"]._store.void(1)
+    controller.join(hello("late", 10, void_round=1))
+    assert controller.ledger.account("late").exposure == 0
+    order = controller.decide(gates, gates)["late"]
+    with pytest.raises(WireError, match="round 1 is past: the server counts on no order up to"):
+        gates["late"].apply(delayed)
+    receipt = gates["late"].apply(order)
+    controller.book("late", receipt)
+    account = controller.ledger.account("late")
+    assert account.total_spent == pytest.approx(receipt.total_spent)
+    assert account.total_admitted == receipt.total_admitted > 0
+    assert account.outstanding is None
+
+
+def test_an_order_that_was_applied_in_an_open_round_is_not_void() -> None:
+    """The receipt that is still to come speaks of it."""
+    on = terms("constant_admission", budget=6.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    play(controller, gates)
+    newest = gates["a"].apply(controller.decide(gates, gates)["a"])
+    controller = restored(controller, on)
+    controller.join(hello("a", 20, void_round=2), newest)
+    assert controller.book("a", newest).admitted == newest.admitted == 3
+
+
+def test_a_buffer_that_went_back_in_time_is_refused_with_a_remedy() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
+    gates = fleet(controller, {"a": 20})
+    first = gates["a"].apply(controller.decide(gates, gates)["a"])
+    controller.book("a", first)
+    controller.close()
+    play(controller, gates)
+    with pytest.raises(WireError, match=r"old copy: round 2 .* none after 1. Delete its file"):
+        controller.join(hello("a", 20), first)
+    with pytest.raises(WireError, match="old copy: round 2 was booked, and it knows of none after"):
+        controller.join(hello("a", 20))
+
+
+class Rationed(IndexedStream):
+    """A stream that gives no more than a number of samples in each round."""
+
+    left = 0
+
+    def take(self, count: int) -> list[Any]:
+        given = super().take(min(count, self.left))
+        self.left -= len(given)
+        return given
+
+
+@pytest.mark.parametrize("sums_only", [True, False])
+@pytest.mark.parametrize("name", ["acdpp", "constant_admission", "tide", "hybrid"])
+def test_decisions_follow_from_sums_alone_where_that_is_asked(name: str, sums_only: bool) -> None:
+    """Two fleets that report the same sums, split otherwise among their clients."""
+    capacities = {"a": 40, "b": 40, "c": 40, "d": 40}
+    splits = {"one": {"a": 12, "b": 0, "c": 9, "d": 3}, "two": {"a": 6, "b": 6, "c": 3, "d": 9}}
+    orders: dict[str, list[dict[str, Order]]] = {"one": [], "two": []}
+    for split, takes in splits.items():
+        controller = Controller(terms(name, budget=400.0, sums_only=sums_only), "r")
+        fleet(controller, capacities)
+        streams = {client: Rationed(range(1000)) for client in capacities}
+        gates = {
+            client: Gate(MemoryStore("r", client, 40), stream) for client, stream in streams.items()
+        }
+        for _ in range(4):
+            for client, stream in streams.items():
+                stream.left = takes[client]
+            given = controller.decide(gates, gates)
+            orders[split].append(given)
+            for client, order in given.items():
+                controller.book(client, gates[client].apply(order))
+            row = controller.close()
+    assert row.admitted > 0
+    if sums_only or name == "tide":
+        assert orders["one"] == orders["two"]
+    elif name == "acdpp":  # which clips an order to the room that it leaves each client
+        assert orders["one"] != orders["two"]
+
+
+def test_what_deciding_by_sums_alone_costs() -> None:
+    """Buffers of one horizon fill and empty in step, so that hardly anybody lacks room."""
+    for name in ("acdpp", "constant_admission", "tide"):
+        gained = {}
+        for sums_only in (False, True):
+            controller = Controller(terms(name, num_rounds=100, sums_only=sums_only), "r")
+            gates = fleet(controller, MNIST)
+            rows = [play(controller, gates) for _ in range(100)]
+            assert all(row.training_size <= sum(MNIST.values()) for row in rows)
+            gained[sums_only] = rows[-1].effective_samples
+        assert gained[True] == pytest.approx(gained[False], rel=0.02)
+
+
+def test_a_policy_that_keeps_every_slot_full_has_no_headroom() -> None:
+    """It would fill the slots that are left for peaks, too, and spend more than was planned."""
+    controller = Controller(terms("tide", headroom=4.0), "r")
+    gates = fleet(controller, {"a": 20})
+    with pytest.raises(ValueError, match="tide keeps every slot full, and has no use for a headr"):
+        controller.decide(gates, gates)
+
+
+def test_servers_of_several_shards_keep_one_budget() -> None:
+    names = ("east", "west")
+    coordinator = Coordinator("r", 110.0, dict.fromkeys(names, 100))
+    purses = {name: Purse("r", name) for name in names}
+
+    def granted(name: str, seed: int) -> Terms:
+        prices = PricePath(UniformPrice(1, 10 * seed), seed)
+        return terms("tide", purse=purses[name], prices=prices, num_rounds=80)
+
+    servers = {name: Controller(granted(name, n), "r") for n, name in enumerate(names, start=1)}
+    gates = {name: fleet(server, MNIST) for name, server in servers.items()}
+    spent, reports = 0.0, list[Report]()
+    for now in range(1, 81):
+        for grant in coordinator.divide(now, reports):
+            purses[grant.shard].take(grant)
+        rows = [play(server, gates[name]) for name, server in servers.items()]
+        spent += sum(row.spent for row in rows)
+        assert spent - 110.0 * now <= sum(row.cost_debt for row in rows) + 1e-6
+        assert sum(row.overspend for row in rows) == pytest.approx(spent - 110.0 * now, abs=1e-6)
+        reports = [made for name, one in servers.items() if (made := one.report()) is not None]
+        if now == 40:  # one server dies, and its grant with it
+            purses["east"] = Purse("r", "east")
+            servers["east"] = restored(servers["east"], granted("east", 1))
+    assert [made.round_number for made in reports] == [80, 80]
+    assert spent == pytest.approx(110.0 * 80, rel=0.03)
+    east, west = (servers[name].ledger for name in names)
+    paid = [sum(one.account(client).total_spent for client in MNIST) for one in (east, west)]
+    assert paid[1] > 1.05 * paid[0]  # where prices are twice as high, money is worth more
+
+
+def test_a_policy_without_a_shadow_price_cannot_be_a_shard() -> None:
+    controller = Controller(terms("acdpp", purse=Purse("r", "east")), "r")
+    gates = fleet(controller, MNIST)
+    with pytest.raises(ValueError, match="acdpp does not say what money is worth; shards need ti"):
+        controller.decide(gates, gates)
+    with pytest.raises(ValueError, match="this server is no shard"):
+        Controller(terms("tide"), "r").report()
+
+
+def test_a_shard_is_resumed_as_a_shard_and_reports_nothing_before_its_first_round() -> None:
+    shard = Controller(terms("tide", purse=Purse("r", "east")), "r")
+    assert shard.report() is None
+    with pytest.raises(ValueError, match=r"made with shard = \['r', 'east'\], this run has None"):
+        Controller.from_record(terms("tide"), saved(shard))

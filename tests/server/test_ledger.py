@@ -1,0 +1,276 @@
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidegate.client.gate import Gate
+from tidegate.client.store import MemoryStore
+from tidegate.client.streams import IndexedStream
+from tidegate.server.ledger import Ledger
+from tidegate.wire import NO_LIMIT, Order, Receipt, WireError
+
+RUN = "r"
+
+
+def order(now: int, count: int, price: float = 2.0, **changes: Any) -> Order:
+    values: dict[str, Any] = {"retention_horizon": 3, "count": count, **changes}
+    return Order(run=RUN, round_number=now, price=price, **values)
+
+
+def opened(*clients: str) -> Ledger:
+    ledger = Ledger(RUN)
+    for client in clients:
+        ledger.open(client, 10)
+    return ledger
+
+
+def gate() -> Gate:
+    return Gate(MemoryStore(RUN, "site", 10), IndexedStream(range(10_000)))
+
+
+def test_a_round_is_ordered_booked_and_closed() -> None:
+    ledger, gates = opened("a", "b"), {"a": gate(), "b": gate()}
+    for client, count in (("a", 3), ("b", 4)):
+        ledger.send(client, order(1, count))
+    assert ledger.exposure == 14.0
+    for client, one in gates.items():
+        sent = ledger.account(client).outstanding
+        assert sent is not None
+        assert ledger.book(client, one.apply(sent)).on_time
+    totals = ledger.close_round(1)
+    assert (totals.admitted, totals.spent, totals.training_size) == (7, 14.0, 7)
+    assert ledger.exposure == 0.0
+    assert ledger.close_round(2).spent == 0.0
+    with pytest.raises(ValueError, match="round 2 is closed, 2 was the last"):
+        ledger.close_round(2)
+
+
+def test_a_client_has_one_order_at_a_time() -> None:
+    """It answers, or says that it will not apply the order any more."""
+    ledger, one = opened("a"), gate()
+    ledger.send("a", order(1, 3))
+    with pytest.raises(WireError, match="a has not answered round 1; it must before"):
+        ledger.send("a", order(2, 3))
+    ledger.void("a", last_round=0, void_round=1)
+    ledger.send("a", order(2, 3))
+    assert ledger.book("a", one.apply(order(2, 3))).admitted == 3
+    ledger.send("a", order(3, 3))
+    ledger.void("a", last_round=3, void_round=3)  # it was applied: its receipt is still to come
+    assert ledger.account("a").outstanding == order(3, 3)
+    ledger.void("a", last_round=2, void_round=2)  # it may still arrive
+    assert ledger.account("a").outstanding == order(3, 3)
+
+
+def test_a_late_receipt_is_paid_and_kept_out_of_the_average() -> None:
+    ledger, one = opened("a"), gate()
+    ledger.send("a", order(1, 3))
+    late = one.apply(order(1, 3))
+    ledger.close_round(1)
+    booking = ledger.book("a", late)  # before or after the next order, it is late
+    assert (booking.admitted, booking.spent, booking.on_time) == (3, 6.0, False)
+    ledger.send("a", order(2, 2))
+    totals = ledger.close_round(2)
+    assert (totals.spent, totals.training_size) == (6.0, 0)
+    assert ledger.account("a").outstanding == order(2, 2)  # it may still be answered
+    assert ledger.account("a").carried_samples(retention_horizon=3) == 3
+
+
+def test_a_receipt_that_comes_twice_is_booked_once() -> None:
+    ledger, one = opened("a"), gate()
+    ledger.send("a", order(1, 3))
+    receipt = one.apply(order(1, 3))
+    ledger.book("a", receipt)
+    assert ledger.book("a", receipt).spent == 0.0
+    assert ledger.close_round(1).spent == 6.0
+
+
+def honest(now: int = 1) -> Receipt:
+    return Receipt(
+        run=RUN,
+        round_number=now,
+        admitted=3,
+        spent=6.0,
+        occupancy=3,
+        expiring=0,
+        prior_uses=0,
+        total_admitted=3,
+        total_spent=6.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lie", "reason"),
+    [
+        ({"run": "other"}, "run must be the order's 'r'"),
+        ({"round_number": 2}, "was sent no order of round 2"),
+        ({"admitted": 4, "occupancy": 4, "total_admitted": 4}, "admitted must be <= 3, got 4"),
+        ({"occupancy": 11}, "at most the capacity 10, got 11"),
+        (
+            {"occupancy": 10},
+            "a is not believed: it must store 3 samples, of which 0 expire; it reports 10",
+        ),
+        ({"round_number": 1, "prior_uses": 1}, "prior_uses must be at most 0, got 1"),
+        ({"expiring": 3}, "it must store 3 samples, of which 0 expire; it reports 3 and 3"),
+        (
+            {"total_admitted": 9},
+            "a is not believed: it reports 9 samples in all, after 0 and 3 of round 1",
+        ),
+        ({"spent": 3.0}, "spent must be the price, 6.0, got 3.0"),
+        ({"total_spent": 600.0}, "it reports 600.0 spent in all, in place of 6.0"),
+    ],
+)
+def test_a_lie_is_refused_and_changes_nothing(lie: dict[str, Any], reason: str) -> None:
+    ledger = opened("a")
+    ledger.send("a", order(1, 3))
+    before = ledger.account("a")
+    with pytest.raises(WireError, match=reason):
+        ledger.book("a", replace(honest(), **lie))
+    assert ledger.account("a") == before
+    assert ledger.close_round(1).spent == 0.0
+
+
+RULE: dict[str, Any] = {
+    "retention": "oldest_first",
+    "retention_horizon": 0,
+    "thresholds": (9.0, 1.0, 4.0),
+}
+"""An empty slot takes a sample at up to 9, one of a round ago at up to 1, an older one at 4."""
+
+
+def test_a_rule_leads_to_no_more_than_slots_that_are_empty_or_old_enough() -> None:
+    ledger, one = opened("a"), gate()
+    first = order(1, 6, price=8.0, **RULE)
+    ledger.send("a", first)
+    assert ledger.exposure == 48.0
+    ledger.book("a", one.apply(first))
+    most = [ledger.account("a").most_admitted(order(2, NO_LIMIT, price, **RULE)) for price in
+            (9.5, 8.0, 3.0, 1.0)]  # fmt: skip
+    assert most == [0, 4, 4, 10]
+    second = order(7, NO_LIMIT, price=8.0, **RULE)  # it was away: that makes nothing older
+    ledger.send("a", second)
+    lie = replace(
+        one.apply(second),
+        admitted=5, spent=40.0, occupancy=10, total_admitted=11, total_spent=88.0, prior_uses=5,
+    )  # fmt: skip
+    with pytest.raises(WireError, match="5 samples of round 7, where its order can have led to 4"):
+        ledger.book("a", lie)
+    ledger.book("a", one.apply(second))
+    account = ledger.account("a")
+    assert account.most_admitted(order(8, NO_LIMIT, 3.0, **RULE)) == 6  # used twice by now
+
+
+def test_samples_are_used_once_in_every_round_of_their_client() -> None:
+    ledger, one = opened("a"), gate()
+    for now in (3, 4, 6):  # it was not there in round 5
+        ledger.send("a", order(now, 1, retention_horizon=9))
+        receipt = one.apply(order(now, 1, retention_horizon=9))
+        if now < 6:
+            ledger.book("a", receipt)
+    assert receipt.prior_uses == 3  # two of the first sample, one of the second
+    for uses in (2, 4):
+        with pytest.raises(WireError, match=f"were used 3 times before; it reports {uses}"):
+            ledger.book("a", replace(receipt, prior_uses=uses))
+    assert ledger.book("a", receipt).admitted == 1
+
+
+def test_a_buffer_that_never_changes_is_filled_once() -> None:
+    ledger, one = opened("a"), gate()
+    fill: dict[str, Any] = {"retention": "frozen", "retention_horizon": 0}
+    ledger.send("a", order(1, 10, **fill))
+    ledger.book("a", one.apply(order(1, 10, **fill)))
+    assert ledger.account("a").most_admitted(order(2, 10, **fill)) == 0
+
+
+def test_orders_go_forward_to_clients_with_an_account() -> None:
+    ledger = opened("a")
+    with pytest.raises(WireError, match="no client 'b' has an account"):
+        ledger.send("b", order(1, 1))
+    ledger.send("a", order(3, 1))
+    with pytest.raises(WireError, match="has not answered round 3"):
+        ledger.send("a", order(3, 1))
+    ledger.book("a", gate().apply(order(3, 1)))
+    with pytest.raises(WireError, match="has answered round 3, and gets no order of an older"):
+        ledger.send("a", order(3, 1))
+    with pytest.raises(WireError, match="keeps run 'r', not 's'"):
+        ledger.send("a", replace(order(4, 1), run="s"))
+    ledger.open("a", 99)
+    assert ledger.account("a").buffer_capacity == 10
+    assert ledger.clients == ["a"]
+
+
+def test_a_saved_ledger_goes_on() -> None:
+    ledger, one = opened("a", "b"), gate()
+    ledger.send("a", order(1, 3))
+    ledger.book("a", one.apply(order(1, 3)))
+    unclosed = Ledger.from_record(json.loads(json.dumps(ledger.to_record())))
+    assert unclosed.close_round(1) == ledger.close_round(1)
+    ledger.send("a", order(2, 1))
+    back = Ledger.from_record(json.loads(json.dumps(ledger.to_record())))
+    assert [back.account(name) for name in back.clients] == [
+        ledger.account(name) for name in ledger.clients
+    ]
+    assert back.book("a", one.apply(order(2, 1))).admitted == 1
+
+
+deliveries = st.lists(
+    st.tuples(
+        st.integers(0, 6),  # count
+        st.sampled_from([0.5, 1.0, 7.25]),  # price
+        st.sampled_from(["answered", "order lost", "receipt lost", "receipt late"]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def introduce(ledger: Ledger, one: Gate, void_round: int) -> None:
+    """Say how far the client came, and that earlier orders are void."""
+    one._store.void(void_round)
+    last_round = one._store.books().last_round
+    answer = one._store.answer(last_round)
+    if answer is not None:
+        ledger.book("a", answer[1])
+    ledger.void("a", last_round, void_round)
+
+
+@settings(max_examples=200, deadline=None)
+@given(deliveries=deliveries)
+def test_whatever_is_lost_the_books_agree_at_the_next_contact(
+    deliveries: list[tuple[int, float, str]],
+) -> None:
+    ledger, one = opened("a"), gate()
+    waiting: list[Receipt] = []
+    booked = 0.0
+    for now, (count, price, fate) in enumerate(deliveries, start=1):
+        for late in waiting:
+            ledger.book("a", late)
+        waiting = []
+        if ledger.account("a").outstanding is not None:
+            introduce(ledger, one, void_round=now - 1)
+        sent = order(now, count, price)
+        ledger.send("a", sent)
+        if fate != "order lost":
+            receipt = one.apply(sent)
+            if fate == "answered":
+                ledger.book("a", receipt)
+            elif fate == "receipt late":
+                waiting.append(receipt)
+        booked += ledger.close_round(now).spent
+        account = ledger.account("a")
+        assert booked == pytest.approx(account.total_spent)
+        # What the client really spent is never more than what is booked or may be outstanding.
+        assert one._store.books().total_spent <= account.total_spent + account.exposure + 1e-9
+    introduce(ledger, one, void_round=len(deliveries))
+    last = order(len(deliveries) + 1, 1, 1.0)
+    ledger.send("a", last)
+    ledger.book("a", one.apply(last))
+    books = one._store.books()
+    account = ledger.account("a")
+    assert (account.total_admitted, account.total_spent) == (
+        books.total_admitted,
+        books.total_spent,
+    )
+    assert account.outstanding is None
