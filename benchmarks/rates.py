@@ -25,7 +25,7 @@ from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import simulate
 from tidegate.theory.bounds import regret
-from tidegate.theory.planning import contraction, plan_constant_admission
+from tidegate.theory.parameters import contraction, plan_constant_admission
 
 PAIRS = ((0.5, 0.5), (0.3, 0.3), (0.7, 0.3), (0.2, 0.8))
 QUANTITIES = ("cost violation", "debt Z(T+1)", "regret", "omega 1", "omega 2", "omega 3")

@@ -5,7 +5,7 @@ from unittest.mock import patch
 from fuzz.choices import Choices
 from fuzz.limits import empty_folder, may_refuse
 from tidegate import problem
-from tidegate.experiments.config import Experiment
+from tidegate.experiments.config import ExperimentConfig
 
 FILE = """title = "Small"
 data = "data/digits"
@@ -59,7 +59,7 @@ def target(data: bytes) -> None:
     with empty_folder() as folder, may_refuse(ValueError, OSError):
         file = folder / "config.toml"
         file.write_bytes(content)
-        experiment = Experiment.read(file)
+        experiment = ExperimentConfig.read(file)
         given = experiment.problem(experiment.first_seed)
         for policy in experiment.policies[:2]:
             policy.make(given)

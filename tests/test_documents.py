@@ -11,7 +11,7 @@ from real_data import DATA, needs_mnist
 
 import tidegate
 from tidegate.cli import main
-from tidegate.experiments.config import Experiment
+from tidegate.experiments.config import ExperimentConfig
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
@@ -161,7 +161,7 @@ def test_the_experiments_page_works_as_printed_on_a_small_scale(
     assert Path("figures/accuracy.png").exists()
     (text,) = blocks(EXPERIMENTS, "toml")
     Path("mine.toml").write_text(text, encoding="utf-8")
-    assert len(Experiment.read(Path("mine.toml")).policies) == 3
+    assert len(ExperimentConfig.read(Path("mine.toml")).policies) == 3
 
 
 @pytest.mark.parametrize("example", [block for page in PAGES for block in blocks(page, "python")])

@@ -23,7 +23,7 @@ from tidegate.problem import LearningConstants, Problem
 from tidegate.simulation.offline import select_offline, try_horizons
 from tidegate.simulation.rounds import Run, SimulationState, begin, play_round, simulate
 from tidegate.simulation.summary import PolicySummary, paired_differences, summarise
-from tidegate.theory.planning import Plan, plan_constant_admission, search_constant_admission
+from tidegate.theory.parameters import Plan, plan_constant_admission, search_constant_admission
 
 __version__ = "0.1.0"
 

@@ -11,7 +11,7 @@ from made_results import make_results
 from real_data import DATA, needs_mnist
 
 from tidegate.cli import main
-from tidegate.experiments.config import Experiment
+from tidegate.experiments.config import ExperimentConfig
 
 ROOT = Path(__file__).parents[2]
 
@@ -164,5 +164,5 @@ def test_the_real_mnist_is_made(capsys: pytest.CaptureFixture[str], tmp_path: Pa
     ids=lambda file: f"{file.parent.name}/{file.stem}",
 )
 def test_every_published_experiment_can_be_read(file: Path) -> None:
-    experiment = Experiment.read(file)
+    experiment = ExperimentConfig.read(file)
     assert {"constant_admission", "tide"} <= {choice.name for choice in experiment.policies}

@@ -18,7 +18,7 @@ from tidegate.experiments.on_ray import run_on_ray
 from tidegate.experiments.results import ROWS
 from tidegate.experiments.server_app import app as server_app
 from tidegate.flower import run_in_process
-from tidegate.flower.checkpoint import _read_model
+from tidegate.flower.model_file import read_model
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = 2
@@ -48,7 +48,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def model(folder: Path) -> list[Any]:
     (path,) = folder.glob("model-*.npz")
-    arrays, _ = _read_model(path)
+    arrays, _ = read_model(path)
     return [array.numpy() for array in arrays.values()]
 
 

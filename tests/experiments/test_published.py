@@ -9,7 +9,7 @@ from csv_rows import read
 from real_data import DATA, WHERE
 
 from tidegate.cli import main
-from tidegate.experiments.config import Experiment
+from tidegate.experiments.config import ExperimentConfig
 from tidegate.experiments.results import read_results
 from tidegate.experiments.runner import about, matched_budget, plan_runs, run_experiment
 from tidegate.problem import Problem
@@ -56,7 +56,7 @@ def test_money_and_memory_are_as_published(
 ) -> None:
     """Admissions do not depend on what is learned, so counts alone can tell."""
     monkeypatch.chdir(workshop)
-    experiment = Experiment.read(FOLDER / name / "config.toml")
+    experiment = ExperimentConfig.read(FOLDER / name / "config.toml")
     if "electricity" in experiment.price:
         make("electricity")
     published = {row["policy"]: row for row in read(FOLDER / name / "expected.csv")}
@@ -97,7 +97,7 @@ def test_a_small_run_learns_as_published(
     name: str, workshop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workshop)
-    experiment = Experiment.read(FOLDER / name / "config.toml", SMALL)
+    experiment = ExperimentConfig.read(FOLDER / name / "config.toml", SMALL)
     make(Path(experiment.data).name, *(["--size", "32"] if name == "imagenette" else []))
     if "electricity" in experiment.price:
         make("electricity")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tidegate.experiments import client_app, data, server_app
-from tidegate.experiments.config import Experiment, PolicyChoice, stretch
+from tidegate.experiments.config import ExperimentConfig, PolicyChoice, stretch
 from tidegate.experiments.job import Job
 from tidegate.experiments.results import ROWS, UNFINISHED, left_out, read_results, rows_so_far
 from tidegate.experiments.runner import (
@@ -26,7 +26,7 @@ from tidegate.simulation.rounds import simulate
 ROUNDS = 6
 
 
-def experiment(small: str, **changes: Any) -> Experiment:
+def experiment(small: str, **changes: Any) -> ExperimentConfig:
     values: dict[str, Any] = {
         "title": "small",
         "data": small,
@@ -46,7 +46,7 @@ def experiment(small: str, **changes: Any) -> Experiment:
         ),
         **changes,
     }
-    return Experiment.model_validate(values)
+    return ExperimentConfig.model_validate(values)
 
 
 @pytest.fixture(scope="module")
@@ -234,13 +234,13 @@ def test_mistakes_in_a_file_are_named(small: str, tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
     file.write_text('title = "x"\nlerning_rate = 3\n')
     with pytest.raises(ValueError, match=r"has no 'lerning_rate'; .*learning_rate"):
-        Experiment.read(file)
+        ExperimentConfig.read(file)
     file.write_text("title = \n")
     with pytest.raises(ValueError, match="is not TOML"):
-        Experiment.read(file)
+        ExperimentConfig.read(file)
     file.write_text('title = "x"\npolicies = [{name = "tide", match_spendin = true}]\n')
     with pytest.raises(ValueError, match="a policy has no 'match_spendin'; did you mean match_sp"):
-        Experiment.read(file)
+        ExperimentConfig.read(file)
     with pytest.raises(ValueError, match="two policies are labelled 'tide'"):
         experiment(small, policies=({"name": "tide"}, {"name": "tide", "headroom": 1}))
     with pytest.raises(ValueError, match="unknown preset 'x'"):

@@ -22,7 +22,7 @@ from tidegate._internal.saving import replace_file
 from tidegate.client.sqlite_store import SqliteStore, store_path
 from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
-from tidegate.flower.private import name_message
+from tidegate.flower.flower_internals import name_message
 from tidegate.policies import ControlOptions
 from tidegate.prices import PricePath, UniformPrice
 

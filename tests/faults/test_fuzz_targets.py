@@ -23,7 +23,7 @@ from fuzz.archives import packed, unpacked
 from fuzz.mutations import inputs
 from tidegate._internal import saving
 from tidegate.client.codec import ArrayCodec
-from tidegate.experiments.config import Experiment
+from tidegate.experiments.config import ExperimentConfig
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.records import LONGEST_TEXT, TEXT, expect, key_of
 from tidegate.prices import RecordedPrices, price_law
@@ -333,7 +333,7 @@ def test_traces_and_files_of_settings_say_what_is_wrong(tmp_path: Path) -> None:
         price_law("uniform:0,1e308")
     path.write_text("rounds = " + "[" * 3000)
     with pytest.raises(ValueError, match="is not TOML"):
-        Experiment.read(path)
+        ExperimentConfig.read(path)
 
 
 def test_decisions_are_the_same_for_the_same_bytes() -> None:

@@ -23,7 +23,7 @@ from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.checkpoint import Checkpoint
-from tidegate.flower.wrapped import STRATEGY_STATE
+from tidegate.flower.wrapped_strategies import STRATEGY_STATE
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice

@@ -10,8 +10,8 @@ from gated_apps import gated_app
 
 from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate, LocalGrid, run_in_process
+from tidegate.flower.flower_internals import NodeInfo, Run
 from tidegate.flower.nodes import address_of
-from tidegate.flower.private import NodeInfo, Run
 from tidegate.flower.records import QUERY, attach, expect
 from tidegate.wire import Address, Introduction
 

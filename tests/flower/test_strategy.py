@@ -21,7 +21,7 @@ from gated_apps import MODEL, capacity, gated_app
 from tidegate.client.store import BooksMovedError, Change, MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.flower.private import NodeInfo
+from tidegate.flower.flower_internals import NodeInfo
 from tidegate.flower.records import QUERY, TEXT, expect, key_of
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp

@@ -20,7 +20,7 @@ from tidegate.policies.presets import make_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
 from tidegate.report.page import TEMPLATES
-from tidegate.report.plan_page import Planned, write_plan_page
+from tidegate.report.plan_page import PlanAnswer, write_plan_page
 from tidegate.report.tables import show
 from tidegate.runs.journal import Journal
 from tidegate.simulation.curves import by_budget, by_memory, trace
@@ -204,7 +204,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     money, memory = (
         trace(problems, law, makers, [0]) for problems in (by_budget(problem), by_memory(problem))
     )
-    planned = Planned(
+    planned = PlanAnswer(
         headline="three clients",
         advice=["Buy <less>."],
         command="tidegate plan",

@@ -16,10 +16,10 @@ from tidegate.theory.distribution import (
     UniformDistribution,
     price_distribution,
 )
+from tidegate.theory.filling import filling_threshold
 from tidegate.theory.optimum import (
     bellman_residual,
     best_rule,
-    filling_threshold,
     optimum,
     plan_slots,
 )

@@ -23,7 +23,8 @@ from tidegate._internal.arrays import FloatArray
 from tidegate.admission.debt import next_cost_debt
 from tidegate.admission.price_memory import PriceMemory
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
-from tidegate.theory.optimum import filling_threshold, plan_slots
+from tidegate.theory.filling import filling_threshold
+from tidegate.theory.optimum import plan_slots
 from tidegate.theory.price_chain import PriceChain, plan_chain
 
 LONGEST_LIFE = 1000

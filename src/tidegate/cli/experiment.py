@@ -17,7 +17,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from tidegate.experiments.runner import Planned
+    from tidegate.experiments.runner import PlannedRun
 
 
 def run_experiment_file(
@@ -37,7 +37,7 @@ def run_experiment_file(
         workers: processes; one for each core by default.
         engine: ``here`` or ``ray``.
     """
-    from tidegate.experiments.config import Experiment  # noqa: PLC0415 - not everyone has these
+    from tidegate.experiments.config import ExperimentConfig  # noqa: PLC0415 - not everyone has these
     from tidegate.experiments.results import finished  # noqa: PLC0415
     from tidegate.experiments.runner import (  # noqa: PLC0415
         about,
@@ -47,7 +47,7 @@ def run_experiment_file(
         traps,
     )
 
-    experiment = Experiment.read(file, changes)
+    experiment = ExperimentConfig.read(file, changes)
     name = file.parent.name if file.stem == "config" else file.stem
     results = Path("runs") / name if out is None else out
     shown = Console(stderr=True)
@@ -69,7 +69,7 @@ def run_experiment_file(
     )
     total = sum(run.job.rounds for run in runs)
 
-    def ended(run: "Planned") -> None:
+    def ended(run: "PlannedRun") -> None:
         if not shown.is_terminal:  # in a log, a line takes the place of the bar
             typer.echo(f"{run.label}, seed {run.job.seed}: {run.job.rounds} rounds", err=True)
 
@@ -95,7 +95,7 @@ def run_experiment_file(
     typer.echo(f"{made} runs made, {kept} finished before; now: tidegate compare {results}")
 
 
-def _keep_what_is_finished(runs: "Sequence[Planned]") -> None:
+def _keep_what_is_finished(runs: "Sequence[PlannedRun]") -> None:
     """Refuse to write over finished runs of other settings."""
     from tidegate.experiments.results import other_settings  # noqa: PLC0415
 

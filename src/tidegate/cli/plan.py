@@ -30,12 +30,12 @@ from tidegate.cli.setting import Setting
 from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
 from tidegate.report.page import check_page
-from tidegate.report.plan_page import Planned, write_plan_page
+from tidegate.report.plan_page import PlanAnswer, write_plan_page
 from tidegate.report.tables import candidate_table
 from tidegate.simulation.curves import by_budget, by_memory, trace
 from tidegate.simulation.offline import Candidate, candidate_horizons, select_offline, try_horizons
 from tidegate.simulation.summary import PolicySummary, summarise
-from tidegate.theory.planning import (
+from tidegate.theory.parameters import (
     Plan,
     contraction,
     penalty_weight,
@@ -172,7 +172,7 @@ def _write_page(
             )
             for problems in (money, memory)
         ]
-    planned = Planned(
+    planned = PlanAnswer(
         headline=headline(setting),
         advice=advice,
         command=shlex.join(["tidegate", *sys.argv[1:]]),

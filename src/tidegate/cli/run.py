@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from tidegate.cli.flower_log import rounds_followed
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
 from tidegate.runs.folder import CONTROL
@@ -100,6 +99,7 @@ def run(
 
 def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: bool) -> None:
     """Run a Flower app; tell what was measured, what failed, and where it was saved."""
+    from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
     from tidegate.flower.app import run_app  # noqa: PLC0415
 
     begun = perf_counter()

@@ -61,7 +61,7 @@ class PolicyChoice(BaseModel):
         return make_policy(self.name, problem, self.options, preset=self.preset)
 
 
-class Experiment(BaseModel):
+class ExperimentConfig(BaseModel):
     """Policies x seeds on one learning task."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

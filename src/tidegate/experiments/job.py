@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.experiments.config import Experiment, PolicyChoice, constants_of, stretch
+from tidegate.experiments.config import ExperimentConfig, PolicyChoice, constants_of, stretch
 from tidegate.experiments.data import FederatedData
 from tidegate.policies import ControlOptions
 from tidegate.prices import PricePath
@@ -52,7 +52,9 @@ class Job:
     """Folder for one row a round; none if empty."""
 
     @classmethod
-    def of(cls, experiment: Experiment, choice: PolicyChoice, seed: int, budget: float) -> "Job":
+    def of(
+        cls, experiment: ExperimentConfig, choice: PolicyChoice, seed: int, budget: float
+    ) -> "Job":
         """The run of one policy on one seed.
 
         Args:
@@ -61,7 +63,9 @@ class Job:
             seed: of prices, streams and first weights.
             budget: C, or what makes the policy spend C.
         """
-        common = {field.name for field in dataclasses.fields(cls)} & set(Experiment.model_fields)
+        common = {field.name for field in dataclasses.fields(cls)} & set(
+            ExperimentConfig.model_fields
+        )
         values = {name: getattr(experiment, name) for name in common}
         return cls(
             **values

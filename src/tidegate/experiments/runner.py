@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.experiments.config import Experiment, PolicyChoice
+from tidegate.experiments.config import ExperimentConfig, PolicyChoice
 from tidegate.experiments.job import Job
 from tidegate.experiments.results import About, discard, finished, rows_so_far, write_config
 from tidegate.prices import RecordedPrices
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlannedRun:
     """One run and where it leaves its results."""
 
     job: Job
@@ -54,11 +54,11 @@ class Planned:
         return {"label": self.label, "job": {**vars(self.job), "results": ""}}
 
 
-def plan_runs(experiment: Experiment, out: Path) -> list[Planned]:
+def plan_runs(experiment: ExperimentConfig, out: Path) -> list[PlannedRun]:
     """Every policy on every seed, seeds first, so that early results compare policies."""
     budgets = {choice.label: matched_budget(experiment, choice) for choice in experiment.policies}
     return [
-        Planned(
+        PlannedRun(
             job=replace(
                 Job.of(experiment, choice, seed, budgets[choice.label]),
                 results=str(out / choice.label / f"seed-{seed}"),
@@ -70,7 +70,7 @@ def plan_runs(experiment: Experiment, out: Path) -> list[Planned]:
     ]
 
 
-def about(experiment: Experiment, runs: Sequence[Planned]) -> About:
+def about(experiment: ExperimentConfig, runs: Sequence[PlannedRun]) -> About:
     """What is written beside the results of an experiment."""
     law = experiment.prices(experiment.first_seed)
     limit = None
@@ -89,7 +89,7 @@ def about(experiment: Experiment, runs: Sequence[Planned]) -> About:
     )
 
 
-def check_task(experiment: Experiment) -> None:
+def check_task(experiment: ExperimentConfig) -> None:
     """Fail now, not in every worker: is there such data, such a partition and such a model?"""
     from tidegate.learning.models import new_model  # noqa: PLC0415 - takes a second
 
@@ -100,7 +100,7 @@ def check_task(experiment: Experiment) -> None:
     data.partition(job.partition, 0, job.clients, job.seed)
 
 
-def traps(experiment: Experiment) -> list[str]:
+def traps(experiment: ExperimentConfig) -> list[str]:
     """What can be run, but is perhaps not meant."""
     job = Job.of(experiment, experiment.policies[0], experiment.first_seed, experiment.budget)
     told = []
@@ -117,7 +117,7 @@ def traps(experiment: Experiment) -> list[str]:
     return told
 
 
-def matched_budget(experiment: Experiment, choice: PolicyChoice) -> float:
+def matched_budget(experiment: ExperimentConfig, choice: PolicyChoice) -> float:
     """The budget with which a policy spends C a round on these seeds; C if that is not asked for.
 
     Admissions do not depend on what is learned, so counts alone tell what will be spent. Where
@@ -156,12 +156,12 @@ def matched_budget(experiment: Experiment, choice: PolicyChoice) -> float:
 
 
 def run_experiment(
-    runs: Sequence[Planned],
+    runs: Sequence[PlannedRun],
     *,
     workers: int,
     engine: str = "here",
     progress: Callable[[int], None] = lambda rounds: None,
-    ended: Callable[[Planned], None] = lambda run: None,
+    ended: Callable[[PlannedRun], None] = lambda run: None,
 ) -> int:
     """Run what is not finished yet.
 
@@ -182,7 +182,7 @@ def run_experiment(
     others = multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(at_once, mp_context=context, initializer=_end_with_parent)
-    queue, open_runs = deque(waiting), dict[Future[None], Planned]()
+    queue, open_runs = deque(waiting), dict[Future[None], PlannedRun]()
     try:
         while queue or open_runs:
             while queue and len(open_runs) < at_once:  # what is handed over cannot be called back
@@ -214,7 +214,7 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _play(run: Planned) -> None:
+def _play(run: PlannedRun) -> None:
     """One run, in a process of its own with one thread."""
     import torch  # noqa: PLC0415 - in the worker only
 
@@ -229,7 +229,7 @@ def _play(run: Planned) -> None:
     )
 
 
-def _play_on_ray(run: Planned) -> None:
+def _play_on_ray(run: PlannedRun) -> None:
     """One run on Flower's Simulation."""
     from tidegate.experiments.on_ray import run_on_ray  # noqa: PLC0415 - in the worker only
 
@@ -237,7 +237,7 @@ def _play_on_ray(run: Planned) -> None:
     run_on_ray(run.job.to_config(), num_clients=run.job.clients)
 
 
-def _begin(run: Planned) -> None:
+def _begin(run: PlannedRun) -> None:
     """Forget a run that was interrupted, and say what this one is."""
     logging.getLogger("flwr").setLevel(logging.ERROR)
     discard(run.folder)

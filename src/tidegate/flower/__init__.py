@@ -3,11 +3,11 @@
 The only folder that imports flwr.
 """
 
-import tidegate.flower.private  # noqa: F401 - first, because it refuses a Flower it does not know
+import tidegate.flower.flower_internals  # noqa: F401 - first, because it refuses a Flower it does not know
 
 # isort: split
 from tidegate.flower.client import ClientGate, GatedRound
-from tidegate.flower.folding import FoldedFedAvg
+from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid, run_in_process
 from tidegate.flower.strategy import AdmissionControl
 

@@ -15,10 +15,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from tidegate.flower.client import FOLDER, IN_MEMORY
-from tidegate.flower.private import SERVER_NODE_ID, Run, act_as_server, name_message
-
-CLIENT_RAISED = 2
-"""Flower's error code for a ClientApp that raised."""
+from tidegate.flower.flower_internals import (
+    CLIENT_RAISED,
+    SERVER_NODE_ID,
+    Run,
+    act_as_server,
+    name_message,
+)
 
 logger = logging.getLogger("flwr.tidegate")
 

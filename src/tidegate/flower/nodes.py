@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tidegate.flower.arrivals import arriving
+from tidegate.flower.flower_internals import NodeInfo, has_no_query
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.flower.private import NodeInfo
+from tidegate.flower.prompt_grid import replies_as_they_arrive
 from tidegate.flower.records import QUERY, attach, expect, find
 from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt, WireError
@@ -64,7 +64,9 @@ class Nodes:
         if isinstance(grid, LocalGrid):
             replies: Iterable[Message] = grid.send_and_receive(questions)
         else:
-            replies = arriving(grid, questions, timeout, patience=PATIENCE, at_once=AT_ONCE)
+            replies = replies_as_they_arrive(
+                grid, questions, timeout, patience=PATIENCE, at_once=AT_ONCE
+            )
         answered = {reply.metadata.reply_to_message_id: reply for reply in replies}
         introduced = []
         for question in questions:
@@ -134,7 +136,7 @@ def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | No
     """What a node says of itself: under the name that it is registered by, or else its own."""
     if reply.has_error():
         reason = str(reply.error.reason)[:500]
-        if "No query function registered" in reason:
+        if has_no_query(reason):
             reason = "its ClientApp has no ClientGate"
         raise WireError(f"it did not introduce itself: {reason}")
     introduction = expect(reply.content, Introduction)

@@ -6,43 +6,34 @@ books, and hands on only replies that belong into this round's average.
 """
 
 import logging
-import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
-from flwr.app import (
-    ArrayRecord,
-    ConfigRecord,
-    Message,
-    MetricRecord,
-)
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from tidegate.flower.arrivals import Arrivals
 from tidegate.flower.checkpoint import Checkpoint
-from tidegate.flower.folding import FoldedFedAvg
+from tidegate.flower.control_terms import checked_importance, control_terms
+from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.messages import Outbox, readdressed
 from tidegate.flower.nodes import Nodes
+from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
-from tidegate.flower.settling import FORM_DIFFERS, Settling
-from tidegate.flower.updates import of_one_form, replaces, usable_metrics
-from tidegate.flower.wrapped import reached, weight_key
-from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker, identity
-from tidegate.policies.presets import find_policy
+from tidegate.flower.round_replies import RoundReplies, usable_evaluations
+from tidegate.flower.updates import replaces
+from tidegate.flower.wrapped_strategies import weight_key
+from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
 from tidegate.runs.folder import NOTHING_USED, RESUMING
 from tidegate.runs.journal import Journal
 from tidegate.runs.sinks import Moment, Sink, Sinks
 from tidegate.server.controller import Controller
-from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards import Purse, Report
 
@@ -102,17 +93,6 @@ class AdmissionControl(Strategy):
         time_to_live: float | None = None,
         sinks: Sequence[Sink] = (),
     ) -> None:
-        if not (hasattr(prices, "at") and hasattr(prices, "mean")):
-            raise TypeError(
-                f"prices must have `at` and `mean`, got {prices!r}; a law of prices becomes one "
-                "with a seed: PricePath(price_law('uniform:1,10'), seed=1)"
-            )
-        if not 0 < budget < math.inf:
-            raise ValueError(f"budget must be a number above 0, got {budget}")
-        if not headroom >= 1:
-            raise ValueError(f"headroom must be 1 or more, got {headroom}")
-        if taking_part is not None and not 0 < taking_part <= 1:
-            raise ValueError(f"taking_part must be above 0 and at most 1, got {taking_part}")
         if time_to_live is not None and not time_to_live > 0:
             raise ValueError(f"time_to_live must be positive, got {time_to_live}")
         if purse is not None and run not in (None, purse.run):
@@ -120,38 +100,22 @@ class AdmissionControl(Strategy):
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
-        maker = find_policy(policy) if isinstance(policy, str) else policy
-        if options.endless and isinstance(policy, str) and policy != "tide":
-            raise ValueError(
-                f"{policy} needs the number of rounds; of the policies, tide alone "
-                "plans for no last one"
-            )
-        name = identity(maker)
-        if folder is not None and "<lambda>" in name:
-            raise ValueError(
-                "a run that is saved knows its policy by name, and a lambda has none; give a "
-                "function"
-            )
-        options = replace(options, hard_capacity=headroom == 1)
-        share, least = reached(strategy)
-        self._terms = partial(
-            Terms,
-            policy=lambda problem: maker(problem, options),
-            policy_name=name,
-            options=asdict(options),
+        self._terms = control_terms(
+            strategy,
+            policy,
             budget=budget,
-            purse=purse,
             prices=prices,
+            purse=purse,
+            options=options,
             headroom=headroom,
-            taking_part=share if taking_part is None else taking_part,
-            least_taking_part=least if taking_part is None else 1,
-            endless=options.endless,
-            learning=LearningConstants() if learning is None else learning,
+            taking_part=taking_part,
+            learning=learning,
             largest_buffer=largest_buffer,
             sums_only=sums_only,
+            is_saved=folder is not None,
         )
         self._budget = budget
-        self._importance = _checked_importance(importance)
+        self._importance = checked_importance(importance)
         self._weight_key = weight_key(strategy)
         self._checkpoint = None if folder is None else Checkpoint(Path(folder))
         self._sinks = Sinks(sinks, None if folder is None else Journal(Path(folder)))
@@ -187,7 +151,7 @@ class AdmissionControl(Strategy):
             if self._checkpoint is not None and isinstance(grid, LocalGrid):
                 grid.keep_buffers(self._checkpoint.buffers)
             before = self._rounds_before
-            grid = Arrivals(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
+            grid = PromptGrid(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
 
             def evaluate(now: int, arrays: ArrayRecord) -> MetricRecord | None:
                 measured = evaluate_fn and evaluate_fn(now + before, arrays)
@@ -248,7 +212,7 @@ class AdmissionControl(Strategy):
         controller = self._running()
         now = server_round + self._rounds_before
         arrays, metrics = None, None
-        settling = Settling(
+        round_replies = RoundReplies(
             controller=controller,
             nodes=self._nodes,
             outbox=self._outbox,
@@ -258,11 +222,11 @@ class AdmissionControl(Strategy):
             weight_key=self._weight_key,
         )
         if isinstance(self.strategy, FoldedFedAvg):
-            usable = settling.usable(replies)
+            usable = round_replies.usable(replies)
             arrays, metrics = self.strategy.aggregate_train(now, usable)
             for _ in usable:  # whatever it left is booked all the same
                 pass
-        elif alike := settling.alike(replies):  # of nothing, some cannot make an average
+        elif alike := round_replies.alike(replies):  # of nothing, some cannot make an average
             arrays, metrics = self.strategy.aggregate_train(now, alike)
         if arrays is not None and not replaces(arrays, self._arrays):
             logger.warning("the average of round %d is no model, and is dropped", now)
@@ -273,8 +237,8 @@ class AdmissionControl(Strategy):
         self.rounds.append(row)
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._arrays, self.strategy, row)
-        logger.info("%s", _told(row))
-        averaged = 0 if arrays is None else settling.used
+        logger.info("%s", row.told)
+        averaged = 0 if arrays is None else round_replies.used
         if not averaged:
             logger.warning(NOTHING_USED, now)
         self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
@@ -294,18 +258,9 @@ class AdmissionControl(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """The wrapped strategy's average over the clients that had something to evaluate."""
-        key = self._weight_key
-        useful, failed = {}, []
-        for reply in replies:
-            if reply.has_error():
-                failed.append(reply)
-            elif usable_metrics(reply.content, key):  # one without examples has nothing to say
-                useful[f"node {reply.metadata.src_node_id}"] = reply
-        alike, odd = of_one_form(useful, self._arrays)
-        for node in odd:
-            logger.warning(FORM_DIFFERS, node)
         now = server_round + self._rounds_before
-        metrics = self.strategy.aggregate_evaluate(now, [*alike.values(), *failed])
+        usable = usable_evaluations(replies, self._weight_key, self._arrays)
+        metrics = self.strategy.aggregate_evaluate(now, usable)
         self._sinks.measured(now, "clients", metrics)
         return metrics
 
@@ -359,22 +314,6 @@ class AdmissionControl(Strategy):
         message.metadata.created_at = time.time()
         message.metadata.ttl = self._seconds_to_live
         return message
-
-
-def _checked_importance(importance: Mapping[str, float] | None) -> Mapping[str, float] | None:
-    for client, weight in (importance or {}).items():
-        if not 0 <= weight < math.inf:
-            raise ValueError(f"the importance of {client!r} must be 0 or more, got {weight}")
-    return importance
-
-
-def _told(row: FleetRound) -> str:
-    return (
-        f"round {row.round_number}: {row.answered} of {row.orders} orders answered, "
-        f"{row.fleet} in the fleet, price {row.price:.4g}, "
-        f"{row.admitted} samples admitted for {row.spent:.4g}, {row.training_size} in training, "
-        f"cost debt {row.cost_debt:.4g}, exposure {row.exposure:.4g}"
-    )
 
 
 def _later(metrics: Mapping[int, MetricRecord], rounds_before: int) -> dict[int, MetricRecord]:

@@ -9,7 +9,7 @@ from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
 from tidegate.problem import LearningConstants, Problem
 from tidegate.retention.k_step import KStepRetention
-from tidegate.theory import planning
+from tidegate.theory import parameters
 
 
 def acdpp(
@@ -39,13 +39,13 @@ def acdpp(
         learning: constants to decide with, if not the problem's own.
     """
     wanted = options.retention_horizon if retention_horizon is None else retention_horizon
-    plan = planning.plan_constant_admission(problem, wanted)
+    plan = parameters.plan_constant_admission(problem, wanted)
     if target_admission is None:
         target_admission = plan.target_admission
     if penalty_weight is None:
-        penalty_weight = planning.penalty_weight(problem.num_rounds, options.penalty_exponent)
+        penalty_weight = parameters.penalty_weight(problem.num_rounds, options.penalty_exponent)
     if contraction is None:
-        contraction = planning.contraction(problem.num_rounds, options.contraction_exponent)
+        contraction = parameters.contraction(problem.num_rounds, options.contraction_exponent)
     return JointPolicy(
         admission=DriftPlusPenalty(
             budget=problem.budget,

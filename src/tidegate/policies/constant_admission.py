@@ -6,14 +6,14 @@ from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
 from tidegate.problem import Problem
 from tidegate.retention.k_step import KStepRetention
-from tidegate.theory import planning
+from tidegate.theory import parameters
 
 
 def constant_admission(
     problem: Problem, options: ControlOptions = DEFAULT_OPTIONS
 ) -> JointPolicy[ServerState]:
     """π^CK at the planned K and target admission."""
-    plan = planning.plan_constant_admission(problem, options.retention_horizon)
+    plan = parameters.plan_constant_admission(problem, options.retention_horizon)
     return JointPolicy(
         admission=ConstantAdmission(plan.target_admission, problem.budget),
         retention=KStepRetention(plan.retention_horizon),

@@ -7,7 +7,7 @@ from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
 from tidegate.problem import Problem
 from tidegate.retention.k_step import KStepRetention
-from tidegate.theory import planning
+from tidegate.theory import parameters
 
 
 def drift_plus_penalty(
@@ -18,11 +18,11 @@ def drift_plus_penalty(
     The classical rule needs a bounded set of actions; one round can then at most refill every
     buffer, which is what the costless oracle does in all of them.
     """
-    plan = planning.plan_constant_admission(problem, options.retention_horizon)
+    plan = parameters.plan_constant_admission(problem, options.retention_horizon)
     return JointPolicy(
         admission=DriftPlusPenalty(
             budget=problem.budget,
-            penalty_weight=planning.penalty_weight(problem.num_rounds, options.penalty_exponent),
+            penalty_weight=parameters.penalty_weight(problem.num_rounds, options.penalty_exponent),
             interval=FixedInterval(problem.slots_a_round),
             learning=problem.learning,
         ),

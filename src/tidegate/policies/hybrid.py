@@ -9,7 +9,7 @@ from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, NotApplic
 from tidegate.problem import Problem
 from tidegate.retention.k_step import KStepRetention
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
-from tidegate.theory import planning
+from tidegate.theory import parameters
 
 
 def hybrid(
@@ -40,7 +40,7 @@ def hybrid(
             "leave out one of charge_prefill and strict_spending"
         )
     active = problem.num_clients - frozen_clients
-    planned = planning.plan_constant_admission(problem.among(active), options.retention_horizon)
+    planned = parameters.plan_constant_admission(problem.among(active), options.retention_horizon)
     shares = np.where(np.arange(problem.num_clients) < active, problem.capacities, 0)
     horizon = planned.retention_horizon if retention_horizon is None else retention_horizon
     return JointPolicy(

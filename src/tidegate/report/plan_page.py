@@ -51,7 +51,7 @@ LIMIT = (
 
 
 @dataclass(frozen=True)
-class Planned:
+class PlanAnswer:
     """All that the page tells."""
 
     headline: str
@@ -71,7 +71,7 @@ class Planned:
     settings: Mapping[str, object]
 
 
-def write_plan_page(planned: Planned, path: Path) -> None:
+def write_plan_page(planned: PlanAnswer, path: Path) -> None:
     """Write the page."""
     within = [
         one for one in planned.summaries if one.spent_per_round.mean <= MOST_SPENT * planned.budget
@@ -131,19 +131,19 @@ def write_plan_page(planned: Planned, path: Path) -> None:
     write_page(path, "What this budget gives", lead, sections)
 
 
-def _seeds(planned: Planned) -> str:
+def _seeds(planned: PlanAnswer) -> str:
     seeds = next(iter(planned.by_budget.points[0].policies.values())).seeds
     return f"{seeds} seeds" if seeds > 1 else "one seed"
 
 
-def _keeping(planned: Planned) -> list[Section]:
+def _keeping(planned: PlanAnswer) -> list[Section]:
     """What follows for policies with a K, if there are any."""
     if not {one.policy for one in planned.summaries} & set(KEEPING):
         return []
     return [Section("For policies that keep a sample for K rounds", [NOT_TIDE, *planned.advice])]
 
 
-def _policies(planned: Planned) -> Rows:
+def _policies(planned: PlanAnswer) -> Rows:
     seeds = planned.summaries[0].seeds
     sure = f", mean of {seeds} seeds ± {CONFIDENCE:.0%} interval" if seeds > 1 else ""
     header = ["policy", "spent", "stored", "peak", "distinct", "effective", "bound", "overspend"]
@@ -222,7 +222,7 @@ def _points(curves: Curves, name: str) -> Rows:
     return Rows(f"Effective samples a round, by {name}", header, rows)
 
 
-def _ends(planned: Planned) -> Rows:
+def _ends(planned: PlanAnswer) -> Rows:
     rows = []
     for name in _names(planned.by_budget):
         ends = [curves.stops_helping(name) for curves in (planned.by_budget, planned.by_memory)]

@@ -5,39 +5,27 @@ time or late, and ``close`` settles. In between, all that the next step depends 
 a controller that is brought back after ``decide`` gives the same orders again.
 """
 
-import io
-import math
-import reprlib
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, cast
 
-from tidegate._internal.saving import plain, read, write
-from tidegate.admission.allocation import Allocation
+from tidegate._internal.saving import plain
 from tidegate.admission.debt import cash
 from tidegate.admission.rule import AdmissionRule, GrantedRule
 from tidegate.server.fleet import Fleet, Terms
 from tidegate.server.fleet_round import Decision, FleetRound
 from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
+from tidegate.server.saved_state import check_numbers, from_bytes, to_bytes
 from tidegate.server.shards import Report
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import (
     LARGEST_AMOUNT,
-    LARGEST_INTEGER,
     Address,
     Introduction,
     Order,
     Receipt,
 )
-
-
-@dataclass(frozen=True)
-class _Saved:
-    """What changes from round to round at the server, in the shape of its policy."""
-
-    server: Any
-    allocation: Allocation
 
 
 class Controller:
@@ -221,9 +209,7 @@ class Controller:
         }
         allocation = self._fleet.allocation
         if allocation is not None:
-            state = io.BytesIO()
-            write(_Saved(self._server, allocation), state)
-            record["state"] = state.getvalue()
+            record["state"] = to_bytes(self._server, allocation)
         return record
 
     @classmethod
@@ -237,7 +223,7 @@ class Controller:
                     f"the checkpoint was made with {name} = {value}, this run has "
                     f"{fixed.get(name)}; resume with the same, or start a new run in another folder"
                 )
-        _check_numbers(record)
+        check_numbers(record)
         controller._round_number = record["round_number"]
         controller._ledger = Ledger.from_record(record["ledger"])
         controller._fleet = Fleet(terms, controller._ledger, record["absences"])
@@ -246,9 +232,7 @@ class Controller:
         if record["decision"] is not None:
             controller._decision = plain(Decision, record["decision"])
         if record["state"] is not None:
-            policy = controller._fleet.policy
-            shape = _Saved(policy.admission.start(), Allocation.start(policy.shares))
-            saved = read(shape, io.BytesIO(record["state"]))
+            saved = from_bytes(controller._fleet.policy, record["state"])
             controller._server, controller._fleet.allocation = saved.server, saved.allocation
         return controller
 
@@ -315,13 +299,3 @@ class Controller:
             and (order := self._ledger.account(client).outstanding) is not None
             and order.round_number == self._round_number
         }
-
-
-def _check_numbers(record: Mapping[str, Any]) -> None:
-    """Refuse a saved record whose round, overspend or absences cannot be."""
-    ledger, absences = record["ledger"], record["absences"]
-    counts = [record["round_number"] - 1, ledger["closed_round"], *absences.values()]
-    if not all(type(count) is int and 0 <= count <= LARGEST_INTEGER for count in counts):
-        raise ValueError(f"rounds must be whole numbers, got {reprlib.repr(counts)}")
-    if not math.isfinite(record["overspend"]):
-        raise ValueError(f"overspend must be finite, got {record['overspend']}")

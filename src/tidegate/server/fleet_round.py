@@ -39,6 +39,17 @@ class FleetRound:
     effective_samples: float
     """N_eff(t)."""
 
+    @property
+    def told(self) -> str:
+        """The round in one line, for the log."""
+        return (
+            f"round {self.round_number}: {self.answered} of {self.orders} orders answered, "
+            f"{self.fleet} in the fleet, price {self.price:.4g}, "
+            f"{self.admitted} samples admitted for {self.spent:.4g}, "
+            f"{self.training_size} in training, "
+            f"cost debt {self.cost_debt:.4g}, exposure {self.exposure:.4g}"
+        )
+
 
 @dataclass(frozen=True)
 class Decision:

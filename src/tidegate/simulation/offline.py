@@ -19,7 +19,7 @@ from tidegate.prices import PriceLaw
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.simulation.summary import mean_excess
-from tidegate.theory import planning
+from tidegate.theory import parameters
 from tidegate.theory.bounds import buffer_violation
 
 
@@ -39,7 +39,7 @@ class Candidate:
 
 def candidate_horizons(problem: Problem) -> range:
     """Every K up to twice the closed form's, and at most to T."""
-    largest = 2 * planning.plan_constant_admission(problem).retention_horizon
+    largest = 2 * parameters.plan_constant_admission(problem).retention_horizon
     return range(1, min(largest, problem.num_rounds) + 1)
 
 
@@ -59,7 +59,7 @@ def try_horizons(
         raise ValueError("offline selection compares two halves of a run: give at least 2 rounds")
     play = partial(simulate, price_per_client=price_per_client, each_round=each_round)
     target = min(problem.affordable_admission, problem.slots_a_round)
-    closing = planning.contraction(problem.num_rounds, options.contraction_exponent)
+    closing = parameters.contraction(problem.num_rounds, options.contraction_exponent)
     interval = ClosingInterval(target, closing)
     candidates = []
     for horizon in horizons:

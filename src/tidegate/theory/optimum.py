@@ -34,7 +34,7 @@ NEGLIGIBLE = 1e-18
 ROUNDING = 1e-12
 """Relative, of two sums of the same prices in another order."""
 FINE = 1e-9
-"""Relative, of the threshold for an empty slot."""
+"""Relative, of what a plan spends."""
 UNAFFORDABLE = 1e4
 """A rule that grows ΣA² by no more than the longest life and spends ``allowed``, less 1 part in
 this, would be better at a multiplier of this times the longest life over ``allowed``."""
@@ -276,34 +276,6 @@ def plan_slots(
             less = rule
     share = (more.spent - allowed) / (more.spent - less.spent)
     return SlotPlan(more=more, less=less, share=share, best=rule)
-
-
-def filling_threshold(prices: PriceDistribution, plan: SlotPlan) -> float:
-    """θ(0): the price up to which an empty slot should be filled, if it is to be full for good.
-
-    N_eff = S²/Q with S = ΣA and Q = ΣA² changes like 2q·dS - dQ, where q = Q/S. A slot in use adds
-    2q - q a round, for money that is worth μ times what it spends; so an empty one loses
-    q - μ·spent, and waiting for a price of at most θ is worth it as long as it saves more than
-    that: E[max(θ - c, 0)] = (q - μ·spent) / μ.
-
-    >>> from tidegate.theory.distribution import UniformDistribution
-    >>> uniform = UniformDistribution(1, 10)
-    >>> round(filling_threshold(uniform, plan_slots(uniform, allowed=0.55)), 2)
-    3.15
-    """
-    multiplier = plan.best.multiplier
-    if not multiplier:
-        return prices.highest
-    loss = plan.growth / multiplier - plan.spent
-    low, high = 0.0, prices.highest + max(loss, 0.0)
-    while high - low > FINE * high:
-        middle = (low + high) / 2
-        likely, paid = prices.up_to(middle)
-        if middle * likely - paid < loss:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def bellman_residual(prices: PriceDistribution, rule: SlotRule) -> float:

@@ -5,6 +5,8 @@ refused when this package is imported.
 """
 
 import importlib.metadata
+import logging
+from collections.abc import Mapping
 
 from packaging.specifiers import SpecifierSet
 
@@ -31,8 +33,25 @@ from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
 SERVER_NODE_ID = 1
 """The id that Flower gives the server side of a run."""
+CLIENT_RAISED = 2
+"""Flower's error code for a ClientApp that raised."""
+LOGGER = "flwr"
+"""The logger of Flower and of everything that runs on it."""
 
-__all__ = ["SERVER_NODE_ID", "NodeInfo", "Run", "act_as_server", "check_flower", "name_message"]
+__all__ = [
+    "CLIENT_RAISED",
+    "LOGGER",
+    "SERVER_NODE_ID",
+    "NodeInfo",
+    "Run",
+    "act_as_server",
+    "check_flower",
+    "has_no_query",
+    "is_last_record",
+    "metrics_in",
+    "name_message",
+    "round_in",
+]
 
 
 def act_as_server(run_id: int) -> None:
@@ -45,3 +64,30 @@ def act_as_server(run_id: int) -> None:
 def name_message(message: Message, message_id: str) -> None:
     """Give a message its id, which is a grid's to give."""
     message.metadata.__dict__["_message_id"] = message_id
+
+
+def has_no_query(reason: str) -> bool:
+    """Whether an error reply says that the ClientApp has no function for a query."""
+    return "No query function registered" in reason
+
+
+def round_in(record: logging.LogRecord) -> tuple[int, int] | None:
+    """The round that begins, and the number of rounds, where Flower's log tells of one."""
+    if record.msg != "[ROUND %s/%s]" or not isinstance(record.args, tuple):
+        return None
+    now, rounds = (int(str(number)) for number in record.args)
+    return now, rounds
+
+
+def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:
+    """What was measured, where Flower's log tells of metrics; nothing elsewhere."""
+    return (
+        record.args
+        if "MetricRecord" in str(record.msg) and isinstance(record.args, Mapping)
+        else {}
+    )
+
+
+def is_last_record(record: logging.LogRecord) -> bool:
+    """Whether Flower's log says that a strategy has come to its end."""
+    return str(record.msg).startswith("Strategy execution finished")

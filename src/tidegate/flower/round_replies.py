@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import expect
-from tidegate.flower.updates import UpdateCheck, has_form_of, of_one_form
+from tidegate.flower.updates import UpdateCheck, has_form_of, of_one_form, usable_metrics
 from tidegate.server.controller import Controller
 from tidegate.wire import Receipt, WireError
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 @dataclass
-class Settling:
+class RoundReplies:
     """The replies of one round."""
 
     controller: Controller
@@ -98,3 +98,23 @@ class Settling:
         if weight:
             weigh(reply.content, self.weight_key, weight)
         return bool(weight)
+
+
+def usable_evaluations(replies: Iterable[Message], key: str, model: ArrayRecord) -> list[Message]:
+    """Replies whose metrics have the form of most, and those that failed.
+
+    Args:
+        replies: what clients measured.
+        key: of the metric that weighs a reply; one without examples has nothing to say.
+        model: that they evaluated.
+    """
+    useful, failed = {}, []
+    for reply in replies:
+        if reply.has_error():
+            failed.append(reply)
+        elif usable_metrics(reply.content, key):
+            useful[f"node {reply.metadata.src_node_id}"] = reply
+    alike, odd = of_one_form(useful, model)
+    for node in odd:
+        logger.warning(FORM_DIFFERS, node)
+    return [*alike.values(), *failed]

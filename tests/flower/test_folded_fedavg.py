@@ -22,10 +22,10 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from gated_apps import MODEL, gated_app
 
-import tidegate.flower.arrivals as module
+import tidegate.flower.prompt_grid as module
 from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, FoldedFedAvg, LocalGrid
-from tidegate.flower.arrivals import Arrivals, arriving
+from tidegate.flower.prompt_grid import PromptGrid, replies_as_they_arrive
 from tidegate.prices import PricePath, UniformPrice
 
 
@@ -203,7 +203,7 @@ def test_replies_are_taken_as_they_come_until_the_timeout(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "LocalGrid", type("Nothing", (), {}))  # ask it as any other grid
     grid = SlowGrid(gated_app(), nodes(7), never="5")
     messages = [Message(RecordDict(), node_id, "query") for node_id in grid.get_node_ids()]
-    arrivals = Arrivals(grid)
+    arrivals = PromptGrid(grid)
     found = arrivals.send_and_receive(messages, timeout=0.2)
     assert max(grid.asked, default=0) == 0  # sent, and not asked for before somebody looks
     heard = [reply.metadata.reply_to_message_id for reply in found]
@@ -216,7 +216,7 @@ def test_replies_are_taken_as_they_come_until_the_timeout(monkeypatch: pytest.Mo
 def test_who_still_answers_is_waited_for_and_who_does_not_is_not() -> None:
     grid, began = SlowGrid(gated_app(), nodes(7), never="5"), time.monotonic()
     messages = [Message(RecordDict(), node_id, "query") for node_id in grid.get_node_ids()]
-    found = list(arriving(grid, messages, 600.0, patience=0.3, at_once=3))
+    found = list(replies_as_they_arrive(grid, messages, 600.0, patience=0.3, at_once=3))
     assert len(found) == 6
     assert 0.3 < time.monotonic() - began < 60
     assert max(grid.asked) == 3
@@ -237,15 +237,15 @@ def test_a_grid_that_is_slow_to_ask_is_not_taken_for_silence(
 
     monkeypatch.setattr(grid, "pull_messages", slow)
     messages = [Message(RecordDict(), node_id, "query") for node_id in grid.get_node_ids()]
-    assert len(list(arriving(grid, messages, 600.0, patience=0.3, at_once=1000))) == 7
+    assert len(list(replies_as_they_arrive(grid, messages, 600.0, patience=0.3, at_once=1000))) == 7
 
 
 def test_a_grid_of_arrivals_is_the_grid_that_it_wraps() -> None:
     grid = LocalGrid(gated_app(), nodes(3))
-    arrivals = Arrivals(grid)
+    arrivals = PromptGrid(grid)
     assert list(arrivals.get_node_ids()) == grid.get_node_ids()
     inherited = [name for name in vars(Grid) if not name.startswith("_")]
-    assert all(name in vars(Arrivals) for name in inherited)  # each asks the grid that it wraps
+    assert all(name in vars(PromptGrid) for name in inherited)  # each asks the grid that it wraps
     assert list(arrivals.get_nodes()) == list(grid.get_nodes())
     assert arrivals.run is grid.run
     arrivals.set_run(grid.run)

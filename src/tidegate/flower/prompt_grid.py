@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from tidegate.flower.flower_internals import NodeInfo, Run
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.messages import AT_ONCE
-from tidegate.flower.private import NodeInfo, Run
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds before the grid is asked again for replies that have not arrived."""
@@ -17,7 +17,7 @@ PAUSE = 0.1
 """Between these, of the time that has passed: no round gets longer by more than a tenth."""
 
 
-def arriving(
+def replies_as_they_arrive(
     grid: Grid,
     messages: Iterable[Message],
     timeout: float,
@@ -63,7 +63,7 @@ def _arriving(
         time.sleep(min(pause, begun + timeout - now))
 
 
-class Arrivals(Grid):
+class PromptGrid(Grid):
     """A grid whose replies are handed on as they arrive, a few at a time."""
 
     def __init__(self, grid: Grid) -> None:
@@ -112,4 +112,4 @@ class Arrivals(Grid):
         if isinstance(self._grid, LocalGrid):
             return self._grid.one_by_one(messages)
         seconds = math.inf if timeout is None else timeout
-        return arriving(self._grid, messages, seconds)
+        return replies_as_they_arrive(self._grid, messages, seconds)

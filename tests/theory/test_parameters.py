@@ -8,7 +8,7 @@ from hypothesis.strategies import floats, integers, lists
 from tidegate.policies.presets import EXPERIMENTS
 from tidegate.problem import LearningConstants, Problem
 from tidegate.theory.bounds import constant_admission_sizes, excess_risk_bound
-from tidegate.theory.planning import (
+from tidegate.theory.parameters import (
     contraction,
     penalty_weight,
     plan_constant_admission,

@@ -1,7 +1,7 @@
 """Flower's log as a bar: the round that it is in, and what it measured last."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,12 +9,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tidegate.flower.flower_internals import LOGGER, is_last_record, metrics_in, round_in
 from tidegate.runs.folder import NOTHING_USED, RESUMING
-
-FLOWER = "flwr"
-"""The logger of Flower and of everything that runs on it."""
-ROUND = "[ROUND %s/%s]"
-"""What a strategy of Flower's logs as a round begins."""
 
 
 class Rounds(logging.Handler):
@@ -46,15 +42,14 @@ class Rounds(logging.Handler):
         self.in_vain += text == NOTHING_USED
         if record.levelno >= logging.WARNING or text == RESUMING:
             self._tell(record)
-        elif text == ROUND and isinstance(record.args, tuple):
-            now, rounds = (int(str(number)) for number in record.args)
+        elif (begins := round_in(record)) is not None:
+            now, rounds = begins
             self.finished, self.measured = self._begun, []
             self._begun += 1
             self._progress.update(self._task, description="round", completed=now, total=rounds)
-        elif "MetricRecord" in text and isinstance(record.args, Mapping):
-            self.measured += [f"{name} {_short(value)}" for name, value in record.args.items()]
-        elif text.startswith("Strategy execution finished"):
+        elif is_last_record(record):
             self.finished = self._begun
+        self.measured += [f"{name} {_short(value)}" for name, value in metrics_in(record).items()]
 
     def _tell(self, record: logging.LogRecord) -> None:
         text = self.format(record).strip()
@@ -76,7 +71,7 @@ def rounds_followed(*, verbose: bool) -> Iterator[Rounds]:
         transient=True,
         disable=verbose or not shown.is_terminal,
     )
-    logger = logging.getLogger(FLOWER)
+    logger = logging.getLogger(LOGGER)
     others, rounds = list(logger.handlers), Rounds(bar, tells=not verbose)
     logger.handlers[:] = [*others, rounds] if verbose else [rounds]
     try:

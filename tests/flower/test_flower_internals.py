@@ -8,8 +8,8 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.constant import SUPERLINK_NODE_ID
 
-from tidegate.flower import private
-from tidegate.flower.private import (
+from tidegate.flower import flower_internals
+from tidegate.flower.flower_internals import (
     SERVER_NODE_ID,
     SUPPORTED_FLOWER,
     NodeInfo,
@@ -19,7 +19,7 @@ from tidegate.flower.private import (
     name_message,
 )
 
-HINT = "Flower's private interface has changed: mend tidegate/flower/private.py for this version"
+HINT = "Flower's private interface has changed: mend tidegate/flower/flower_internals.py"
 
 
 def test_this_flower_is_supported() -> None:
@@ -63,11 +63,11 @@ def test_private_parts_are_imported_in_one_module_only() -> None:
     code = (
         "import ast, pathlib, tidegate.flower as package\n"
         "for path in pathlib.Path(package.__file__).parent.glob('*.py'):\n"
-        "    if path.name == 'private.py': continue\n"
+        "    if path.name == 'flower_internals.py': continue\n"
         "    for node in ast.walk(ast.parse(path.read_text())):\n"
         "        if isinstance(node, ast.ImportFrom) and (node.module or '').startswith('flwr'):\n"
         "            print(node.module)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(done.stdout.split()) <= public
-    assert private.__name__ == "tidegate.flower.private"
+    assert flower_internals.__name__ == "tidegate.flower.flower_internals"

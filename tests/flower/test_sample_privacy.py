@@ -62,7 +62,7 @@ def test_the_loss_of_a_sample_is_that_of_the_rounds_it_takes_part_in(
     participations: int, noise_multiplier: float
 ) -> None:
     pytest.importorskip("dp_accounting", reason="Flower's accountant needs flwr[dp]")
-    from tidegate.flower.privacy import sample_privacy
+    from tidegate.flower.sample_privacy import sample_privacy
 
     spent = sample_privacy(
         noise_multiplier=noise_multiplier, participations=participations, delta=1e-5

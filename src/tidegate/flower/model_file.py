@@ -1,0 +1,76 @@
+"""A model and what its strategy carries from round to round, as one NumPy archive; no pickles."""
+
+import json
+import reprlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord
+
+from tidegate._internal.saving import Archive, array_from, reading
+from tidegate.flower.updates import NUMPY
+from tidegate.runs.folder import FORMAT_VERSION, REMEDY
+
+
+def write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -> None:
+    """Model and strategy state as one archive; Flower's arrays are bytes already."""
+    parts: list[Any] = []
+
+    def place(value: Any) -> int:
+        parts.append(value)
+        return len(parts) - 1
+
+    model = [
+        {
+            "name": name,
+            "dtype": array.dtype,
+            "shape": list(array.shape),
+            "stype": array.stype,
+            "part": place(np.frombuffer(array.data, dtype=np.uint8)),
+        }
+        for name, array in arrays.items()
+    ]
+    state: dict[str, Any] = {}
+    for name, value in kept.items():
+        if isinstance(value, dict):
+            state[name] = {"named": {key: place(part) for key, part in value.items()}}
+        elif isinstance(value, list):
+            state[name] = {"listed": [place(part) for part in value]}
+        else:
+            state[name] = {"number": float(value)}
+    text = json.dumps({"version": FORMAT_VERSION, "model": model, "strategy": state})
+    named = {f"part_{number}": part for number, part in enumerate(parts)}
+    np.savez(file, index=np.frombuffer(text.encode(), dtype=np.uint8), **named)
+
+
+def read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
+    """The model and the strategy's state that a file holds."""
+    with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
+        index = archive.json("index")
+        arrays = ArrayRecord({one["name"]: _array(one, archive) for one in index["model"]})
+        kept: dict[str, Any] = {}
+        for name, value in index["strategy"].items():
+            if "named" in value:
+                named = value["named"].items()
+                kept[name] = {key: archive.array(f"part_{part}") for key, part in named}
+            elif "listed" in value:
+                kept[name] = [archive.array(f"part_{part}") for part in value["listed"]]
+            else:
+                kept[name] = float(value["number"])
+    return arrays, kept
+
+
+def _array(about: Mapping[str, Any], archive: Archive) -> Array:
+    """One of a model's arrays; where Flower keeps it as NumPy's, it is what it is said to be."""
+    data = archive.array(f"part_{about['part']}").tobytes()
+    shape, dtype, stype = tuple(about["shape"]), about["dtype"], about["stype"]
+    if stype == NUMPY:
+        content = array_from(data)
+        if (content.shape, str(content.dtype)) != (shape, dtype):
+            raise ValueError(
+                f"the model's array {reprlib.repr(about['name'])} is {content.shape} "
+                f"{content.dtype}, and should be {reprlib.repr(shape)} {reprlib.repr(dtype)}"
+            )
+    return Array(dtype=dtype, shape=shape, stype=stype, data=data)

@@ -1,0 +1,112 @@
+"""The folder of a run, as its server writes it: books and rows, always of the same round.
+
+``control.npz`` is replaced in one step, after everything that it speaks of is on disk: once when a
+round is decided, so that a server which dies afterwards sends the same orders again, and once when
+it is settled.
+"""
+
+import dataclasses
+import json
+import os
+import re
+import reprlib
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from tidegate._internal.saving import Archive, reading, replace_file
+from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
+from tidegate.runs.reader import control_of, settled_rounds
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
+from tidegate.server.fleet_round import FleetRound
+
+MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
+
+
+class RunWriter:
+    """Books and rows of one run; the model that they name is somebody else's to write."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other servers out of the folder; the lock goes with the process that holds it."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
+        with closing(lock):
+            try:
+                lock.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError:
+                raise ValueError(
+                    f"another run is using {self._folder}; wait for it, or take another folder"
+                ) from None
+            yield
+
+    def load(self, terms: Terms) -> tuple[Controller, str] | None:
+        """The books that the folder holds, if any, and the name of their model."""
+        path = self._folder / CONTROL
+        if not path.exists():
+            rounds_file = self._folder / ROUNDS
+            if rounds_file.exists() and rounds_file.stat().st_size:
+                raise ValueError(f"{path} is missing, and {rounds_file} tells of a run; {REMEDY}")
+            return None
+        with reading(path, REMEDY):
+            with path.open("rb") as file, Archive(file) as archive:
+                content = control_of(archive, path)
+                state = archive.array("state").tobytes() if "state" in archive else None
+            controller = Controller.from_record(terms, {**content["controller"], "state": state})
+            model = content["model"]
+            if not MODEL_NAME.fullmatch(model):
+                raise ValueError(f"{path} names a model {reprlib.repr(model)}; {REMEDY}")
+        return controller, model
+
+    def begin(self) -> None:
+        """A new run, before its first round."""
+        (self._folder / ROUNDS).write_bytes(b"")
+        (self._folder / METRICS).unlink(missing_ok=True)
+
+    def save_control(self, controller: Controller, model: str) -> None:
+        """The books, and the name of the model that goes with them."""
+        record = controller.to_record()
+        state = record.pop("state")
+        content = {"version": FORMAT_VERSION, "model": model, "controller": record}
+        parts = {"control": np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)}
+        if state is not None:
+            parts["state"] = np.frombuffer(state, dtype=np.uint8)
+
+        def write(file: IO[bytes]) -> None:
+            np.savez(file, **parts)  # type: ignore[arg-type]
+
+        replace_file(self._folder / CONTROL, write)
+
+    def append(self, row: FleetRound) -> None:
+        """A row, on disk when this returns."""
+        with (self._folder / ROUNDS).open("a") as file:
+            file.write(_line(row))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def rounds_before(self, round_number: int) -> list[FleetRound]:
+        """The rows of settled rounds; one of a round that was not is dropped from the file."""
+        path = self._folder / ROUNDS
+        if not path.exists():
+            raise ValueError(f"{path} is missing; {REMEDY}")
+        rounds = settled_rounds(path, round_number - 1)
+        text = "".join(map(_line, rounds))
+
+        def write(file: IO[bytes]) -> None:
+            file.write(text.encode())
+
+        replace_file(path, write)
+        return rounds
+
+
+def _line(row: FleetRound) -> str:
+    """One line of ``rounds.jsonl``."""
+    return json.dumps(dataclasses.asdict(row)) + "\n"

@@ -1,0 +1,36 @@
+"""When an empty slot should be filled: the price below which waiting no longer pays."""
+
+from tidegate.theory.distribution import PriceDistribution
+from tidegate.theory.optimum import SlotPlan
+
+FINE = 1e-9
+"""Relative, of the threshold for an empty slot."""
+
+
+def filling_threshold(prices: PriceDistribution, plan: SlotPlan) -> float:
+    """θ(0): the price up to which an empty slot should be filled, if it is to be full for good.
+
+    N_eff = S²/Q with S = ΣA and Q = ΣA² changes like 2q·dS - dQ, where q = Q/S. A slot in use adds
+    2q - q a round, for money that is worth μ times what it spends; so an empty one loses
+    q - μ·spent, and waiting for a price of at most θ is worth it as long as it saves more than
+    that: E[max(θ - c, 0)] = (q - μ·spent) / μ.
+
+    >>> from tidegate.theory.distribution import UniformDistribution
+    >>> from tidegate.theory.optimum import plan_slots
+    >>> uniform = UniformDistribution(1, 10)
+    >>> round(filling_threshold(uniform, plan_slots(uniform, allowed=0.55)), 2)
+    3.15
+    """
+    multiplier = plan.best.multiplier
+    if not multiplier:
+        return prices.highest
+    loss = plan.growth / multiplier - plan.spent
+    low, high = 0.0, prices.highest + max(loss, 0.0)
+    while high - low > FINE * high:
+        middle = (low + high) / 2
+        likely, paid = prices.up_to(middle)
+        if middle * likely - paid < loss:
+            low = middle
+        else:
+            high = middle
+    return high
