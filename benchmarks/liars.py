@@ -14,6 +14,7 @@ import numpy as np
 from tidegate.client.gate import Gate
 from tidegate.client.store import MemoryStore
 from tidegate.client.streams import IndexedStream
+from tidegate.errors import WireError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
@@ -22,7 +23,7 @@ from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.simulation.summary import estimate
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import Introduction, Order, Receipt, WireError
+from tidegate.wire import Introduction, Order, Receipt
 
 RUN = "run"
 BUDGET = 55.0

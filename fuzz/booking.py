@@ -5,8 +5,9 @@ from typing import Any
 
 from fuzz.choices import Choices
 from fuzz.limits import LONGEST_REASON, may_refuse
+from tidegate.errors import WireError
 from tidegate.server.ledger import Ledger
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.wire import Order, Receipt
 
 CLIENT = "site"
 COUNTS = (2, 0, 1, 5, 9, 2**31 - 1)

@@ -6,13 +6,14 @@ from flwr.app import ConfigRecord, RecordDict
 
 from fuzz.choices import Choices, text_of
 from fuzz.limits import LONGEST_REASON, may_refuse
+from tidegate.errors import WireError
 from tidegate.flower.records import TEXT, expect, find, key_of
 from tidegate.policies import DEFAULT_OPTIONS
 from tidegate.policies.presets import find_policy
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
-from tidegate.wire import Introduction, Order, Receipt, WireError
+from tidegate.wire import Introduction, Order, Receipt
 
 POLICIES = ("acdpp", "constant_admission", "hybrid", "costless_oracle", "tide")
 CLIENTS = ("a", "b", "c")

@@ -6,9 +6,10 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from fuzz.choices import Choices, text_of
 from fuzz.limits import LONGEST_REASON, may_refuse
+from tidegate.errors import WireError
 from tidegate.flower.records import TEXT, attach, expect, find, key_of
 from tidegate.server.shards import Grant, Report
-from tidegate.wire import Address, Introduction, Order, Receipt, Record, WireError
+from tidegate.wire import Address, Introduction, Order, Receipt, Record
 
 ORDER = Order(run="r", round_number=3, price=2.5, retention_horizon=10, count=4)
 RULE = Order(

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.wire import Address, Introduction, Order, Receipt, WireError
+from tidegate.errors import WireError
+from tidegate.wire import Address, Introduction, Order, Receipt
 
 ORDER: dict[str, Any] = {
     "run": "r1",

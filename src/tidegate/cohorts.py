@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate._internal.arrays import EVERYONE, Members
+from tidegate.errors import ConfigurationError
 
 ASKED = 1.2
 """Clients that are asked for each one that is needed, beyond those who are likely to be away."""
@@ -45,9 +46,11 @@ class Cohorts:
     def __post_init__(self) -> None:
         for name in ("share", "least_available"):
             if not 0 < getattr(self, name) <= 1:
-                raise ValueError(f"{name} must be above 0 and at most 1, got {getattr(self, name)}")
+                raise ConfigurationError(
+                    f"{name} must be above 0 and at most 1, got {getattr(self, name)}"
+                )
         if not 0 <= self.leaving < 1:
-            raise ValueError(f"leaving must be at least 0 and below 1, got {self.leaving}")
+            raise ConfigurationError(f"leaving must be at least 0 and below 1, got {self.leaving}")
 
     @property
     def everyone(self) -> bool:

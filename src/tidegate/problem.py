@@ -9,6 +9,7 @@ import numpy as np
 
 from tidegate._internal.arrays import FloatArray, IntArray
 from tidegate.cohorts import Cohorts
+from tidegate.errors import ConfigurationError
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY
 
 MOST_ROUNDS = 10_000_000
@@ -46,7 +47,7 @@ class LearningConstants:
         for entry in fields(self):
             value = getattr(self, entry.name)
             if not 1 / LARGEST_CONSTANT <= value <= LARGEST_CONSTANT:
-                raise ValueError(
+                raise ConfigurationError(
                     f"{entry.name} must be positive and finite, from {1 / LARGEST_CONSTANT:g} to "
                     f"{LARGEST_CONSTANT:g}, got {value}"
                 )
@@ -78,16 +79,16 @@ class Problem:
     def __post_init__(self) -> None:
         given = np.asarray(self.buffer_capacities)
         if given.ndim != 1 or given.size == 0:
-            raise ValueError("buffer_capacities must list at least one client")
+            raise ConfigurationError("buffer_capacities must list at least one client")
         if not np.issubdtype(given.dtype, np.integer):
-            raise ValueError(f"buffer_capacities must be whole numbers, got {given.dtype}")
+            raise ConfigurationError(f"buffer_capacities must be whole numbers, got {given.dtype}")
         if given.min() < 1:
-            raise ValueError(
+            raise ConfigurationError(
                 f"every client needs room for at least 1 sample, got {given.min()}; "
                 "leave out clients without memory"
             )
         if given.max() > LARGEST_CAPACITY:
-            raise ValueError(
+            raise ConfigurationError(
                 f"a client's capacity must be at most {LARGEST_CAPACITY}, got {given.max()}; "
                 "count larger units (batches) in place of samples"
             )
@@ -95,18 +96,18 @@ class Problem:
         capacities.setflags(write=False)
         object.__setattr__(self, "buffer_capacities", capacities)
         if np.shape(self.mean_price) not in ((), given.shape):
-            raise ValueError(
+            raise ConfigurationError(
                 f"mean_price must be one number or one a client ({given.size}), "
                 f"got {np.size(self.mean_price)}"
             )
         for name, value in (("budget", self.budget), ("mean_price", self.average_price)):
             if not 1 / LARGEST_AMOUNT <= value <= LARGEST_AMOUNT:
-                raise ValueError(
+                raise ConfigurationError(
                     f"{name} must be positive and finite, from {1 / LARGEST_AMOUNT:g} to "
                     f"{LARGEST_AMOUNT:g}, got {value}; count money in another unit"
                 )
         if not 1 <= self.num_rounds <= MOST_ROUNDS:
-            raise ValueError(
+            raise ConfigurationError(
                 f"num_rounds must be at least 1 and at most {MOST_ROUNDS}, "
                 f"got {reprlib.repr(self.num_rounds)}"
             )

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeVar
 
+from tidegate.errors import WireError
+
 WIRE_VERSION = 2
 """Raised when a field changes its meaning; other versions are refused, never guessed at."""
 
@@ -41,10 +43,6 @@ RETENTIONS: tuple[Retention, ...] = ("k_step", "frozen", "oldest_first")
 
 
 Kind = TypeVar("Kind", bound="Record")
-
-
-class WireError(ValueError):
-    """A record that is not believed, and why."""
 
 
 @dataclass(frozen=True, kw_only=True)

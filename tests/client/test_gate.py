@@ -14,7 +14,8 @@ from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import BooksMovedError, MemoryStore, Store
 from tidegate.client.streams import IndexedStream
-from tidegate.wire import NO_LIMIT, Order, Receipt, WireError
+from tidegate.errors import WireError
+from tidegate.wire import NO_LIMIT, Order, Receipt
 
 RUN = "run-1"
 Opener = Callable[[], Store]

@@ -16,7 +16,8 @@ from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore, store_path
 from tidegate.client.store import BooksMovedError, MemoryStore
 from tidegate.client.streams import IndexedStream
-from tidegate.wire import Order, WireError
+from tidegate.errors import WireError
+from tidegate.wire import Order
 
 
 def order(now: int, count: int) -> Order:

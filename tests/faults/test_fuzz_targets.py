@@ -23,13 +23,14 @@ from fuzz.archives import packed, unpacked
 from fuzz.mutations import inputs
 from tidegate._internal import saving
 from tidegate.client.codec import ArrayCodec
+from tidegate.errors import WireError
 from tidegate.experiments.config import ExperimentConfig
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.records import LONGEST_TEXT, TEXT, expect, key_of
 from tidegate.prices import RecordedPrices, price_law
 from tidegate.server.ledger import Ledger
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.wire import Order, Receipt
 
 MUTATIONS = 200
 

@@ -11,9 +11,10 @@ from quiet import quietly
 from world import terms
 
 from liars import CAPACITY, LIAR, LIES, POLICIES, RUN, Client, play
+from tidegate.errors import WireError
 from tidegate.server.controller import Controller
 from tidegate.server.fleet_round import FleetRound
-from tidegate.wire import Introduction, Order, Receipt, WireError
+from tidegate.wire import Introduction, Order, Receipt
 
 _quietly = pytest.fixture(autouse=True)(quietly)
 

@@ -21,6 +21,7 @@ from flwr.serverapp.strategy import (
 )
 from gated_apps import MODEL, gated_app
 
+from tidegate.errors import TidegateError
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.wrapped_strategies import STRATEGY_STATE
@@ -440,3 +441,50 @@ def test_a_run_that_is_over_says_so(tmp_path: Path, caplog: pytest.LogCaptureFix
 def test_a_budget_that_is_none_is_refused_before_anything_is_asked(budget: float) -> None:
     with pytest.raises(ValueError, match="budget must be a number above 0, got"):
         control(None, budget=budget)
+
+
+class Fragile:
+    """A policy and a price feed of the user's own, which fail once they are told to."""
+
+    broken: type[Exception] | None = None
+
+    def __call__(self, problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
+        if self.broken is not None:
+            raise self.broken("a mistake in the user's own code")
+        return acdpp(problem, options)
+
+
+class FragilePrices(PricePath):
+    broken: type[Exception] | None = None
+
+    def mean(self, num_rounds: int) -> float:
+        if self.broken is not None:
+            raise self.broken("a mistake in the user's own code")
+        return super().mean(num_rounds)
+
+
+@pytest.mark.parametrize("mistake", [AttributeError, TypeError, KeyError, ValueError])
+@pytest.mark.parametrize("whose", ["policy", "prices"])
+def test_a_mistake_in_the_users_code_is_not_called_damage(
+    tmp_path: Path, mistake: type[Exception], whose: str
+) -> None:
+    policy, prices = Fragile(), FragilePrices(UniformPrice(1, 10), seed=1)
+
+    def server() -> AdmissionControl:
+        return AdmissionControl(
+            FedAvg(fraction_evaluate=0.0),
+            policy,
+            budget=16.5,
+            prices=prices,
+            folder=tmp_path / "run",
+            run="r",
+        )
+
+    with pytest.raises(Killed):
+        before_sending(tmp_path, server(), 2)
+    (policy if whose == "policy" else prices).broken = mistake
+    with pytest.raises(mistake, match="a mistake in the user's own code") as raised:
+        server().start(plain_grid(tmp_path / "buffers"), MODEL, ROUNDS)
+    assert not isinstance(raised.value, TidegateError)
+    (policy if whose == "policy" else prices).broken = None
+    server().start(plain_grid(tmp_path / "buffers"), MODEL, ROUNDS)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
 
+from tidegate.errors import WireError
 from tidegate.flower.updates import UpdateCheck, check_array
-from tidegate.wire import WireError
 
 MODEL = {
     "w": np.arange(6, dtype=np.float32).reshape(2, 3),

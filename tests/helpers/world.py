@@ -27,6 +27,7 @@ from tidegate.client.store import (
     check_meant_for,
 )
 from tidegate.client.streams import IndexedStream
+from tidegate.errors import WireError
 from tidegate.policies import ControlOptions
 from tidegate.policies.options import NotApplicable
 from tidegate.policies.presets import make_policy
@@ -34,7 +35,7 @@ from tidegate.prices import PricePath, UniformPrice
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
-from tidegate.wire import Address, Introduction, Order, Receipt, WireError
+from tidegate.wire import Address, Introduction, Order, Receipt
 
 RUN = "run"
 MakeStore = Callable[[str, int], Store]

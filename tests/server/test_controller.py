@@ -14,6 +14,7 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.cohorts import Cohorts
+from tidegate.errors import SupplierError, WireError
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.prices import ConstantPrice, PricePath, UniformPrice
@@ -23,7 +24,7 @@ from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards import Coordinator, Purse, Report
 from tidegate.simulation.rounds import Run, simulate
-from tidegate.wire import NO_LIMIT, Introduction, Order, WireError
+from tidegate.wire import NO_LIMIT, Introduction, Order
 
 HARD = ControlOptions(hard_capacity=True)
 SEED = 3
@@ -255,20 +256,38 @@ class BadPrices(OwnPrices):
     [
         (
             float("nan"),
-            "price of round 1 for all clients must be a number from 0 to 1e.15, got",
+            "must give a number from 0 to 1e.15 as the price of round 1 for all clients, got",
         ),
-        (None, "for all clients must be a number from 0 to 1e.15, got None"),
+        (None, "the price of round 1 for all clients, got None"),
         ("dear", "got 'dear'"),
         (-1.0, "got -1.0"),
-        ({"a": 1.0}, "the price of round 1 for b must be a number"),
-        ({"a": 1.0, "b": float("inf")}, "for b must be a number from 0 to 1e.15, got inf"),
+        ({"a": 1.0}, "the price of round 1 for b, got None"),
+        (
+            {"a": 1.0, "b": float("inf")},
+            "as the price of round 1 for b, got inf",
+        ),
     ],
 )
 def test_a_price_that_is_none_is_refused_by_round_and_client(answer: Any, reason: str) -> None:
     controller = Controller(terms("constant_admission", prices=BadPrices(answer)), "r")
     gates = fleet(controller, {"a": 10, "b": 10})
-    with pytest.raises(ValueError, match=reason):
+    with pytest.raises(SupplierError, match=reason):
         controller.decide(gates, gates)
+
+
+def test_a_price_feed_that_raises_is_named_with_its_round() -> None:
+    class Down(BadPrices):
+        def at(self, round_number: int, clients: Sequence[str]) -> Any:
+            raise ConnectionError("no route to the exchange")
+
+    controller = Controller(terms("constant_admission", prices=Down(None)), "r")
+    gates = fleet(controller, {"a": 10})
+    with pytest.raises(
+        SupplierError, match="feed failed in round 1 with ConnectionError: no"
+    ) as it:
+        controller.decide(gates, gates)
+    assert isinstance(it.value.__cause__, ConnectionError)
+    assert it.value.supplier == "the price feed"
 
 
 def test_a_client_that_lost_its_books_begins_again_and_what_is_unknown_is_booked() -> None:

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from tidegate.client.gate import Gate
 from tidegate.client.store import MemoryStore
 from tidegate.client.streams import IndexedStream
+from tidegate.errors import WireError
 from tidegate.server.ledger import Ledger
-from tidegate.wire import NO_LIMIT, Order, Receipt, WireError
+from tidegate.wire import NO_LIMIT, Order, Receipt
 
 RUN = "r"
 

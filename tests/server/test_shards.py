@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import shards as bench
+from tidegate.errors import WireError
 from tidegate.server.shards import Coordinator, Grant, Purse, Report
-from tidegate.wire import WireError
 
 BUDGET = 30.0
 

@@ -4,6 +4,8 @@ from typing import Final
 
 import numpy as np
 
+from tidegate.errors import ConfigurationError
+
 PRICES: Final = 1
 """Address of the price path of a run."""
 STREAM: Final = 2
@@ -23,5 +25,5 @@ def generator(seed: int, *place: int) -> np.random.Generator:
     False
     """
     if seed < 0:
-        raise ValueError(f"seed must be 0 or more, got {seed}")
+        raise ConfigurationError(f"seed must be 0 or more, got {seed}")
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place))

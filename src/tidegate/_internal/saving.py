@@ -25,6 +25,8 @@ from typing import IO, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
+
 FORMAT_VERSION = 1
 FIXED: Mapping[str, bool] = MappingProxyType({"fixed": True})
 """Metadata of a field that belongs to the policy: a saved state must have the same value."""
@@ -34,19 +36,24 @@ UNREADABLE = (
     *(RecursionError, SyntaxError, TypeError, UnicodeError, Warning),
     *(json.JSONDecodeError, struct.error, tokenize.TokenError, zipfile.BadZipFile),
 )
-"""What content that is not as it should be makes parsers raise, besides a ``ValueError``."""
+"""What malformed content makes parsers raise, besides a ``ValueError``."""
 
 Saved = TypeVar("Saved")
 
 
 @contextmanager
-def reading(what: object, remedy: str) -> Iterator[None]:
-    """Say which file cannot be read and what to do, whatever its content made a parser raise."""
+def reading(source: object, remedy: str) -> Iterator[None]:
+    """Say which file cannot be read and what to do, whatever its content made a parser raise.
+
+    Call nothing within it that is not a parser: a mistake in somebody's code is not damage.
+    """
     try:
         yield
-    except UNREADABLE as wrong:
-        reason = f"{type(wrong).__name__}: {str(wrong)[:200]}"
-        raise ValueError(f"{what} is damaged ({reason}); {remedy}") from wrong
+    except (DamagedFileError, RunDiffersError):
+        raise
+    except (ValueError, *UNREADABLE) as wrong:
+        reason = f"{type(wrong).__name__}: {str(wrong)[:500]}"
+        raise DamagedFileError(source, f"is damaged ({reason})", remedy) from wrong
 
 
 def save(state: object, path: Path) -> None:
@@ -93,8 +100,11 @@ def read(template: Saved, file: IO[bytes], what: object = "a saved state") -> Sa
         content = archive.json("tree")
         version = content["version"]
         if type(version) is not int or version != FORMAT_VERSION:
-            raise ValueError(
-                f"the file has format {reprlib.repr(version)}, this program reads {FORMAT_VERSION}"
+            raise RunDiffersError(
+                f"{what} has format {reprlib.repr(version)}, this program reads {FORMAT_VERSION}",
+                name="format",
+                saved=version,
+                given=FORMAT_VERSION,
             )
         restored: Saved = _from_tree(template, content["state"], archive)
     return restored
@@ -163,7 +173,7 @@ def read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as wrong:
-        raise ValueError(f"{file} is not TOML: {wrong}") from None
+        raise ConfigurationError(f"{file} is not TOML: {wrong}") from None
 
 
 def plain(kind: type[Saved], values: Mapping[str, Any]) -> Saved:
@@ -235,18 +245,23 @@ def _from_tree(template: Any, tree: Any, archive: Archive) -> Any:
         return array
     fields = dataclasses.fields(template)
     if {one.name for one in fields} != set(tree["fields"]):
-        raise ValueError(
+        raise RunDiffersError(
             f"the file holds {reprlib.repr(sorted(tree['fields']))}, which is no "
-            f"{type(template).__name__}: "
-            "it was saved by another policy or version"
+            f"{type(template).__name__}: it was saved by another policy or version",
+            name=type(template).__name__,
+            saved=sorted(tree["fields"]),
+            given=sorted(one.name for one in fields),
         )
     parts = {}
     for one in fields:
         mine = getattr(template, one.name)
         parts[one.name] = _from_tree(mine, tree["fields"][one.name], archive)
         if one.metadata.get("fixed") and not np.array_equal(parts[one.name], mine):
-            raise ValueError(
-                f"the file was saved with {one.name} = {parts[one.name]}, this policy has {mine}"
+            raise RunDiffersError(
+                f"the file was saved with {one.name} = {parts[one.name]}, this policy has {mine}",
+                name=one.name,
+                saved=parts[one.name],
+                given=mine,
             )
     return type(template)(**parts)
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from tidegate._internal.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
 from tidegate._internal.saving import FIXED
+from tidegate.errors import ConfigurationError
 from tidegate.wire import NO_LIMIT
 
 
@@ -177,7 +178,7 @@ class _Claims:
         self._pass_on(missing)
         samples = self._given - self._ordered
         if samples.max(initial=0) > NO_LIMIT:
-            raise ValueError(
+            raise ConfigurationError(
                 f"one client would admit {samples.max()} samples in a round, "
                 f"the limit is {NO_LIMIT}; a hard capacity keeps it below"
             )

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from tidegate.errors import ConfigurationError
+
 
 @dataclass(frozen=True)
 class AdmissionInterval:
@@ -46,11 +48,13 @@ class ClosingInterval:
 
     def __post_init__(self) -> None:
         if not self.target_admission > 0:
-            raise ValueError(f"target_admission must be positive, got {self.target_admission}")
+            raise ConfigurationError(
+                f"target_admission must be positive, got {self.target_admission}"
+            )
         if not 0 <= self.contraction < 1:
-            raise ValueError(f"contraction must lie in [0, 1), got {self.contraction}")
+            raise ConfigurationError(f"contraction must lie in [0, 1), got {self.contraction}")
         if self.cap < self.target_admission:
-            raise ValueError(
+            raise ConfigurationError(
                 f"the cap {self.cap} lies below the target admission {self.target_admission}, "
                 "on which the interval closes; raise the cap"
             )

@@ -6,11 +6,15 @@ from typing import Any
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run ``tidegate``; a user's mistake ends with one line and exit code 2, never a traceback."""
+    """Run ``tidegate``; a user's mistake ends with one line and exit code 2, never a traceback.
+
+    What is not known as a mistake of the user's, or is one in his own code, shows its traceback.
+    """
     from pydantic import ValidationError  # noqa: PLC0415 - loaded only where the command runs
     from rich.console import Console  # noqa: PLC0415
 
     from tidegate.cli.app import app  # noqa: PLC0415
+    from tidegate.errors import SupplierError, TidegateError  # noqa: PLC0415
 
     try:
         app(args=arguments, prog_name="tidegate")
@@ -18,7 +22,9 @@ def main(arguments: list[str] | None = None) -> None:
         told = [_mistake(dict(mistake)) for mistake in _causes(mistakes.errors())]
     except OSError as mistake:
         told = [f"{mistake.filename}: {mistake.strerror}" if mistake.filename else str(mistake)]
-    except ValueError as mistake:
+    except SupplierError:
+        raise
+    except TidegateError as mistake:
         told = [str(mistake)]
     for line in told:
         Console(stderr=True).print(f"tidegate: {line}", style="red", markup=False, soft_wrap=True)

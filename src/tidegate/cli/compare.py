@@ -9,6 +9,7 @@ import typer
 
 from tidegate._internal.suggestion import suggestion
 from tidegate.cli.running import AsJson, screen
+from tidegate.errors import ConfigurationError
 from tidegate.experiments.results import left_out, read_results
 from tidegate.report.comparison import BASELINE, Comparison, write_tables
 from tidegate.report.comparison_figures import draw
@@ -57,7 +58,7 @@ def compare(
         about = replace(about, targets=tuple(target))
     if against is not None and against not in found:
         hint = suggestion(against, found, otherwise=f"there are {', '.join(found)}")
-        raise ValueError(f"{results} holds no finished run of {against!r}; {hint}")
+        raise ConfigurationError(f"{results} holds no finished run of {against!r}; {hint}")
     comparison = Comparison(found, about, against or BASELINE)
     if against is None and comparison.baseline != BASELINE:
         instead = f"compared with {comparison.baseline}"

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from tidegate.errors import ConfigurationError
+
 NAMES = ("mnist", "cifar10", "imagenette", "hapt", "electricity")
 
 
@@ -38,13 +40,15 @@ def data(
         tidegate data imagenette --from downloads --size 48
     """
     if name not in NAMES:
-        raise ValueError(f"unknown data set {name!r}; choose from {', '.join(NAMES)}")
+        raise ConfigurationError(f"unknown data set {name!r}; choose from {', '.join(NAMES)}")
     given = os.environ.get("TIDEGATE_DATA") if source is None else source
     if given is None:
-        raise ValueError("where are the original files? give --from FOLDER, or set TIDEGATE_DATA")
+        raise ConfigurationError(
+            "where are the original files? give --from FOLDER, or set TIDEGATE_DATA"
+        )
     folder = Path(given).expanduser()
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder")
+        raise ConfigurationError(f"{folder} is no folder")
     if name == "electricity":
         made = to / "electricity.csv"
         _unpack(folder, made)
@@ -53,7 +57,7 @@ def data(
     try:
         from tidegate.experiments.prepare import SOURCES  # noqa: PLC0415 - not everyone has it
     except ModuleNotFoundError as missing:
-        raise ValueError(
+        raise ConfigurationError(
             f"{missing.name} is not installed; pip install 'tidegate[experiments]'"
         ) from missing
     with Console(stderr=True).status(f"making {to / name}"):
@@ -70,4 +74,4 @@ def _unpack(source: Path, made: Path) -> None:
             made.parent.mkdir(parents=True, exist_ok=True)
             made.write_bytes(lzma.decompress(path.read_bytes()))
             return
-    raise ValueError(f"elec.csv.xz is neither in {source} nor in {source / 'streams'}")
+    raise ConfigurationError(f"elec.csv.xz is neither in {source} nor in {source / 'streams'}")

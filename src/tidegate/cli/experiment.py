@@ -16,6 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from tidegate.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from tidegate.experiments.runner import PlannedRun
 
@@ -103,7 +105,7 @@ def _keep_what_is_finished(runs: "Sequence[PlannedRun]") -> None:
         others = other_settings(run.folder, run.config)
         if others:
             name, (there, here) = next(iter(others.items()))
-            raise ValueError(
+            raise ConfigurationError(
                 f"{run.folder} holds a finished run with {name} = {there}, this one has {here}; "
                 "give another folder with --out, or remove that one"
             )

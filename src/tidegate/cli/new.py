@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from tidegate.errors import ConfigurationError
+
 TEMPLATE = Path(__file__).parent / "template"
 
 
@@ -28,7 +30,9 @@ def new(
     """
     package = _package(folder.name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is there already; name a folder that is not, or an empty one")
+        raise ConfigurationError(
+            f"{folder} is there already; name a folder that is not, or an empty one"
+        )
     names = {"my-fleet": folder.name, "my_fleet": package}
     for source in sorted(TEMPLATE.rglob("*")):
         if source.is_dir() or "__pycache__" in source.parts:
@@ -46,10 +50,12 @@ def _package(name: str) -> str:
     """The Python package of an app."""
     package = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name) or keyword.iskeyword(package):
-        raise ValueError(
+        raise ConfigurationError(
             f"{name!r} cannot name an app; write small letters and digits, as in my-fleet, and no "
             "word of Python's own"
         )
     if find_spec(package) is not None:
-        raise ValueError(f"{name!r} cannot name an app: Python has a package {package!r} already")
+        raise ConfigurationError(
+            f"{name!r} cannot name an app: Python has a package {package!r} already"
+        )
     return package

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate.errors import ConfigurationError
 from tidegate.experiments.results import ABOUT, read_results
 from tidegate.report.comparison import BASELINE, Comparison
 from tidegate.report.comparison_page import write_comparison_page
@@ -43,19 +44,19 @@ def report(
     """
     page = folder / "report.html" if out is None else out
     if not folder.is_dir():
-        raise ValueError(f"{folder} is no folder")
+        raise ConfigurationError(f"{folder} is no folder")
     check_page(page)
     if (folder / CONTROL).exists():
         view = read_run(folder)
         if not view.rounds:
-            raise ValueError(f"{folder} holds no settled round yet; wait for the first")
+            raise ConfigurationError(f"{folder} holds no settled round yet; wait for the first")
         write_run_page(view, page, time.time())
     elif (folder / ABOUT).exists():
         about, results = read_results(folder)
         command = shlex.join(["tidegate", "compare", str(folder)])
         write_comparison_page(Comparison(results, about, BASELINE), page, command)
     else:
-        raise ValueError(
+        raise ConfigurationError(
             f"{folder} holds neither a run (AdmissionControl(folder=...), tidegate run APP --set "
             "folder=...) nor an experiment's results (tidegate run EXPERIMENT.toml)"
         )

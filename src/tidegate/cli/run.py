@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from tidegate.errors import ConfigurationError
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
 from tidegate.runs.folder import CONTROL
@@ -72,28 +73,32 @@ def run(
             from tidegate.cli.experiment import run_experiment_file  # noqa: PLC0415
 
             if clients is not None:
-                raise ValueError("--clients is for apps; an experiment has one for each capacity")
+                raise ConfigurationError(
+                    "--clients is for apps; an experiment has one for each capacity"
+                )
             if verbose:
-                raise ValueError("--verbose is for apps; an experiment shows its runs as they end")
+                raise ConfigurationError(
+                    "--verbose is for apps; an experiment shows its runs as they end"
+                )
             changes = dict(map(_pair, change or []))
             run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
             return
         if not (app / "pyproject.toml").exists() and (app / "config.toml").exists():
-            raise ValueError(f"{app} is no Flower app; did you mean {app / 'config.toml'}?")
+            raise ConfigurationError(f"{app} is no Flower app; did you mean {app / 'config.toml'}?")
         for name, value in (("out", out), ("workers", workers), ("engine", engine)):
             if value is not None:
-                raise ValueError(
+                raise ConfigurationError(
                     f"--{name} is for experiments, EXPERIMENT.toml; `flwr run` takes an app to "
                     "Flower's engines, and its run-config says where it writes"
                 )
         import tidegate.flower.app  # noqa: F401, PLC0415 - not everyone has Flower
     except ModuleNotFoundError as missing:
-        raise ValueError(
+        raise ConfigurationError(
             f"{missing.name} is not installed; pip install "
             f"'tidegate[{'experiments' if app.suffix == '.toml' else 'flower'}]'"
         ) from missing
     except ImportError as unsupported:
-        raise ValueError(str(unsupported)) from unsupported
+        raise ConfigurationError(str(unsupported)) from unsupported
     _run_app(app, clients or 10, dict(map(_pair, change or [])), verbose=verbose)
 
 
@@ -136,7 +141,7 @@ def _pair(text: str) -> tuple[str, Any]:
     """``key=value``, where the value is TOML, or else a plain text."""
     key, equals, value = text.partition("=")
     if not (key and equals):
-        raise ValueError(f"--set {text!r} must read key=value")
+        raise ConfigurationError(f"--set {text!r} must read key=value")
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
     except (ValueError, RecursionError):

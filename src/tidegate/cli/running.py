@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tidegate.cli.setting import Setting
+from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, NotApplicable
 from tidegate.policies.presets import PRESETS, make_policy
 from tidegate.prices import RecordedPrices
@@ -124,7 +125,7 @@ def yardsticks(setting: Setting) -> dict[str, float]:
     try:
         prices = price_distribution(law, setting.rounds)
         best = optimum(prices, problem.budget, problem.slots_a_round)
-    except ValueError:
+    except ConfigurationError:
         return {}
     found = {"limit": best.effective_per_round}
     looked_at = setting.rounds <= LONGEST_PATH and problem.cohorts.everyone

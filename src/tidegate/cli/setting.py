@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.cohorts import Cohorts
+from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
@@ -109,19 +110,19 @@ class Setting(BaseModel):
         """8,9,10x3 -> one client with 8, one with 9, three with 10."""
         parts = given.split(",") if isinstance(given, str) else given
         if not isinstance(parts, list | tuple):
-            raise ValueError("write a list [8, 9, 10] or a text such as 10x1000")  # noqa: TRY004
+            raise ConfigurationError("write a list [8, 9, 10] or a text such as 10x1000")
         groups: list[tuple[int, int]] = []
         for part in parts:
             size, _, count = str(part).strip().partition("x")
             if not (size.isdecimal() and (count or "1").isdecimal()):
-                raise ValueError(f"{part!r} is no capacity; write 8,9,10 or 10x1000")
+                raise ConfigurationError(f"{part!r} is no capacity; write 8,9,10 or 10x1000")
             if int(size) < 1:
-                raise ValueError(f"{part!r}: every client needs room for at least 1 sample")
+                raise ConfigurationError(f"{part!r}: every client needs room for at least 1 sample")
             before = groups.pop() if groups and groups[-1][0] == int(size) else (int(size), 0)
             groups.append((int(size), before[1] + int(count or "1")))
         clients = sum(count for _, count in groups)
         if not 1 <= clients <= MOST_CLIENTS:
-            raise ValueError(f"these are {clients:,} clients; give 1 to {MOST_CLIENTS:,}")
+            raise ConfigurationError(f"these are {clients:,} clients; give 1 to {MOST_CLIENTS:,}")
         return tuple(groups)
 
     @classmethod
@@ -131,13 +132,15 @@ class Setting(BaseModel):
         given |= {name: value for name, value in flags.items() if value is not None}
         if experiment not in EXPERIMENTS:
             known = ", ".join(EXPERIMENTS)
-            raise ValueError(f"unknown experiment {experiment!r}; choose from {known}")
+            raise ConfigurationError(f"unknown experiment {experiment!r}; choose from {known}")
         if "capacities" in given and "budget" not in given:
-            raise ValueError("capacities without a budget: add --budget, what a round may cost")
+            raise ConfigurationError(
+                "capacities without a budget: add --budget, what a round may cost"
+            )
         for name in set(given) - set(cls.model_fields):
             listed = "`tidegate plan --help` lists them"
             hint = suggestion(name, cls.model_fields, otherwise=listed)
-            raise ValueError(f"{name} is not a setting; {hint}")
+            raise ConfigurationError(f"{name} is not a setting; {hint}")
         chosen = EXPERIMENTS[experiment]
         start = {
             "capacities": list(chosen.buffer_capacities),
@@ -165,7 +168,9 @@ class Setting(BaseModel):
         self._check_record()
         mean = self.price_law.mean(self.rounds)
         if not np.any(mean):
-            raise ValueError(f"prices {self.price!r} are all 0: nothing needs to be decided")
+            raise ConfigurationError(
+                f"prices {self.price!r} are all 0: nothing needs to be decided"
+            )
         sizes, counts = zip(*self.capacities, strict=True)
         return Problem(
             buffer_capacities=np.repeat(np.array(sizes), counts),
@@ -190,11 +195,11 @@ class Setting(BaseModel):
         if not isinstance(law, RecordedPrices):
             return
         if len(law) < self.rounds:
-            raise ValueError(
+            raise ConfigurationError(
                 f"the trace has {len(law)} rounds, the run {self.rounds}: add --rounds {len(law)}"
             )
         if law.num_columns not in (1, clients if self.price_per_client else 1):
-            raise ValueError(
+            raise ConfigurationError(
                 f"the trace has {law.num_columns} columns for {clients} clients; give one column, "
                 "or one a client with --price-per-client"
             )

@@ -23,6 +23,7 @@ from tidegate.cli.running import (
     yardsticks,
 )
 from tidegate.cli.setting import Setting
+from tidegate.errors import ConfigurationError
 from tidegate.report.figures import check_drawable, draw_runs
 from tidegate.report.tables import difference_table
 from tidegate.simulation.rounds import RoundRow, Run
@@ -102,11 +103,13 @@ def _check_files(out: Path | None, plot: Path | None) -> None:
     """Refuse, before any work is done, files that could not be written."""
     for file in filter(None, (out, plot)):
         if not file.absolute().parent.is_dir():
-            raise ValueError(f"cannot write {file}: its folder does not exist; create it first")
+            raise ConfigurationError(
+                f"cannot write {file}: its folder does not exist; create it first"
+            )
         if file.is_dir():
-            raise ValueError(f"cannot write {file}: it is a folder; name a file in it")
+            raise ConfigurationError(f"cannot write {file}: it is a folder; name a file in it")
     if out is not None and out.suffix.lower() != ".csv":
-        raise ValueError(f"cannot write {out}: rows are CSV, so its name must end in .csv")
+        raise ConfigurationError(f"cannot write {out}: rows are CSV, so its name must end in .csv")
     if plot is not None:
         check_drawable(plot)
 

@@ -17,6 +17,7 @@ from rich.text import Text
 from tidegate._internal.arrays import FloatArray
 from tidegate.cli.running import AsJson, progress_bar, screen
 from tidegate.cohorts import Cohorts, share_reached
+from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.policies.presets import find_policy, make_policy
 from tidegate.prices import RecordedPrices
@@ -83,7 +84,7 @@ def whatif(
     """
     view = read_run(folder)
     if not view.rounds:
-        raise ValueError(f"{folder} holds no settled round yet; wait for the first")
+        raise ConfigurationError(f"{folder} holds no settled round yet; wait for the first")
     own = [view.policy] if view.policy in POLICIES else []
     names = policy or list(dict.fromkeys([*own, *OTHERS]))
     for name in names:
@@ -117,10 +118,10 @@ def whatif(
 
 def _problem(view: RunView, law: RecordedPrices, budget: float, factor: float) -> Problem:
     if not 0 < budget < math.inf:
-        raise ValueError(f"--budget must be a number above 0, got {budget:g}")
+        raise ConfigurationError(f"--budget must be a number above 0, got {budget:g}")
     largest = max(client.buffer_capacity for client in view.clients)
     if not 0 < factor * largest <= LARGEST_CAPACITY:
-        raise ValueError(
+        raise ConfigurationError(
             f"--memory must be above 0, and at most {LARGEST_CAPACITY / largest:,.6g} here: no "
             f"buffer may be larger than {LARGEST_CAPACITY:,}; got {factor:g}"
         )

@@ -45,16 +45,16 @@ class ArrayCodec:
 
     def decode(self, data: bytes) -> Any:
         """The sample that the bytes hold; anything else is refused."""
-        parts, place = [], 0
-        while place < len(data):
-            size = int.from_bytes(data[place : place + 8], "big")
-            place += 8 + size
-            if place > len(data):
-                raise ValueError("a stored sample is cut short")
-            parts.append(data[place - size : place])
-        if not parts:
-            raise ValueError("a stored sample is empty")
         with reading("a stored sample", "delete the buffer's file, and the client begins again"):
+            parts, place = [], 0
+            while place < len(data):
+                size = int.from_bytes(data[place : place + 8], "big")
+                place += 8 + size
+                if place > len(data):
+                    raise ValueError("it is cut short")
+                parts.append(data[place - size : place])
+            if not parts:
+                raise ValueError("it is empty")
             return _rebuild(json.loads(parts[0]), dict(enumerate(parts[1:])))
 
 
@@ -93,7 +93,7 @@ def _rebuild(shape: Any, parts: dict[int, bytes]) -> Any:
     if kind == "raw":
         part, dtype, sizes = content
         if not KIND.fullmatch(dtype):
-            raise ValueError(f"a stored sample holds an array of an unknown kind {dtype[:50]!r}")
+            raise ValueError(f"it holds an array of an unknown kind {dtype[:50]!r}")
         array = np.frombuffer(parts.pop(part), dtype).reshape(sizes)
         return array.copy()  # bytes cannot be written to, a sample can
     if kind == "array":
@@ -105,4 +105,4 @@ def _rebuild(shape: Any, parts: dict[int, bytes]) -> Any:
     if kind in ("tuple", "list"):
         items = [_rebuild(item, parts) for item in content]
         return tuple(items) if kind == "tuple" else items
-    raise ValueError(f"a stored sample holds an unknown part {kind[:50]!r}")
+    raise ValueError(f"it holds an unknown part {kind[:50]!r}")

@@ -12,7 +12,8 @@ from typing import Any
 
 from tidegate.client.store import Books, Change, Store, StoredSample
 from tidegate.client.streams import Stream
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.errors import WireError
+from tidegate.wire import Order, Receipt
 
 Acquire = Callable[[Any, str], Any]
 """Given a sample and its key, does what costs (fetches the label, switches the sensor on) and gives

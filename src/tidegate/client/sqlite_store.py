@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tidegate._internal.saving import UNREADABLE, plain
+from tidegate._internal.saving import plain, reading
 from tidegate.client.codec import ArrayCodec, SampleCodec
 from tidegate.client.store import (
     KEPT_ANSWERS,
@@ -27,6 +27,7 @@ from tidegate.client.store import (
     checked_books,
     with_void,
 )
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.wire import LARGEST_INTEGER, Order, Receipt
 
 APPLICATION_ID = 0x71DE6A7E
@@ -69,13 +70,7 @@ Result = TypeVar("Result")
 Method = Callable[Concatenate["SqliteStore", Given], Result]
 
 
-class DamagedError(ValueError):
-    """A buffer's file that is not as it was written."""
-
-    def __init__(self, path: Path, wrong: object) -> None:
-        reason = f"{type(wrong).__name__}: {str(wrong)[:500]}"
-        remedy = "delete it, and the client begins again with an empty buffer"
-        super().__init__(f"{path} is damaged ({reason}); {remedy}")
+REMEDY = "delete it, and the client begins again with an empty buffer"
 
 
 def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
@@ -85,14 +80,14 @@ def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
     def wrapped(self: "SqliteStore", /, *given: Given.args, **named: Given.kwargs) -> Result:
         try:
             return method(self, *given, **named)
-        except (DamagedError, sqlite3.ProgrammingError):  # the latter: closed, another thread
+        except sqlite3.ProgrammingError:  # closed, or used by another thread
             raise
-        except sqlite3.OperationalError as wrong:
-            if getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR) != sqlite3.SQLITE_ERROR:
+        except sqlite3.DatabaseError as wrong:
+            code = getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+            if isinstance(wrong, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
                 raise
-            raise DamagedError(self._path, wrong) from wrong
-        except (ValueError, sqlite3.DatabaseError, *UNREADABLE) as wrong:
-            raise DamagedError(self._path, wrong) from wrong
+            reason = f"is damaged ({type(wrong).__name__}: {str(wrong)[:500]})"
+            raise DamagedFileError(self._path, reason, REMEDY) from wrong
 
     return wrapped
 
@@ -119,9 +114,10 @@ class SqliteStore:
             self._prepare(path, start)
         except (sqlite3.DatabaseError, OverflowError) as wrong:
             self.close()
-            raise ValueError(
-                f"{path} cannot be opened as a buffer: {wrong}; if it is damaged, delete it, and "
-                "the client begins again"
+            raise DamagedFileError(
+                path,
+                f"cannot be opened as a buffer: {wrong}",
+                "if it is damaged, delete it, and the client begins again",
             ) from wrong
         except BaseException:
             self.close()
@@ -135,11 +131,12 @@ class SqliteStore:
     def books(self) -> Books:
         """Where the client stands."""
         rows = self._connection.execute("SELECT content FROM books LIMIT 2").fetchall()
-        if len(rows) != 1:
-            raise ValueError(f"{len(rows)} books in place of one")
-        books = plain(Books, json.loads(rows[0][0]))
-        if max(books.last_round, books.void_round, books.total_admitted) > LARGEST_INTEGER:
-            raise ValueError(f"counts must be at most {LARGEST_INTEGER}, got {books}")
+        with reading(self._path, REMEDY):
+            if len(rows) != 1:
+                raise ValueError(f"{len(rows)} books in place of one")
+            books = plain(Books, json.loads(rows[0][0]))
+            if max(books.last_round, books.void_round, books.total_admitted) > LARGEST_INTEGER:
+                raise ValueError(f"counts must be at most {LARGEST_INTEGER}, got {books}")
         return books
 
     @_names_the_file
@@ -150,7 +147,7 @@ class SqliteStore:
             (self._capacity + 1,),
         ).fetchall()
         if len(rows) > self._capacity or not all(type(cell) is int for row in rows for cell in row):
-            raise ValueError(f"more than {self._capacity} samples, or no numbers")
+            raise self._damaged(f"holds more than {self._capacity} samples, or no numbers")
         return [StoredSample(*row) for row in rows]
 
     def samples(self) -> list[Any]:
@@ -165,8 +162,11 @@ class SqliteStore:
         ).fetchall()
         contents = [content for (content,) in rows if type(content) is bytes]
         if not len(contents) == len(rows) <= self._capacity:
-            raise ValueError(f"more than {self._capacity} samples, or no bytes")
+            raise self._damaged(f"holds more than {self._capacity} samples, or no bytes")
         return contents
+
+    def _damaged(self, reason: str) -> DamagedFileError:
+        return DamagedFileError(self._path, f"is damaged (it {reason})", REMEDY)
 
     @_names_the_file
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
@@ -176,7 +176,8 @@ class SqliteStore:
         ).fetchone()
         if row is None:
             return None
-        return Order.from_record(json.loads(row[0])), Receipt.from_record(json.loads(row[1]))
+        with reading(self._path, REMEDY):
+            return Order.from_record(json.loads(row[0])), Receipt.from_record(json.loads(row[1]))
 
     def pack(self, sample: Any) -> bytes:
         """A sample as it will be stored."""
@@ -234,7 +235,7 @@ class SqliteStore:
         ((tables,),) = self._connection.execute("SELECT count(*) FROM sqlite_master")
         # In this order: whoever sees our tables sees the mark that was written with them.
         if tables and self._pragma("application_id") != APPLICATION_ID:
-            raise ValueError(f"{path} is a database, but not a buffer; use another file")
+            raise ConfigurationError(f"{path} is a database, but not a buffer; use another file")
         if tables:
             self._check_tables()
         self._use_write_ahead_log()
@@ -245,10 +246,13 @@ class SqliteStore:
         kept = self.books()
         mine = start.run, start.client, start.buffer_capacity
         if (kept.run, kept.client, kept.buffer_capacity) != mine:
-            raise ValueError(
+            raise RunDiffersError(
                 f"{path} belongs to {kept.client!r} in run {kept.run!r} with capacity "
                 f"{kept.buffer_capacity}, not to {start.client!r} in {start.run!r} with "
-                f"{start.buffer_capacity}; give it what it had, or use another folder or file"
+                f"{start.buffer_capacity}; give it what it had, or use another folder or file",
+                name="run, client and buffer_capacity",
+                saved=(kept.run, kept.client, kept.buffer_capacity),
+                given=mine,
             )
 
     @_names_the_file
@@ -259,7 +263,7 @@ class SqliteStore:
         ours = {statement for statement in made if statement.startswith("CREATE")}
         found = self._connection.execute("SELECT sql FROM sqlite_master").fetchall()
         if version <= len(MIGRATIONS) and {statement for (statement,) in found} != ours:
-            raise ValueError("it has other tables than a buffer")
+            raise self._damaged("has other tables than a buffer")
 
     def _use_write_ahead_log(self) -> None:
         """Two processes may open a new file at once; SQLite does not wait here by itself."""
@@ -280,9 +284,12 @@ class SqliteStore:
         with self._transaction():
             version = self._pragma("user_version")
             if version > len(MIGRATIONS):
-                raise ValueError(
+                raise RunDiffersError(
                     f"{path} has schema {version}, this program knows {len(MIGRATIONS)}; "
-                    "it was written by a newer one"
+                    "it was written by a newer one",
+                    name="schema",
+                    saved=version,
+                    given=len(MIGRATIONS),
                 )
             for statements in MIGRATIONS[version:]:
                 for statement in statements:

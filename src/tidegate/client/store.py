@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tidegate.client.codec import ArrayCodec, SampleCodec
-from tidegate.wire import Address, Order, Receipt, WireError
+from tidegate.errors import WireError
+from tidegate.wire import Address, Order, Receipt
 
 
 @dataclass(frozen=True, kw_only=True)

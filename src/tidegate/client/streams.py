@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from tidegate.errors import ConfigurationError
+
 
 class Stream(Protocol):
     """Where a client's fresh samples come from."""
@@ -87,10 +89,14 @@ class IterableStream:
         """Start again and skip what was taken before."""
         again = iter(self._start())
         if again is self._samples:
-            raise ValueError("the iterable cannot be started anew; give a function that makes one")
+            raise ConfigurationError(
+                "the iterable cannot be started anew; give a function that makes one"
+            )
         skipped = sum(1 for _ in itertools.islice(again, int(cursor)))
         if skipped < int(cursor):
-            raise ValueError(f"the iterable has {skipped} samples, {cursor} were taken before")
+            raise ConfigurationError(
+                f"the iterable has {skipped} samples, {cursor} were taken before"
+            )
         self._samples, self._position = again, skipped
 
     def take(self, count: int) -> list[Any]:
@@ -110,7 +116,9 @@ class FolderStream:
 
     def __init__(self, folder: Path, pattern: str = "*") -> None:
         if not folder.is_dir():
-            raise ValueError(f"{folder} is no folder; create it before the stream is opened")
+            raise ConfigurationError(
+                f"{folder} is no folder; create it before the stream is opened"
+            )
         self._folder = folder
         self._pattern = pattern
         self._last = ""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
+from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
@@ -43,7 +44,9 @@ class PolicyChoice(BaseModel):
     @model_validator(mode="after")
     def _named(self) -> Self:
         if self.preset not in PRESETS:
-            raise ValueError(f"unknown preset {self.preset!r}; choose from {', '.join(PRESETS)}")
+            raise ConfigurationError(
+                f"unknown preset {self.preset!r}; choose from {', '.join(PRESETS)}"
+            )
         if not self.label:
             suffix = "" if self.preset == "as_printed" else f"-{self.preset}"
             object.__setattr__(self, "label", self.name + suffix)
@@ -121,7 +124,7 @@ class ExperimentConfig(BaseModel):
         labels = [policy.label for policy in self.policies]
         for label in labels:
             if labels.count(label) > 1:
-                raise ValueError(f"two policies are labelled {label!r}; give each a label")
+                raise ConfigurationError(f"two policies are labelled {label!r}; give each a label")
         return self
 
     @property
@@ -155,7 +158,7 @@ def _check_names(whose: str, values: Mapping[str, Any], model: type[BaseModel]) 
         if name not in model.model_fields:
             known = ", ".join(model.model_fields)
             hint = suggestion(name, model.model_fields, otherwise=f"there are {known}")
-            raise ValueError(f"{whose} has no {name!r}; {hint}")
+            raise ConfigurationError(f"{whose} has no {name!r}; {hint}")
 
 
 def constants_of(holder: object) -> LearningConstants:
@@ -172,7 +175,7 @@ def stretch(text: str, seed: int, rounds: int) -> PriceLaw:
         return law
     first = seed * rounds
     if first + rounds > len(law):
-        raise ValueError(
+        raise ConfigurationError(
             f"the trace {text!r} has {len(law)} prices, and seed {seed} takes those from "
             f"{first + 1} to {first + rounds}; take a longer trace, fewer seeds or fewer rounds"
         )

@@ -18,6 +18,7 @@ from flwr_datasets.partitioner import (
 )
 
 from tidegate._internal.suggestion import suggestion
+from tidegate.errors import ConfigurationError
 
 PARTITIONS = "iid, classes:N (N neighbouring classes a client), shuffled-classes:N, by:COLUMN"
 
@@ -59,7 +60,7 @@ class FederatedData:
         try:
             return _hub(self.source, "iid", 1, 0).load_split(self.test_split)
         except OSError as unknown:
-            raise ValueError(
+            raise ConfigurationError(
                 f"{self.source} is no folder here, and the hub does not give it ({unknown}); "
                 "`tidegate data NAME --from FOLDER` makes data/NAME"
             ) from unknown
@@ -85,7 +86,7 @@ class FederatedData:
         known = list(self.test.features)
         for key, name in (("input", self.input_column), ("label", self.label_column)):
             if name not in known:
-                raise ValueError(
+                raise ConfigurationError(
                     f"{self.source} has no column {name!r}; it has {', '.join(known)}: "
                     f"set {key}_column"
                 )
@@ -132,7 +133,7 @@ def _partition(data: FederatedData, how: str, number: int, count: int, seed: int
     if _is_local(data.source):
         found = data.num_parts(how, count, seed)
         if found < count:
-            raise ValueError(
+            raise ConfigurationError(
                 f"{data.source} has {found} parts {how!r} for {count} clients; give as many "
                 "capacities as there are parts"
             )
@@ -158,7 +159,7 @@ def _is_local(source: str) -> bool:
     if not path.is_dir() and path.parent != Path() and path.parent.is_dir():
         beside = sorted(str(one) for one in path.parent.iterdir() if one.is_dir())
         hint = suggestion(source, beside, otherwise=f"there are {', '.join(beside) or 'none'}")
-        raise ValueError(
+        raise ConfigurationError(
             f"{source} is no folder; {hint} `tidegate data NAME --from FOLDER` makes data/NAME"
         )
     return path.is_dir()
@@ -169,7 +170,7 @@ def _local(source: str) -> Any:
     try:
         return load_from_disk(str(Path(source).expanduser()))
     except FileNotFoundError:
-        raise ValueError(
+        raise ConfigurationError(
             f"{source} is a folder, but holds no data set; `tidegate data NAME --from FOLDER` "
             "makes data/NAME"
         ) from None
@@ -182,7 +183,9 @@ def _partitioner(source: str, how: str, count: int, seed: int, label: str) -> Pa
     rows = _local(source)["train"]
     column = how.removeprefix("by:")
     if isinstance(chosen, NaturalIdPartitioner) and column not in rows.features:
-        raise ValueError(f"{source} has no column {column!r}; it has {', '.join(rows.features)}")
+        raise ConfigurationError(
+            f"{source} has no column {column!r}; it has {', '.join(rows.features)}"
+        )
     chosen.dataset = rows.shuffle(seed=seed) if isinstance(chosen, IidPartitioner) else rows
     return chosen
 
@@ -209,4 +212,4 @@ def _named(how: str, count: int, seed: int, label: str) -> Partitioner:
         )
     if kind == "by" and detail:  # the column is looked for when it is used
         return NaturalIdPartitioner(partition_by=detail)
-    raise ValueError(f"unknown partition {how!r}; write {PARTITIONS}")
+    raise ConfigurationError(f"unknown partition {how!r}; write {PARTITIONS}")

@@ -26,6 +26,8 @@ from datasets import (
     load_dataset,
 )
 
+from tidegate.errors import ConfigurationError
+
 disable_progress_bars()
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -86,7 +88,7 @@ def imagenette(source: Path, size: int | None) -> DatasetDict:
         else:
             packed, *more = sorted(folder.glob("imagenette*.t*"))
             if more:
-                raise ValueError(
+                raise ConfigurationError(
                     f"{folder} holds {', '.join(one.name for one in (packed, *more))}; keep one"
                 )
             with tarfile.open(packed) as tar:
@@ -102,7 +104,9 @@ def imagenette(source: Path, size: int | None) -> DatasetDict:
             images = [_resized(row["image"].convert("RGB"), size) for row in rows]
             shapes = {image.shape for image in images}
             if len(shapes) > 1:
-                raise ValueError(f"images have {len(shapes)} sizes; give them one with --size")
+                raise ConfigurationError(
+                    f"images have {len(shapes)} sizes; give them one with --size"
+                )
             made[split] = _images(np.stack(images), np.array(rows["label"]), names, None)
     return DatasetDict(made)
 
@@ -113,7 +117,7 @@ def hapt(source: Path, size: int | None) -> DatasetDict:
     Everyone did all activities twice; the last recording of each person is the test part.
     """
     if size is not None:
-        raise ValueError("--size is for images; HAPT has windows of sensor readings")
+        raise ConfigurationError("--size is for images; HAPT has windows of sensor readings")
     path = _find(source, "streams", "hapt.npz") / "hapt.npz"
     with np.load(path, allow_pickle=False) as file:
         kept = file["win_label"] <= HAPT_BASIC
@@ -152,7 +156,7 @@ def _find(source: Path, usual: str, *wanted: str) -> Path:
         if any(any(folder.glob(one)) for one in wanted):
             return folder
     told = " or ".join(wanted)
-    raise ValueError(f"{told} is neither in {source} nor in {source / usual}")
+    raise ConfigurationError(f"{told} is neither in {source} nor in {source / usual}")
 
 
 def _idx(path: Path) -> Array:

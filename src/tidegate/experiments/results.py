@@ -18,6 +18,7 @@ import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate.admission.debt import next_cost_debt
+from tidegate.errors import ConfigurationError
 from tidegate.problem import LearningConstants
 from tidegate.server.fleet_round import FleetRound
 from tidegate.theory.bounds import SampleSizes, bound_terms
@@ -204,7 +205,7 @@ def read_results(folder: Path) -> tuple[About, dict[str, list[RunResult]]]:
                 )
                 found.setdefault(run.label, []).append(run)
     if not found:
-        raise ValueError(
+        raise ConfigurationError(
             f"{folder} holds no finished run; `tidegate run EXPERIMENT.toml` makes some"
         )
     runs = {

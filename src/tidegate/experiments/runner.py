@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.errors import ConfigurationError
 from tidegate.experiments.config import ExperimentConfig, PolicyChoice
 from tidegate.experiments.job import Job
 from tidegate.experiments.results import About, discard, finished, rows_so_far, write_config
@@ -144,7 +145,7 @@ def matched_budget(experiment: ExperimentConfig, choice: PolicyChoice) -> float:
         low, high = (middle, high) if tried[middle] < wanted else (low, middle)
     nearest = min(tried, key=lambda budget: abs(tried[budget] - wanted))
     if abs(tried[nearest] - wanted) > USELESS * wanted:
-        raise ValueError(
+        raise ConfigurationError(
             f"{choice.label}: no budget makes it spend {wanted:g} a round; {tried[nearest]:g} is "
             "the nearest. Leave out match_spending"
         )

@@ -11,6 +11,7 @@ from flwr.app import UserConfigValue
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
+from tidegate.errors import ConfigurationError
 from tidegate.flower.local_grid import Answers, run_in_process
 
 PACKAGE = Path(__file__).parents[1]
@@ -41,7 +42,7 @@ def run_app(
     for key in changes or {}:
         if key not in config:
             hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
-            raise ValueError(f"{folder}: the app's config has no key {key!r}; {hint}")
+            raise ConfigurationError(f"{folder}: the app's config has no key {key!r}; {hint}")
     config |= changes or {}
     sys.path.insert(0, str(folder.absolute()))
     try:
@@ -86,7 +87,7 @@ def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 def _settings(folder: Path) -> dict[str, Any]:
     path = folder / "pyproject.toml"
     if not path.exists():
-        raise ValueError(
+        raise ConfigurationError(
             f"{folder.absolute()} holds no Flower app: it has no pyproject.toml; `tidegate new "
             "NAME` writes one"
         )
@@ -94,7 +95,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     try:
         app: dict[str, Any] = settings["tool"]["flwr"]["app"]
     except KeyError:
-        raise ValueError(f"{path} has no [tool.flwr.app]: it is not a Flower app") from None
+        raise ConfigurationError(f"{path} has no [tool.flwr.app]: it is not a Flower app") from None
     return app
 
 
@@ -103,13 +104,13 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
     place = app.get("components", {}).get(name, "")
     module, _, attribute = place.partition(":")
     if not attribute:
-        raise ValueError(
+        raise ConfigurationError(
             f"{folder}: [tool.flwr.app.components] must give {name} as module:object, got {place!r}"
         )
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as missing:
-        raise ValueError(
+        raise ConfigurationError(
             f"{folder}: {place} needs {missing.name!r}, which is not installed"
         ) from missing
     try:
@@ -117,4 +118,4 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
     except AttributeError:
         known = [name for name in vars(found) if not name.startswith("_")]
         hint = suggestion(attribute, known, otherwise="is it spelt as in the module?")
-        raise ValueError(f"{folder}: {module} has no {attribute!r}; {hint}") from None
+        raise ConfigurationError(f"{folder}: {module} has no {attribute!r}; {hint}") from None

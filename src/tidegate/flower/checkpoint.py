@@ -13,6 +13,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
 from tidegate._internal.saving import replace_file
+from tidegate.errors import DamagedFileError
 from tidegate.flower.model_file import read_model, write_model
 from tidegate.flower.wrapped_strategies import give_back, kept_by
 from tidegate.runs.folder import REMEDY
@@ -57,7 +58,7 @@ class Checkpoint:
             return None
         controller, name = found
         if not (self._folder / name).exists():
-            raise ValueError(f"{self._folder / name} is missing; {REMEDY}")
+            raise DamagedFileError(self._folder / name, "is missing", REMEDY)
         arrays, kept = read_model(self._folder / name)
         rounds = self._books.rounds_before(controller.round_number)
         give_back(strategy, kept)

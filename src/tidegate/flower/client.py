@@ -24,6 +24,7 @@ from tidegate.client.gate import Acquire, Gate
 from tidegate.client.sqlite_store import SqliteStore, store_path
 from tidegate.client.store import BooksMovedError, MemoryStore, Store, check_meant_for
 from tidegate.client.streams import Stream
+from tidegate.errors import ConfigurationError
 from tidegate.flower.records import QUERY, attach, expect
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -136,7 +137,7 @@ class ClientGate:
         """The node's buffer in this run; a file is open only while a message is handled."""
         folder = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
         if not folder:
-            raise ValueError(
+            raise ConfigurationError(
                 f"{address.client} does not know where to keep its buffer: give its SuperNode "
                 f"--node-config '{FOLDER}=\"/var/lib/tidegate\"', or all nodes of one machine "
                 f"the same {FOLDER} in the run-config"
@@ -145,7 +146,7 @@ class ClientGate:
         if callable(capacity):
             capacity = capacity(context)
         if capacity < 1:
-            raise ValueError(
+            raise ConfigurationError(
                 f"buffer_capacity of {address.client} must be at least 1, got {capacity}; a client "
                 "that stores nothing has nothing to train on"
             )
@@ -182,7 +183,7 @@ def _own_name(asked: Address, context: Context) -> str:
         return f"partition-{config['partition-id']}"
     if asked.fingerprint:
         return asked.fingerprint
-    raise ValueError(
+    raise ConfigurationError(
         "this node has no name: register its SuperNode with --name, or give it "
         f"--node-config '{NAME}=\"site-0\"'; node ids do not survive a restart"
     )

@@ -7,6 +7,7 @@ from functools import partial
 
 from flwr.serverapp.strategy import Strategy
 
+from tidegate.errors import ConfigurationError
 from tidegate.flower.wrapped_strategies import reached
 from tidegate.policies import ControlOptions, PolicyMaker, identity
 from tidegate.policies.presets import find_policy
@@ -38,20 +39,20 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
             "with a seed: PricePath(price_law('uniform:1,10'), seed=1)"
         )
     if not 0 < budget < math.inf:
-        raise ValueError(f"budget must be a number above 0, got {budget}")
+        raise ConfigurationError(f"budget must be a number above 0, got {budget}")
     if not headroom >= 1:
-        raise ValueError(f"headroom must be 1 or more, got {headroom}")
+        raise ConfigurationError(f"headroom must be 1 or more, got {headroom}")
     if taking_part is not None and not 0 < taking_part <= 1:
-        raise ValueError(f"taking_part must be above 0 and at most 1, got {taking_part}")
+        raise ConfigurationError(f"taking_part must be above 0 and at most 1, got {taking_part}")
     maker = find_policy(policy) if isinstance(policy, str) else policy
     if options.endless and isinstance(policy, str) and policy != "tide":
-        raise ValueError(
+        raise ConfigurationError(
             f"{policy} needs the number of rounds; of the policies, tide alone "
             "plans for no last one"
         )
     name = identity(maker)
     if is_saved and "<lambda>" in name:
-        raise ValueError(
+        raise ConfigurationError(
             "a run that is saved knows its policy by name, and a lambda has none; give a function"
         )
     options = replace(options, hard_capacity=headroom == 1)
@@ -78,5 +79,7 @@ def checked_importance(importance: Mapping[str, float] | None) -> Mapping[str, f
     """Weights of clients, if each can be one."""
     for client, weight in (importance or {}).items():
         if not 0 <= weight < math.inf:
-            raise ValueError(f"the importance of {client!r} must be 0 or more, got {weight}")
+            raise ConfigurationError(
+                f"the importance of {client!r} must be 0 or more, got {weight}"
+            )
     return importance

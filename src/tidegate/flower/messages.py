@@ -74,6 +74,13 @@ def readdressed(message: Message, node_id: int) -> Message:
     return Message(message.content, node_id, message.metadata.message_type)
 
 
+def let_live(message: Message, seconds: float) -> Message:
+    """Let a message live from now on: nodes were met since it was written."""
+    message.metadata.created_at = time.time()
+    message.metadata.ttl = seconds
+    return message
+
+
 def has_model(content: RecordDict) -> bool:
     """Whether a reply carries arrays."""
     return any(isinstance(record, ArrayRecord) for record in content.values())

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from tidegate.errors import WireError
 from tidegate.flower.flower_internals import NodeInfo, has_no_query
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.prompt_grid import replies_as_they_arrive
 from tidegate.flower.records import QUERY, attach, expect, find
 from tidegate.server.controller import Controller
-from tidegate.wire import Address, Introduction, Receipt, WireError
+from tidegate.wire import Address, Introduction, Receipt
 
 PATIENCE = 60.0
 """Seconds without an answer after which the server no longer waits for nodes that it does not know,

@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from flwr.app import ConfigRecord, RecordDict
 
-from tidegate.wire import Address, Introduction, Order, Receipt, Record, WireError
+from tidegate.errors import WireError
+from tidegate.wire import Address, Introduction, Order, Receipt, Record
 
 TEXT = "json"
 """The one field of our records."""

@@ -11,12 +11,13 @@ from functools import cached_property
 from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 
+from tidegate.errors import WireError
 from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import expect
 from tidegate.flower.updates import UpdateCheck, has_form_of, of_one_form, usable_metrics
 from tidegate.server.controller import Controller
-from tidegate.wire import Receipt, WireError
+from tidegate.wire import Receipt
 
 FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"
 

@@ -6,7 +6,6 @@ books, and hands on only replies that belong into this round's average.
 """
 
 import logging
-import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,11 +15,12 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from tidegate.errors import ConfigurationError, RunDiffersError
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.control_terms import checked_importance, control_terms
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.flower.messages import Outbox, readdressed
+from tidegate.flower.messages import Outbox, let_live, readdressed
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
@@ -94,9 +94,9 @@ class AdmissionControl(Strategy):
         sinks: Sequence[Sink] = (),
     ) -> None:
         if time_to_live is not None and not time_to_live > 0:
-            raise ValueError(f"time_to_live must be positive, got {time_to_live}")
+            raise ConfigurationError(f"time_to_live must be positive, got {time_to_live}")
         if purse is not None and run not in (None, purse.run):
-            raise ValueError(f"the purse is for run {purse.run!r}, and this is run {run!r}")
+            raise ConfigurationError(f"the purse is for run {purse.run!r}, and this is run {run!r}")
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
@@ -201,7 +201,7 @@ class AdmissionControl(Strategy):
             content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
             attach(content, controller.address(client), order)
             message.content = content
-            ready.append(self._with_time_to_live(message))
+            ready.append(let_live(message, self._seconds_to_live))
             self._outbox.add(message, client, order.round_number)
         return ready
 
@@ -252,7 +252,7 @@ class AdmissionControl(Strategy):
         self._running()
         now = server_round + self._rounds_before
         messages = self.strategy.configure_evaluate(now, arrays, config, grid)
-        return [self._with_time_to_live(message) for message in messages]
+        return [let_live(message, self._seconds_to_live) for message in messages]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
@@ -291,9 +291,12 @@ class AdmissionControl(Strategy):
                     *(num_rounds, self._controller.run),
                 )
             if self._run not in (None, self._controller.run):
-                raise ValueError(
+                raise RunDiffersError(
                     f"the folder holds run {self._controller.run!r}, not {self._run!r}; "
-                    "take another folder"
+                    "take another folder",
+                    name="run",
+                    saved=self._controller.run,
+                    given=self._run,
                 )
             return
         self._controller = Controller(terms, self._run or uuid.uuid4().hex)
@@ -308,12 +311,6 @@ class AdmissionControl(Strategy):
                 "wrap the others, AdmissionControl(DifferentialPrivacy...(FedAvg(...)), ...)"
             )
         return self._controller
-
-    def _with_time_to_live(self, message: Message) -> Message:
-        """Let a message live from now on: nodes were met since it was written."""
-        message.metadata.created_at = time.time()
-        message.metadata.ttl = self._seconds_to_live
-        return message
 
 
 def _later(metrics: Mapping[int, MetricRecord], rounds_before: int) -> dict[int, MetricRecord]:

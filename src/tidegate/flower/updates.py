@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from tidegate.wire import WireError
+from tidegate.errors import WireError
 
 NUMPY = "numpy.ndarray"
 """What Flower calls arrays that ``np.save`` wrote."""

@@ -13,6 +13,8 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
+from tidegate.errors import ConfigurationError
+
 STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
     FedAdagrad: ("m_t", "v_t"),
     FedAdam: ("m_t", "v_t"),
@@ -49,7 +51,7 @@ def kept_by(strategy: Strategy) -> dict[str, Any]:
 def give_back(strategy: Strategy, kept: Mapping[str, Any]) -> None:
     """Set what ``kept_by`` gave in an earlier process."""
     if any(getattr(one, "accountant", None) is not None for one in wrapped(strategy)):
-        raise ValueError(
+        raise ConfigurationError(
             "a privacy accountant does not survive a restart: what was spent before would be "
             "forgotten; start a new run in another folder"
         )

@@ -6,6 +6,8 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from tidegate.errors import ConfigurationError
+
 Shape = tuple[int, ...]
 """Of one input: channels first."""
 
@@ -135,12 +137,14 @@ def new_model(name: str, shape: Shape, classes: int, width: int = 0, seed: int =
         seed: of the first weights; the global generator is left as it was.
     """
     if name not in MODELS:
-        raise ValueError(f"unknown model {name!r}; choose from {', '.join(MODELS)}")
+        raise ConfigurationError(f"unknown model {name!r}; choose from {', '.join(MODELS)}")
     if width and name not in WITH_WIDTH:
-        raise ValueError(f"{name} has one width only; {' and '.join(WITH_WIDTH)} have a choice")
+        raise ConfigurationError(
+            f"{name} has one width only; {' and '.join(WITH_WIDTH)} have a choice"
+        )
     if name in DIMENSIONS and len(shape) != DIMENSIONS[name]:
         kind = "windows, (channels, steps)" if name == "sensor_cnn" else "images"
-        raise ValueError(f"{name} takes {kind}; inputs here have the shape {shape}")
+        raise ConfigurationError(f"{name} takes {kind}; inputs here have the shape {shape}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return MODELS[name](shape, classes, **({"width": width} if width else {}))

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from tidegate.errors import ConfigurationError
 
-class NotApplicable(ValueError):  # noqa: N818 - says what is the case
+
+class NotApplicable(ConfigurationError):  # noqa: N818 - says what is the case
     """A policy that has no meaning for this problem, and why."""
 
 

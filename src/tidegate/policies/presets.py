@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate._internal.suggestion import suggestion
+from tidegate.errors import ConfigurationError
 from tidegate.policies import (
     DEFAULT_OPTIONS,
     POLICIES,
@@ -97,7 +98,7 @@ def make_policy(
     """
     maker = find_policy(name)
     if preset not in PRESETS:
-        raise ValueError(f"unknown preset {preset!r}; choose from {', '.join(PRESETS)}")
+        raise ConfigurationError(f"unknown preset {preset!r}; choose from {', '.join(PRESETS)}")
     return maker(problem, options, **PRESETS[preset].get(name, {}))
 
 
@@ -105,5 +106,5 @@ def find_policy(name: str) -> PolicyMaker:
     """What makes the policy of this name."""
     if name not in POLICIES:
         hint = suggestion(name, POLICIES, otherwise=f"choose from {', '.join(POLICIES)}")
-        raise ValueError(f"unknown policy {name!r}; {hint}")
+        raise ConfigurationError(f"unknown policy {name!r}; {hint}")
     return POLICIES[name]

@@ -13,6 +13,7 @@ import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
+from tidegate.errors import ConfigurationError
 from tidegate.prices.laws import Price, PriceLaw
 from tidegate.wire import LARGEST_AMOUNT
 
@@ -72,11 +73,13 @@ class RecordedPrices:
     def __post_init__(self) -> None:
         values = np.array(self.values, dtype=np.float64)
         if values.ndim not in (1, 2) or values.size == 0:
-            raise ValueError("recorded prices need at least one round, and one or more columns")
+            raise ConfigurationError(
+                "recorded prices need at least one round, and one or more columns"
+            )
         wrong = np.argwhere(~((values >= 0) & (values <= LARGEST_AMOUNT)))
         if len(wrong):
             place = tuple(int(index) for index in wrong[0])
-            raise ValueError(
+            raise ConfigurationError(
                 f"recorded price {values[place]} in row {place[0] + 1} is not a price: "
                 f"0 or more and at most {LARGEST_AMOUNT:g}"
             )
@@ -89,24 +92,26 @@ class RecordedPrices:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
-            raise ValueError(f"{path} is not a text file in UTF-8") from None
+            raise ConfigurationError(f"{path} is not a text file in UTF-8") from None
         reader = csv.DictReader(io.StringIO(text, newline=""))
         try:
             header = list(reader.fieldnames or [])
         except csv.Error as wrong:
-            raise ValueError(f"{path} has no header: {wrong}") from None
+            raise ConfigurationError(f"{path} has no header: {wrong}") from None
         for column in columns:
             if column not in header:
                 known = ", ".join(header)[:1000] or "none at all"
-                raise ValueError(f"{path} has no column {column!r}; it has {known}")
+                raise ConfigurationError(f"{path} has no column {column!r}; it has {known}")
         rows = []
         try:
             for number, row in enumerate(reader, start=2):
                 rows.append([_cell(path, number, column, row[column]) for column in columns])
         except csv.Error as wrong:
-            raise ValueError(f"{path}, line {reader.line_num}, is no CSV: {wrong}") from None
+            raise ConfigurationError(
+                f"{path}, line {reader.line_num}, is no CSV: {wrong}"
+            ) from None
         if not rows:
-            raise ValueError(f"{path} has a header but no prices below it")
+            raise ConfigurationError(f"{path} has a header but no prices below it")
         table = np.array(rows)
         return cls(table[:, 0] if len(columns) == 1 else table)
 
@@ -133,7 +138,7 @@ class RecordedPrices:
         table, columns = self._table, self.num_columns
         if columns not in (1, size):
             wanted = "one price for all clients" if size is None else f"{size} prices a round"
-            raise ValueError(
+            raise ConfigurationError(
                 f"the record has {columns} prices a round, the run needs {wanted}; "
                 "give one column, or one a client"
             )
@@ -142,7 +147,7 @@ class RecordedPrices:
                 yield float(row)
             else:
                 yield np.broadcast_to(row, size)
-        raise ValueError(
+        raise ConfigurationError(
             f"the record ends after {len(table)} rounds; shorten the run or record more"
         )
 
@@ -151,6 +156,6 @@ def _cell(path: Path, line: int, column: str, text: str | None) -> float:
     try:
         return float(text if text is not None else "")
     except ValueError:
-        raise ValueError(
+        raise ConfigurationError(
             f"{path}, line {line}, column {column}: {reprlib.repr(text)} is no price"
         ) from None

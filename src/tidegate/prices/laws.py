@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
+from tidegate.errors import ConfigurationError
 from tidegate.wire import LARGEST_AMOUNT
 
 Price = float | FloatArray
@@ -27,7 +28,9 @@ class PriceLaw(Protocol):
 
 def _check_price(name: str, value: float) -> None:
     if not 0 <= value <= LARGEST_AMOUNT:
-        raise ValueError(f"{name} must be 0 or more and at most {LARGEST_AMOUNT:g}, got {value}")
+        raise ConfigurationError(
+            f"{name} must be 0 or more and at most {LARGEST_AMOUNT:g}, got {value}"
+        )
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,9 @@ class UniformPrice:
         _check_price("the lowest price", self.low)
         _check_price("the highest price", self.high)
         if self.low > self.high:
-            raise ValueError(f"the lowest price {self.low} lies above the highest {self.high}")
+            raise ConfigurationError(
+                f"the lowest price {self.low} lies above the highest {self.high}"
+            )
 
     def mean(self, num_rounds: int) -> float:
         """(low + high) / 2."""
@@ -98,7 +103,9 @@ class MarkovPrice:
         for name in ("stay_low", "stay_high"):
             value = getattr(self, name)
             if not 0 <= value < 1:
-                raise ValueError(f"{name} must lie in [0, 1), got {value}: 1 would never leave")
+                raise ConfigurationError(
+                    f"{name} must lie in [0, 1), got {value}: 1 would never leave"
+                )
 
     @property
     def _share_high(self) -> float:

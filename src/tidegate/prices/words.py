@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from tidegate.errors import ConfigurationError
 from tidegate.prices.feeds import RecordedPrices
 from tidegate.prices.laws import ConstantPrice, MarkovPrice, PriceLaw, UniformPrice
 
@@ -20,7 +21,7 @@ def price_law(text: str) -> PriceLaw:
     if kind == "trace":
         path, _, columns = rest.rpartition(":")
         if not path:
-            raise ValueError(f"price {text!r} must read trace:FILE.csv:COLUMN")
+            raise ConfigurationError(f"price {text!r} must read trace:FILE.csv:COLUMN")
         return RecordedPrices.from_csv(Path(path), columns.split(","))
     laws: dict[str, tuple[Callable[..., PriceLaw], str]] = {
         "constant": (ConstantPrice, "constant:PRICE"),
@@ -28,7 +29,7 @@ def price_law(text: str) -> PriceLaw:
         "markov": (MarkovPrice, "markov:LOW,HIGH,STAY_LOW,STAY_HIGH"),
     }
     if kind not in laws:
-        raise ValueError(
+        raise ConfigurationError(
             f"unknown price law {kind!r}; choose constant, uniform, markov or trace, "
             "for example uniform:1,10"
         )
@@ -36,7 +37,7 @@ def price_law(text: str) -> PriceLaw:
     try:
         numbers = [float(part) for part in rest.split(",")]
     except ValueError:
-        raise ValueError(f"price {text!r} must read {form}, with numbers") from None
+        raise ConfigurationError(f"price {text!r} must read {form}, with numbers") from None
     if len(numbers) != form.count(",") + 1:
-        raise ValueError(f"price {text!r} must read {form}")
+        raise ConfigurationError(f"price {text!r} must read {form}")
     return law(*numbers)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
+from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES
 from tidegate.simulation.rounds import Run
 
@@ -38,10 +39,12 @@ def check_drawable(path: Path) -> None:
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
     except ImportError:
-        raise ValueError("pictures need matplotlib: pip install 'tidegate[plot]'") from None
+        raise ConfigurationError("pictures need matplotlib: pip install 'tidegate[plot]'") from None
     formats = Figure().canvas.get_supported_filetypes()
     if path.suffix.removeprefix(".").lower() not in formats:
-        raise ValueError(f"cannot draw {path}: its ending must be one of {', '.join(formats)}")
+        raise ConfigurationError(
+            f"cannot draw {path}: its ending must be one of {', '.join(formats)}"
+        )
 
 
 def draw_runs(runs: Mapping[str, Sequence[Run]], path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tidegate
+from tidegate.errors import ConfigurationError
 from tidegate.report.figures import COLOURS
 
 if TYPE_CHECKING:
@@ -90,13 +91,15 @@ def check_page(path: Path) -> None:
         try:
             __import__(package)
         except ImportError:
-            raise ValueError(f"pages need {package}: pip install 'tidegate[report]'") from None
+            raise ConfigurationError(
+                f"pages need {package}: pip install 'tidegate[report]'"
+            ) from None
     if path.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"cannot write {path}: a page's name must end in .html")
+        raise ConfigurationError(f"cannot write {path}: a page's name must end in .html")
     if path.is_dir():
-        raise ValueError(f"cannot write {path}: it is a folder; name a file in it")
+        raise ConfigurationError(f"cannot write {path}: it is a folder; name a file in it")
     if not path.absolute().parent.is_dir():
-        raise ValueError(f"cannot write {path}: its folder does not exist; create it first")
+        raise ConfigurationError(f"cannot write {path}: its folder does not exist; create it first")
 
 
 def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -> None:

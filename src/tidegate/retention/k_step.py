@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tidegate._internal.arrays import CountArray, IntArray, Members
 from tidegate._internal.saving import FIXED
+from tidegate.errors import ConfigurationError
 from tidegate.retention.buffers import Stored
 from tidegate.wire import Retention
 
@@ -95,7 +96,9 @@ class KStepRetention:
 
     def __post_init__(self) -> None:
         if self.retention_horizon < 1:
-            raise ValueError(f"retention_horizon must be at least 1, got {self.retention_horizon}")
+            raise ConfigurationError(
+                f"retention_horizon must be at least 1, got {self.retention_horizon}"
+            )
 
     def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> KStepBuffers:
         """Empty buffers."""

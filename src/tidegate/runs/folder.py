@@ -4,6 +4,10 @@ A server writes ``control.npz`` (its books), ``rounds.jsonl`` (what each round d
 ``metrics.jsonl`` (what was measured about the model).
 """
 
+from tidegate.server.saved_state import REMEDY
+
+__all__ = ["CONTROL", "FORMAT_VERSION", "METRICS", "NOTHING_USED", "REMEDY", "RESUMING", "ROUNDS"]
+
 FORMAT_VERSION = 5
 """Of all that a run's server saves."""
 CONTROL = "control.npz"
@@ -12,4 +16,3 @@ METRICS = "metrics.jsonl"
 RESUMING = "resuming run %s after round %d"
 NOTHING_USED = "nobody's model was used in round %d"
 """What a server logs as it takes a run up again, and as a round ends in vain."""
-REMEDY = "take a copy of the folder from before, or start a new run in another folder"

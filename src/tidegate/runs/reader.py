@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate._internal.saving import Archive, plain, reading
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.runs.journal import this_machine
 from tidegate.server.fleet_round import FleetRound
@@ -114,7 +115,7 @@ def read_run(folder: Path) -> RunView:
     """What a folder says now."""
     path = folder / CONTROL
     if not path.exists():
-        raise ValueError(
+        raise ConfigurationError(
             f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
         )
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
@@ -181,9 +182,8 @@ def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
     with reading(path, REMEDY):
         rounds = [plain(FleetRound, json.loads(row)) for row in _lines(path)[:settled]]
     if len(rounds) < settled:
-        raise ValueError(
-            f"{path} tells of {len(rounds)} rounds, and {settled} were settled; {REMEDY}"
-        )
+        told = f"tells of {len(rounds)} rounds, and {settled} were settled"
+        raise DamagedFileError(path, told, REMEDY)
     return rounds
 
 
@@ -191,9 +191,12 @@ def control_of(archive: Archive, path: Path) -> dict[str, Any]:
     """The part of a server's books that is JSON, if this program understands it."""
     content: dict[str, Any] = archive.json("control")
     if content["version"] != FORMAT_VERSION:
-        raise ValueError(
+        raise RunDiffersError(
             f"{path} has format {reprlib.repr(content['version'])}, this program reads "
-            f"{FORMAT_VERSION}; the version of Tidegate that wrote it reads it, too"
+            f"{FORMAT_VERSION}; the version of Tidegate that wrote it reads it, too",
+            name="format",
+            saved=content["version"],
+            given=FORMAT_VERSION,
         )
     return content
 

@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 
 from tidegate._internal.saving import Archive, reading, replace_file
+from tidegate.errors import ConfigurationError, DamagedFileError
 from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.runs.reader import control_of, settled_rounds
 from tidegate.server.controller import Controller
@@ -43,7 +44,7 @@ class RunWriter:
             try:
                 lock.execute("BEGIN EXCLUSIVE")
             except sqlite3.OperationalError:
-                raise ValueError(
+                raise ConfigurationError(
                     f"another run is using {self._folder}; wait for it, or take another folder"
                 ) from None
             yield
@@ -54,17 +55,16 @@ class RunWriter:
         if not path.exists():
             rounds_file = self._folder / ROUNDS
             if rounds_file.exists() and rounds_file.stat().st_size:
-                raise ValueError(f"{path} is missing, and {rounds_file} tells of a run; {REMEDY}")
+                told = f"is missing, and {rounds_file} tells of a run"
+                raise DamagedFileError(path, told, REMEDY)
             return None
-        with reading(path, REMEDY):
-            with path.open("rb") as file, Archive(file) as archive:
-                content = control_of(archive, path)
-                state = archive.array("state").tobytes() if "state" in archive else None
-            controller = Controller.from_record(terms, {**content["controller"], "state": state})
-            model = content["model"]
+        with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
+            content = control_of(archive, path)
+            state = archive.array("state").tobytes() if "state" in archive else None
+            record, model = {**content["controller"], "state": state}, content["model"]
             if not MODEL_NAME.fullmatch(model):
-                raise ValueError(f"{path} names a model {reprlib.repr(model)}; {REMEDY}")
-        return controller, model
+                raise ValueError(f"it names a model {reprlib.repr(model)}")
+        return Controller.from_record(terms, record, path), model
 
     def begin(self) -> None:
         """A new run, before its first round."""
@@ -96,7 +96,7 @@ class RunWriter:
         """The rows of settled rounds; one of a round that was not is dropped from the file."""
         path = self._folder / ROUNDS
         if not path.exists():
-            raise ValueError(f"{path} is missing; {REMEDY}")
+            raise DamagedFileError(path, "is missing", REMEDY)
         rounds = settled_rounds(path, round_number - 1)
         text = "".join(map(_line, rounds))
 

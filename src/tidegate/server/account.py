@@ -8,7 +8,8 @@ follow from it.
 import math
 from dataclasses import dataclass, replace
 
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.errors import WireError
+from tidegate.wire import Order, Receipt
 
 ROUNDING = 1e-9
 """Of sums of money: for each unit of them."""

@@ -9,14 +9,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any, cast
 
-from tidegate._internal.saving import plain
+from tidegate._internal.saving import plain, reading
 from tidegate.admission.debt import cash
 from tidegate.admission.rule import AdmissionRule, GrantedRule
+from tidegate.errors import ConfigurationError, RunDiffersError
 from tidegate.server.fleet import Fleet, Terms
 from tidegate.server.fleet_round import Decision, FleetRound
 from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
-from tidegate.server.saved_state import check_numbers, from_bytes, to_bytes
+from tidegate.server.saved_state import REMEDY, check_numbers, from_bytes, to_bytes
 from tidegate.server.shards import Report
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import (
@@ -213,26 +214,40 @@ class Controller:
         return record
 
     @classmethod
-    def from_record(cls, terms: Terms, record: Mapping[str, Any]) -> "Controller":
-        """The controller that ``to_record`` gave, on the same terms."""
-        controller = cls(terms, record["ledger"]["run"])
+    def from_record(
+        cls, terms: Terms, record: Mapping[str, Any], source: object = "a checkpoint"
+    ) -> "Controller":
+        """The controller that ``to_record`` gave, on the same terms; ``source`` is for errors.
+
+        The terms call a policy and a price feed, which may be the user's own: a mistake in them is
+        not damage to the file.
+        """
         fixed = terms.fixed()
-        for name, value in {**dict.fromkeys(fixed), **record["terms"]}.items():
+        with reading(source, REMEDY):
+            saved_terms = {**dict.fromkeys(fixed), **record["terms"]}
+        for name, value in saved_terms.items():
             if value != fixed.get(name):
-                raise ValueError(
+                raise RunDiffersError(
                     f"the checkpoint was made with {name} = {value}, this run has "
-                    f"{fixed.get(name)}; resume with the same, or start a new run in another folder"
+                    f"{fixed.get(name)}; resume with the same, or start a new run in another "
+                    "folder",
+                    name=name,
+                    saved=value,
+                    given=fixed.get(name),
                 )
-        check_numbers(record)
-        controller._round_number = record["round_number"]
-        controller._ledger = Ledger.from_record(record["ledger"])
-        controller._fleet = Fleet(terms, controller._ledger, record["absences"])
-        controller._tally = plain(ReuseTally, record["tally"])
-        controller._overspend = record["overspend"]
-        if record["decision"] is not None:
-            controller._decision = plain(Decision, record["decision"])
-        if record["state"] is not None:
-            saved = from_bytes(controller._fleet.policy, record["state"])
+        with reading(source, REMEDY):
+            check_numbers(record)
+            controller = cls(terms, record["ledger"]["run"])
+            controller._round_number = record["round_number"]
+            controller._ledger = Ledger.from_record(record["ledger"])
+            controller._fleet = Fleet(terms, controller._ledger, record["absences"])
+            controller._tally = plain(ReuseTally, record["tally"])
+            controller._overspend = record["overspend"]
+            if record["decision"] is not None:
+                controller._decision = plain(Decision, record["decision"])
+            state = record["state"]
+        if state is not None:
+            saved = from_bytes(controller._fleet.policy, state, source)
             controller._server, controller._fleet.allocation = saved.server, saved.allocation
         return controller
 
@@ -240,7 +255,7 @@ class Controller:
         """What a shard tells its coordinator; nothing before it has a rule."""
         purse = self._terms.purse
         if purse is None:
-            raise ValueError("this server is no shard: give it a purse")
+            raise ConfigurationError("this server is no shard: give it a purse")
         if self._server is None:
             return None
         rule = self._granted_rule.granted(self._terms.budget, self._terms.budget)

@@ -16,6 +16,7 @@ from tidegate._internal.arrays import EVERYONE, IntArray, Members
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.cohorts import Cohorts, share_reached
+from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.policies import JointPolicy
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants, Problem
@@ -129,12 +130,12 @@ class Fleet:
             self._policy = terms.policy(problem)
             rules = {self.retention(number)[0] for number in range(len(self.absences))}
             if "oldest_first" in rules and terms.headroom > 1:
-                raise ValueError(
+                raise ConfigurationError(
                     f"{terms.policy_name} keeps every slot full, and has no use for a headroom of "
                     f"{terms.headroom}; leave it out"
                 )
             if terms.purse is not None and not isinstance(self._policy.admission, GrantedRule):
-                raise ValueError(
+                raise ConfigurationError(
                     f"{terms.policy_name} does not say what money is worth; shards need tide"
                 )
         return self._policy
@@ -148,7 +149,7 @@ class Fleet:
                 if absent + 1 < horizon or not horizon:
                     absences[client] = absent + 1
         if not absences:
-            raise ValueError(
+            raise ConfigurationError(
                 "there is no client to order from; the log says why each that was asked is left out"
             )
         if absences.keys() != self.absences.keys():
@@ -222,7 +223,7 @@ class Fleet:
         """What a sample costs these clients in a round; the whole fleet where there are none."""
         asked = members or list(enumerate(self.absences))
         clients = [client for _, client in asked]
-        price = self._terms.prices.at(round_number, clients)
+        price = _asked(self._terms.prices, round_number, clients)
         if isinstance(price, Mapping):
             own = [_checked(price.get(one), round_number, one) for one in clients]
             shares = self.policy.shares[self._numbers(asked)]
@@ -247,14 +248,26 @@ class Fleet:
         self.allocation = Allocation.start(shares, np.array(kept))
 
 
+def _asked(
+    prices: PriceFeed, round_number: int, clients: Sequence[str]
+) -> float | Mapping[str, float]:
+    """What a feed answers; what it raises is told as its own failure."""
+    try:
+        return prices.at(round_number, clients)
+    except Exception as wrong:
+        reason = f"failed in round {round_number} with {type(wrong).__name__}: {wrong}"
+        raise SupplierError("the price feed", reason) from wrong
+
+
 def _checked(price: object, round_number: int, whose: str) -> float:
     try:
         value = float(price)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         value = math.nan
     if not 0 <= value <= LARGEST_AMOUNT:
-        raise ValueError(
-            f"the price of round {round_number} for {whose} must be a number from 0 to "
-            f"{LARGEST_AMOUNT:g}, got {price!r}"
+        raise SupplierError(
+            "the price feed",
+            f"must give a number from 0 to {LARGEST_AMOUNT:g} as the price of round "
+            f"{round_number} for {whose}, got {price!r}",
         )
     return value

@@ -6,9 +6,10 @@ lost its buffer begins again. And who cannot be told from somebody else is refus
 
 import logging
 
+from tidegate.errors import WireError
 from tidegate.server.account import Account
 from tidegate.server.ledger import Ledger
-from tidegate.wire import Introduction, Receipt, WireError
+from tidegate.wire import Introduction, Receipt
 
 BEGIN_AGAIN = "Delete its file, and it begins again"
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from tidegate._internal.saving import plain
 from tidegate.admission.rule import RoundTotals
+from tidegate.errors import WireError
 from tidegate.server.account import Account
-from tidegate.wire import Order, Receipt, WireError
+from tidegate.wire import Order, Receipt
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,9 @@ from tidegate.admission.allocation import Allocation
 from tidegate.policies import JointPolicy
 from tidegate.wire import LARGEST_INTEGER
 
+REMEDY = "take a copy of the folder from before, or start a new run in another folder"
+"""What to do where the books of a run are damaged."""
+
 
 @dataclass(frozen=True)
 class SavedState:
@@ -28,10 +31,10 @@ def to_bytes(server: Any, allocation: Allocation) -> bytes:
     return file.getvalue()
 
 
-def from_bytes(policy: JointPolicy[Any], content: bytes) -> SavedState:
-    """What ``to_bytes`` gave under the same policy."""
+def from_bytes(policy: JointPolicy[Any], content: bytes, source: object) -> SavedState:
+    """What ``to_bytes`` gave under the same policy; ``source`` names the file in errors."""
     shape = SavedState(policy.admission.start(), Allocation.start(policy.shares))
-    return read(shape, io.BytesIO(content))
+    return read(shape, io.BytesIO(content), source)
 
 
 def check_numbers(record: Mapping[str, Any]) -> None:

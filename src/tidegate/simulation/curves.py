@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
 from tidegate.prices import PriceLaw
 from tidegate.problem import Problem
@@ -118,5 +119,5 @@ def _limit(problem: Problem, law: PriceLaw) -> float | None:
     try:
         prices = price_distribution(law, problem.num_rounds)
         return optimum(prices, problem.budget, problem.slots_a_round).effective_per_round
-    except ValueError:
+    except ConfigurationError:
         return None

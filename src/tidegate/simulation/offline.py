@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from tidegate.admission.interval import ClosingInterval
+from tidegate.errors import ConfigurationError
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PriceLaw
@@ -56,7 +57,9 @@ def try_horizons(
     """Simulate ACDPP with each K on the price law."""
     middle = problem.num_rounds // 2
     if not middle:
-        raise ValueError("offline selection compares two halves of a run: give at least 2 rounds")
+        raise ConfigurationError(
+            "offline selection compares two halves of a run: give at least 2 rounds"
+        )
     play = partial(simulate, price_per_client=price_per_client, each_round=each_round)
     target = min(problem.affordable_admission, problem.slots_a_round)
     closing = parameters.contraction(problem.num_rounds, options.contraction_exponent)
@@ -105,7 +108,7 @@ def select_offline(candidates: Iterable[Candidate]) -> Candidate:
     """The best bound among those whose buffer violation stays bounded."""
     bounded = [candidate for candidate in candidates if candidate.bounded]
     if not bounded:
-        raise ValueError(
+        raise ConfigurationError(
             "no candidate K keeps its buffer violation bounded; try smaller ones or more rounds"
         )
     return min(bounded, key=lambda candidate: candidate.bound_per_round)

@@ -21,6 +21,7 @@ from tidegate._internal.randomness import COHORTS, PRICES, generator
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash, certificate_holds
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
+from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
 from tidegate.prices import Price, PriceLaw
 from tidegate.problem import Problem
@@ -264,7 +265,7 @@ def simulate(
     state = begin(policy, problem) if resume is None else resume.copy()
     last = problem.num_rounds if until is None else until
     if not state.round_number < last <= problem.num_rounds:
-        raise ValueError(
+        raise ConfigurationError(
             f"no round to play: {state.round_number} of {problem.num_rounds} are done, "
             f"and the run should stop after round {last}"
         )

@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
+from tidegate.errors import ConfigurationError
 from tidegate.prices import ConstantPrice, MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
 
 
@@ -112,9 +113,9 @@ def price_distribution(law: PriceLaw, num_rounds: int) -> PriceDistribution:
         return PriceSample([law.low, law.high], [1 - high, high])
     if isinstance(law, RecordedPrices):
         if law.num_columns > 1:
-            raise ValueError(
+            raise ConfigurationError(
                 f"the trace has {law.num_columns} columns; a limit is known for one price for all: "
                 "name one column"
             )
         return PriceSample(np.asarray(law.values)[:num_rounds].ravel().tolist())
-    raise ValueError(f"no distribution of one price is known for {law!r}")
+    raise ConfigurationError(f"no distribution of one price is known for {law!r}")

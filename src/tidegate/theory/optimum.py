@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+from tidegate.errors import ConfigurationError
 from tidegate.theory.distribution import PriceDistribution
 
 PRECISION = 1e-13
@@ -214,7 +215,7 @@ def optimum(prices: PriceDistribution, budget: float, total_capacity: float) -> 
     allowed = budget / total_capacity
     plan = plan_slots(prices, allowed)
     if plan.spent > allowed * (1 + FINE):
-        raise ValueError(
+        raise ConfigurationError(
             f"the budget allows {allowed:g} for a slot and round; samples that are kept "
             f"{LONGEST_LIFE} rounds cost {plan.spent:g}: raise the budget, or plan for fewer slots"
         )

@@ -8,6 +8,7 @@ that a round reaches: all of them, unless it reaches a cohort alone. Only K is s
 import math
 from dataclasses import dataclass
 
+from tidegate.errors import ConfigurationError
 from tidegate.problem import Problem
 from tidegate.theory.bounds import constant_admission_sizes, excess_risk_bound
 
@@ -100,4 +101,4 @@ def contraction(num_rounds: int, contraction_exponent: float) -> float:
 
 def _check_exponent(symbol: str, value: float) -> None:
     if not 0 < value < 1:
-        raise ValueError(f"{symbol} must lie strictly between 0 and 1, got {value}")
+        raise ConfigurationError(f"{symbol} must lie strictly between 0 and 1, got {value}")

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 
+from tidegate.errors import ConfigurationError
 from tidegate.runs.sinks import Moment, Source
 
 try:
@@ -89,7 +90,7 @@ class Prometheus:
                 port, address, registry=self._registry
             )
         except OSError as wrong:
-            raise ValueError(
+            raise ConfigurationError(
                 f"port {port} of {address} is taken or not allowed ({wrong.strerror}); give "
                 "another, or 0 for any that is free"
             ) from wrong

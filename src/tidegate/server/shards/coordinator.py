@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from tidegate._internal.saving import plain
+from tidegate.errors import ConfigurationError
 from tidegate.server.shards.messages import Grant, Report
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_INTEGER, MOST_AMOUNTS
 
@@ -92,9 +93,9 @@ class Coordinator:
         patience: int = PATIENCE,
     ) -> None:
         if not slots or min(slots.values()) < 1:
-            raise ValueError(f"every shard needs at least one slot, got {dict(slots)}")
+            raise ConfigurationError(f"every shard needs at least one slot, got {dict(slots)}")
         if not (0 < budget <= LARGEST_AMOUNT and 1 <= lead < MOST_AMOUNTS and patience >= 1):
-            raise ValueError(
+            raise ConfigurationError(
                 f"need a positive budget, lead (below {MOST_AMOUNTS}) and patience, got {budget}, "
                 f"{lead} and {patience}"
             )

@@ -1,7 +1,7 @@
 """What a shard may spend, as far as it was told."""
 
+from tidegate.errors import WireError
 from tidegate.server.shards.messages import Grant
-from tidegate.wire import WireError
 
 
 class Purse:

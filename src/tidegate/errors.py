@@ -1,0 +1,67 @@
+"""Errors that Tidegate raises on purpose, by what a caller can do about them.
+
+Every one of them is a ``TidegateError``, and says what happened, what it means and what to do. Any
+other exception that comes out of the package is a bug in it, or an exception of your own code that
+passes through.
+
+Those that speak of a value are a ``ValueError``, too: ``except ValueError`` goes on working.
+"""
+
+
+class TidegateError(Exception):
+    """Base of all errors that are raised on purpose."""
+
+
+class ConfigurationError(TidegateError, ValueError):
+    """A setting cannot be used: the message names the value, the limit and the remedy."""
+
+
+class WireError(TidegateError, ValueError):
+    """A message is refused: it is malformed, or cannot follow from what its sender said before."""
+
+
+class DamagedFileError(TidegateError, ValueError):
+    """A file does not hold what was written to it, or is missing while others speak of it.
+
+    Args:
+        source: the file, or what it was read for.
+        reason: what is wrong with it.
+        remedy: what to do now.
+    """
+
+    def __init__(self, source: object, reason: str, remedy: str) -> None:
+        super().__init__(f"{source} {reason}; {remedy}")
+        self.source = source
+        self.reason = reason
+        self.remedy = remedy
+
+
+class RunDiffersError(TidegateError, ValueError):
+    """A file belongs to another run: other terms, another client, another version.
+
+    Args:
+        message: which file, and what to do.
+        name: of the term that differs.
+        saved: its value in the file.
+        given: its value here.
+    """
+
+    def __init__(self, message: str, *, name: str, saved: object, given: object) -> None:
+        super().__init__(message)
+        self.name = name
+        self.saved = saved
+        self.given = given
+
+
+class SupplierError(TidegateError):
+    """Somebody else's part failed: a price feed, or what acquires samples.
+
+    Args:
+        supplier: who failed.
+        reason: how.
+    """
+
+    def __init__(self, supplier: str, reason: str) -> None:
+        super().__init__(f"{supplier} {reason}")
+        self.supplier = supplier
+        self.reason = reason

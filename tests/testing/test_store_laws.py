@@ -1,0 +1,97 @@
+"""The laws of stores: ours obey them, and a store that does not is caught."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.store import Books, Change, MemoryStore, StoredSample
+from tidegate.testing import STORE_LAWS, LawBrokenError, check_store
+
+Open = Callable[[str, str, int], MemoryStore]
+
+
+@contextmanager
+def files(folder: Path) -> Iterator[Callable[[str, str, int], SqliteStore]]:
+    """Opens durable stores, each time anew, and closes all of them in the end."""
+    opened: list[SqliteStore] = []
+
+    def open_store(run: str, client: str, capacity: int) -> SqliteStore:
+        opened.append(SqliteStore(store_path(folder, run, client), run, client, capacity))
+        return opened[-1]
+
+    yield open_store
+    for store in opened:
+        store.close()
+
+
+def in_memory(kind: type[MemoryStore]) -> Open:
+    """Stores of this process, the same ones when they are asked for again."""
+    kept: dict[tuple[str, str, int], MemoryStore] = {}
+
+    def open_store(*whose: Any) -> MemoryStore:
+        return kept.setdefault(whose, kind(*whose))
+
+    return open_store
+
+
+def test_ours_obey(tmp_path: Path) -> None:
+    check_store(in_memory(MemoryStore))
+    with files(tmp_path) as open_store:
+        check_store(open_store)
+
+
+class LosesTheLast(MemoryStore):
+    def commit(self, change: Change) -> None:
+        super().commit(replace(change, admitted=change.admitted[:-1]))
+
+
+class KeepsTheRemoved(MemoryStore):
+    def commit(self, change: Change) -> None:
+        super().commit(replace(change, removed=()))
+
+
+class TakesOldBooks(MemoryStore):
+    def commit(self, change: Change) -> None:
+        super().commit(replace(change, before=self.books()))
+
+
+class GoesBack(MemoryStore):
+    def void(self, round_number: int) -> None:
+        self._books = replace(self._books, void_round=round_number)
+
+
+class CountsNoUses(MemoryStore):
+    def stored(self) -> list[StoredSample]:
+        return [replace(one, uses=1) for one in super().stored()]
+
+
+class HasNoId(MemoryStore):
+    def books(self) -> Books:
+        books = super().books()
+        return replace(books, last_round=max(books.last_round, 1))
+
+
+@pytest.mark.parametrize(
+    ("open_store", "law", "found"),
+    [
+        (in_memory(LosesTheLast), "holds_what_was_committed", "it holds"),
+        (in_memory(KeepsTheRemoved), "holds_what_was_committed", "it holds"),
+        (in_memory(CountsNoUses), "holds_what_was_committed", "it holds"),
+        (in_memory(TakesOldBooks), "refuses_a_change_from_old_books", "worked out from old books"),
+        (in_memory(GoesBack), "a_void_round_stays_void", "after void(3) and void(1)"),
+        (in_memory(HasNoId), "begins_empty", "a new store has the books"),
+        (MemoryStore, "is_the_same_in_a_new_process", "opened again"),
+    ],
+)
+def test_a_broken_store_is_caught_by_law_and_input(open_store: Open, law: str, found: str) -> None:
+    assert law in STORE_LAWS
+    with pytest.raises(LawBrokenError) as broken:
+        check_store(open_store)
+    assert broken.value.law == law
+    assert found in broken.value.found
+    assert "random orders of seed 0" in str(broken.value)
