@@ -7,11 +7,15 @@ alone, ``full`` runs at full size only. ``quick`` leaves all of them out.
 
 import multiprocessing.context
 import subprocess
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from check_size import SIZE
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from fleet import Fleet, SharedFleet
 
 SHARE = {"quick": 5.0, "check": 20.0, "full": 900.0}
 """Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``."""
@@ -87,3 +91,18 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("data") / "small"
     write_small(folder)
     return str(folder)
+
+
+@pytest.fixture(scope="session")
+def _shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SharedFleet]":
+    from fleet import SharedFleet  # only who deploys something needs Flower
+
+    shared = SharedFleet(lambda: tmp_path_factory.mktemp("fleet"))
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture
+def fleet(_shared_fleet: "SharedFleet") -> "Fleet":
+    """A real deployment that all tests share: TLS, authenticated SuperNodes, all online."""
+    return _shared_fleet.whole()

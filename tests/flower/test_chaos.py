@@ -1,4 +1,4 @@
-"""A short drill on a real deployment; scripts/chaos is the long one."""
+"""Short drills on the shared deployment; scripts/chaos is the long one."""
 
 import errno
 import socket
@@ -9,42 +9,93 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from books import client_files, discrepancies, rows
+from books import discrepancies, rows
 from breakable import Disk, Proxy, can_mount
-from breaker import CLIENTS, CUT_NODE, DISK_NODE, KINDS, Fault, schedule
-from chaos import RUN, drilled
+from breaker import KINDS, Fault, schedule
+from chaos import Drill
+from fleet import CUT_NODE, DISK_NODE, Fleet
+from undisturbed import undisturbed
 
-ROUNDS = 6
-DISK = can_mount()
-needs_disk = pytest.mark.skipif(not DISK, reason="only root can mount a disk that is full")
+needs_disk = pytest.mark.skipif(not can_mount(), reason="only root can mount a disk that is full")
 
 
-def test_a_run_survives_kills_stops_a_full_disk_and_a_cut_network(tmp_path: Path) -> None:
+@pytest.mark.deployment
+@pytest.mark.share(300)  # a node that was killed is let in again after a minute
+def test_what_is_killed_stopped_cut_or_full_loses_no_decision_and_no_money(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    """Until round 2 the run is the one that nothing disturbs, and in round 3 everybody is missed.
+
+    The server app dies while the orders of round 2 are out, and a node stops for some seconds;
+    nobody is given up. Then one node is killed between its commit and its reply, the disk of
+    another is full and the network of the third is cut, and then the SuperLink is killed.
+    """
     faults = [
         # Two seconds later all orders are out; nodes wait for the rest of one for 45 s.
+        Fault("server app killed", after_round=1, delay=2.0),
+        Fault("node stopped", CUT_NODE, after_round=1, delay=2.0, seconds=5.0),
+        Fault("node killed", 0, after_round=2, note="client"),
+        Fault("network cut", CUT_NODE, after_round=2, until_missed=1),
+        Fault("SuperLink killed", after_round=3),
+    ]
+    if fleet.disk is not None:
+        faults.append(Fault("disk full", DISK_NODE, after_round=2, until_missed=1))
+    told: list[str] = []
+    pause = {"policy": "tide", "rough-round": 3, "pause-client": 0, "pause-round": 3}
+    drill = Drill(
+        fleet, tmp_path / "drill", faults, 4, last_rounds=1, tell=told.append, run_config=pause
+    )
+    drill.play(280)
+    assert drill.reconciled() == [], told
+    played, files = rows(drill.folder), drill.client_files()
+    (tmp_path / "here").mkdir()
+    whole = undisturbed(tmp_path / "here" / "drill", 4, "tide")
+    assert played[:2] == whole.rows[:2], told
+    for name, own in files.items():
+        assert own["answers"][:2] == whole.files[name]["answers"][:2]  # orders and receipts
+    assert [row["answered"] for row in played[2:]] == [0 if fleet.disk else 1, 3], told
+    # It had paid before it was killed, and its file was there when it came back.
+    assert files["partition-0"]["answers"][:3] == whole.files["partition-0"]["answers"][:3]
+    assert len(files["partition-0"]["answers"]) == 4
+    check_faults(drill, faults)
+    _, second, third = drill.supervisor.run_ids
+    assert fleet.finished(third) == "finished:completed", fleet.log(third)
+    assert "resuming run drill after round 1" in fleet.log(second)
+    for corrupt, word in corruptions(files):
+        assert any(word in one for one in discrepancies(drill.folder, corrupt)), word
+
+
+def check_faults(drill: Drill, faults: list[Fault]) -> None:
+    """All came, all are over, and who was away until it was missed was missed."""
+    fleet = drill.fleet
+    assert len(drill.happened) == len(faults)
+    assert all(one.recovery for one in drill.happened)
+    assert all(one.missed for one in drill.happened if one.fault.until_missed)
+    assert len(drill.supervisor.run_ids) == 3  # once, and again after each kill at the server
+    assert "Connection attempt failed" in fleet.output(f"node-{CUT_NODE}")
+    if fleet.disk is not None:
+        told = fleet.output(f"node-{DISK_NODE}")
+        assert "disk I/O error" in told or "disk is full" in told
+
+
+@pytest.mark.full
+@pytest.mark.deployment
+def test_a_run_survives_kills_stops_a_full_disk_and_a_cut_network(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    faults = [
         Fault("server app killed", after_round=1, delay=2.0),
         Fault("node stopped", 0, after_round=2, until_missed=1),
         Fault("network cut", CUT_NODE, after_round=2, until_missed=1),
         Fault("SuperLink killed", after_round=3),
     ]
-    if DISK:
+    if fleet.disk is not None:
         faults.insert(0, Fault("disk full", DISK_NODE, after_round=2, until_missed=1))
-    with drilled(tmp_path, faults, ROUNDS, disk=DISK, timeout=10) as drill:
-        drill.play(600)
-        drill.fleet.stop()
-        assert drill.reconciled() == []
-        files = client_files(RUN, *map(drill.fleet.buffers, range(CLIENTS)))
-    assert len(rows(drill.folder)) == ROUNDS
-    assert len(drill.happened) == len(faults)
-    assert all(one.recovery for one in drill.happened)
-    assert all(one.missed for one in drill.happened if one.fault.node >= 0)
-    assert drill.supervisor.launches == 3  # once, and again after each kill on the server's side
-    assert "Connection attempt failed" in drill.fleet.output(f"node-{CUT_NODE}")
-    if DISK:
-        told = drill.fleet.output(f"node-{DISK_NODE}")
-        assert "disk I/O error" in told or "disk is full" in told
-    for corrupt, word in corruptions(files):
-        assert any(word in one for one in discrepancies(drill.folder, corrupt)), word
+    drill = Drill(fleet, tmp_path / "chaos", faults, 6, timeout=10)
+    drill.play(600)
+    assert drill.reconciled() == []
+    assert len(rows(drill.folder)) == 6
+    check_faults(drill, faults)
 
 
 def corruptions(files: dict[str, dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
@@ -104,6 +155,7 @@ def test_a_cut_network_drops_refuses_and_heals() -> None:
 
 
 @needs_disk
+@pytest.mark.process
 def test_a_full_disk_takes_nothing_until_it_is_freed(tmp_path: Path) -> None:
     with Disk(tmp_path / "disk", kilobytes=64) as disk:
         disk.fill()

@@ -98,7 +98,7 @@ def _reset(end: socket.socket) -> None:
 class Disk:
     """A small disk of its own for one folder; only root can mount one."""
 
-    def __init__(self, folder: Path, kilobytes: int = 1024) -> None:
+    def __init__(self, folder: Path, kilobytes: int = 8192) -> None:
         self._folder = folder
         self._kilobytes = kilobytes
 

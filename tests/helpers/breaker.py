@@ -6,14 +6,8 @@ import signal
 from dataclasses import dataclass
 
 import numpy as np
-from breakable import Disk, Proxy
-from deployment import Deployment, kill
-
-CLIENTS = 3
-DISK_NODE = 1
-"""The node whose disk can be full."""
-CUT_NODE = 2
-"""The node whose network can be cut."""
+from deployment import kill
+from fleet import CLIENTS, CUT_NODE, DISK_NODE, Fleet
 
 KINDS: dict[str, tuple[int, float, float]] = {
     "node killed": (6, 0, 0),
@@ -42,6 +36,8 @@ class Fault:
     """How long it lasts."""
     until_missed: int = 0
     """It lasts until the node has missed as many rounds, too."""
+    note: str = ""
+    """It comes only once the app has left a note of this name."""
 
     @property
     def target(self) -> str:
@@ -86,9 +82,7 @@ def _fault(kind: str, after_round: int, draw: np.random.Generator) -> Fault:
 class Breaker:
     """Breaks parts of a deployment and lets go of them again."""
 
-    fleet: Deployment
-    proxy: Proxy
-    disk: Disk | None
+    fleet: Fleet
 
     def begin(self, fault: Fault, servers: list[int]) -> bool:
         """Break something; false if it is not there just now.
@@ -97,12 +91,12 @@ class Breaker:
             fault: what.
             servers: the server apps that live.
         """
-        if fault.kind == "disk full" and self.disk is not None:
-            self.disk.fill()
+        if fault.kind == "disk full" and self.fleet.disk is not None:
+            self.fleet.disk.fill()
         elif fault.kind == "network cut":
-            self.proxy.cut()
+            self.fleet.proxy.cut()
         elif fault.kind == "SuperLink killed":
-            self.proxy.cut()  # as without it: who connects is refused
+            self.fleet.proxy.cut()  # as without it: who connects is refused
             kill(self.fleet.link)
         elif fault.kind == "node killed" and self._lives(fault.node):
             kill(self.fleet.nodes[fault.node])
@@ -116,18 +110,18 @@ class Breaker:
 
     def hold(self, fault: Fault) -> None:
         """Keep it broken."""
-        if fault.kind == "disk full" and self.disk is not None:
-            self.disk.fill()  # what others have freed meanwhile
+        if fault.kind == "disk full" and self.fleet.disk is not None:
+            self.fleet.disk.fill()  # what others have freed meanwhile
 
     def end(self, fault: Fault, servers: list[int]) -> None:
         """Let go; what was killed stays so, but for the SuperLink."""
-        if fault.kind == "disk full" and self.disk is not None:
-            self.disk.free()
+        if fault.kind == "disk full" and self.fleet.disk is not None:
+            self.fleet.disk.free()
         elif fault.kind == "network cut":
-            self.proxy.heal()
+            self.fleet.proxy.heal()
         elif fault.kind == "SuperLink killed":
             self.fleet.start_link()
-            self.proxy.heal()
+            self.fleet.proxy.heal()
         elif fault.kind.endswith("stopped"):
             _signal(self._stopped(fault, servers), signal.SIGCONT)
 

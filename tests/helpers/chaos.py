@@ -8,22 +8,20 @@ started again with its folder, and afterwards all books must agree.
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from books import client_files, discrepancies, rows
-from breakable import Disk, Proxy
-from breaker import CLIENTS, CUT_NODE, DISK_NODE, KINDS, Breaker, Fault
-from deployment import Deployment, wait_for
+from breaker import KINDS, Breaker, Fault
+from deployment import wait_for
+from fleet import CLIENTS, Fleet
 from supervisor import APP, Supervisor
 
 from tidegate.client.codec import ArrayCodec
 
-RUN = "chaos"
 LAST_ROUNDS = 2
 """Rounds at the end that nothing disturbs, so that everybody is heard once more."""
 TIME_TO_LIVE = 60.0
@@ -52,41 +50,50 @@ class Happened:
 
 
 class Drill:
-    """One run under faults.
+    """One run under faults, on a fleet that is whole; it is so again after a run that ended.
 
     Args:
         fleet: the deployment.
-        breaker: breaks it.
+        folder: for the server's books and the app's notes; its name is the run's.
         faults: what will be broken.
         rounds: of the run.
+        last_rounds: rounds at the end that nothing disturbs.
         timeout: seconds that a round waits for its clients, until all is calm.
         tell: is told what happens.
+        run_config: more of it.
     """
 
     def __init__(
         self,
-        fleet: Deployment,
-        breaker: Breaker,
+        fleet: Fleet,
+        folder: Path,
         faults: Sequence[Fault],
         rounds: int,
-        timeout: float,
-        tell: Callable[[str], None],
+        *,
+        last_rounds: int = LAST_ROUNDS,
+        timeout: float = 20.0,
+        tell: Callable[[str], None] = lambda text: None,
+        run_config: Mapping[str, Any] | None = None,
     ) -> None:
         self.fleet = fleet
-        self.folder = fleet.folder / "run"
+        self.folder = folder / "run"
         """The server's books."""
         self.happened: list[Happened] = []
-        self._breaker, self._rounds, self._tell = breaker, rounds, tell
+        self._run, self._rounds, self._tell = folder.name, rounds, tell
+        self._calm_round = rounds - last_rounds
+        self._breaker = Breaker(fleet)
         config = {
-            "run": RUN,
+            "run": self._run,
             "folder": str(self.folder),
             "num-server-rounds": rounds,
-            "calm-round": rounds - LAST_ROUNDS,
+            "calm-round": self._calm_round,
             "train-seconds": 1.0,
             "timeout": timeout,
             "time-to-live": TIME_TO_LIVE,
+            **(run_config or {}),
         }
-        self.supervisor = Supervisor(fleet, CLIENTS, config, self._say)
+        folder.mkdir()
+        self.supervisor = Supervisor(fleet, folder / "signals", config, self._say)
         self._waiting = list(faults)
         self._undisturbed: list[float] = []
         self._begun = time.time()
@@ -94,12 +101,18 @@ class Drill:
 
     def play(self, seconds: float) -> None:
         """Let the run go on until its end, with all that breaks on the way."""
+        self.fleet.in_use = True  # and so it stays if this fails
         wait_for(self._step, f"the end of a run of {self._rounds} rounds", seconds, every=TICK)
+        self.fleet.in_use = False
 
     def reconciled(self) -> list[str]:
         """Where the books differ; nobody must be writing any more."""
-        files = client_files(RUN, *map(self.fleet.buffers, range(CLIENTS)))
+        files = self.client_files()
         return [*discrepancies(self.folder, files), *_wrong_samples(files)]
+
+    def client_files(self) -> dict[str, dict[str, Any]]:
+        """What each client's own file says."""
+        return client_files(self._run, *self.fleet.all_buffers)
 
     def report(self) -> dict[str, Any]:
         """What happened, by kind of fault, as JSON can carry it."""
@@ -115,7 +128,7 @@ class Drill:
             "signals": signals,
             "not_begun": len(self._waiting),
             "rounds": len(rows(self.folder)),
-            "run_starts": self.supervisor.launches,
+            "run_starts": len(self.supervisor.run_ids),
             "undisturbed_round_seconds": round(statistics.median(whole), 1) if whole else None,
         }
 
@@ -131,9 +144,9 @@ class Drill:
         self.supervisor.keep_nodes()
         if not any(one.fault.kind.startswith("SuperLink") for one in self._active()):
             self.supervisor.keep_run()
-        if self._played < self._rounds - LAST_ROUNDS:
+        if self._played <= self._calm_round:
             self._break_what_is_due()
-        else:
+        if self._played >= self._calm_round:
             self._calm_down()
         return None
 
@@ -166,13 +179,18 @@ class Drill:
             self._breaker.end(fault, self.supervisor.servers())
 
     def _break_what_is_due(self) -> None:
-        busy = {one.fault.target for one in self.happened if one.recovered is None}
+        busy = {
+            one.fault.target
+            for one in self.happened
+            if one.ended is None or (one.fault.at_once and one.recovered is None)
+        }
         for fault in list(self._waiting):
             now = time.time()
             due = fault.after_round < self._played or (
                 fault.after_round == self._played and now >= self._since + fault.delay
             )
-            if not due or fault.target in busy:
+            noted = not fault.note or (self.supervisor.signals / fault.note).exists()
+            if not due or not noted or fault.target in busy:
                 continue
             if self._breaker.begin(fault, self.supervisor.servers()):
                 self._say(str(fault))
@@ -219,28 +237,3 @@ def _wrong_samples(files: dict[str, dict[str, Any]]) -> list[str]:
             if not np.array_equal(point, points[position][0]) or target != points[position][1]:
                 wrong.append(f"{name}: sample {position} is not number {position} of its stream")
     return wrong
-
-
-@contextmanager
-def drilled(
-    folder: Path,
-    faults: Sequence[Fault],
-    rounds: int,
-    *,
-    disk: bool,
-    timeout: float = 20.0,
-    tell: Callable[[str], None] = lambda text: None,
-) -> Iterator[Drill]:
-    """A deployment that can be broken in every way; nothing of it is left when the block ends."""
-    with ExitStack() as stack:
-        fleet = Deployment(folder, "--database", str(folder / "superlink.db"))
-        small = stack.enter_context(Disk(fleet.buffers(DISK_NODE))) if disk else None
-        stack.enter_context(fleet)
-        proxy = stack.enter_context(Proxy(fleet.port))
-        fleet.ways[CUT_NODE] = proxy.port
-        drill = Drill(fleet, Breaker(fleet, proxy, small), faults, rounds, timeout, tell)
-        for number in range(CLIENTS):
-            fleet.register(number)
-            drill.supervisor.start_node(number)
-        fleet.wait_for_nodes(CLIENTS)
-        yield drill

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from breakable import can_mount
 from breaker import schedule
-from chaos import LAST_ROUNDS, Drill, drilled
+from chaos import LAST_ROUNDS, Drill
+from fleet import Fleet
 
 ABOUT = """\
 Break a real Flower deployment while a run goes on, and check afterwards that all books agree.
@@ -68,14 +68,16 @@ def _interrupted(number: int, _: FrameType | None) -> None:
 
 
 def _play(chosen: argparse.Namespace, folder: Path) -> int:
-    started, disk = time.monotonic(), can_mount()
-    if not disk:
-        print("no right to mount a small disk here: no disk will be full")
-    faults = schedule(chosen.seed, chosen.rounds - LAST_ROUNDS - 1, chosen.faults, disk=disk)
-    print(f"seed {chosen.seed}: {chosen.rounds} rounds, {len(faults)} faults", flush=True)
-    with drilled(folder, faults, chosen.rounds, disk=disk, tell=_tell) as drill:
+    started = time.monotonic()
+    with Fleet(folder) as fleet:
+        disk = fleet.disk is not None
+        if not disk:
+            print("no right to mount a small disk here: no disk will be full")
+        faults = schedule(chosen.seed, chosen.rounds - LAST_ROUNDS - 1, chosen.faults, disk=disk)
+        print(f"seed {chosen.seed}: {chosen.rounds} rounds, {len(faults)} faults", flush=True)
+        drill = Drill(fleet, folder / "chaos", faults, chosen.rounds, tell=_tell)
         unfinished = _ended(drill, chosen.minutes)
-        drill.fleet.stop()  # so that nobody writes any more; the disk is still there
+        fleet.stop()  # so that nobody writes any more; the disk is still there
         wrong = unfinished or drill.reconciled()
         result = {
             "seed": chosen.seed,

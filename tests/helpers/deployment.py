@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -25,6 +26,8 @@ Found = TypeVar("Found")
 CONNECTION = "here"
 BIN = Path(sys.executable).parent
 TIMEOUT = 240.0
+RESTART_SECONDS = 6.0
+"""From one start of a node to the next; each costs seconds, and may be refused for a minute."""
 
 
 def wait_for(
@@ -117,10 +120,12 @@ class SuperLink:
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",  # 0.05 takes half a core, for nothing
             "RAY_USAGE_STATS_ENABLED": "0",
             "NO_COLOR": "1",
         }
+        # A process starts for every message: each would compile Flower anew, for ten seconds.
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         (folder / "home").mkdir(parents=True)
         (folder / "home" / "config.toml").write_text(
             f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
@@ -190,12 +195,14 @@ class SuperLink:
 
     def finished(self, run_id: str, timeout: float = TIMEOUT) -> str:
         """Wait for the end of a run and return its status."""
+        # Its log is streamed until it ends; to ask again and again takes a second of work each.
+        self.flwr("log", run_id, CONNECTION, "--stream", timeout=timeout)
 
         def ended() -> str | None:
             status = self.status(run_id)
             return status if status.startswith("finished") else None
 
-        return wait_for(ended, f"the end of run {run_id}", timeout, every=3.0)
+        return wait_for(ended, f"the end of run {run_id}", timeout, every=1.0)
 
     def log(self, run_id: str) -> str:
         """What the server app logged."""
@@ -205,14 +212,14 @@ class SuperLink:
         """What a process printed so far."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
-    def flwr(self, *arguments: str) -> str:
+    def flwr(self, *arguments: str, timeout: float = TIMEOUT) -> str:
         """Run a command of Flower's."""
         done = subprocess.run(
             [str(BIN / "flwr"), *arguments],
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT,
+            timeout=timeout,
             check=False,
         )
         if done.returncode:
@@ -240,6 +247,8 @@ class Deployment(SuperLink):
     def __init__(self, folder: Path, *more: str) -> None:
         write_certificates(folder)
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
+        self._started: dict[int, float] = {}
+        self._place: dict[int, int] = {}
         self.ways: dict[int, int] = {}
         """The port by which a node reaches the SuperLink, where it is not the SuperLink's own."""
         options = [
@@ -264,8 +273,10 @@ class Deployment(SuperLink):
         )  # fmt: skip
 
     def start_node(self, number: int, count: int) -> None:
-        """Start a registered node."""
+        """Start a registered node, also again."""
         port = self.ways.get(number, self.port)
+        self._started[number] = time.monotonic()
+        self.forget_output(number)
         self.nodes[number] = self.start(
             f"node-{number}",
             "flower-supernode", "--superlink", f"127.0.0.1:{port}", "--port", str(free_port()),
@@ -279,15 +290,50 @@ class Deployment(SuperLink):
         """Where a node keeps its buffers."""
         return self.folder / f"buffers-{number}"
 
+    def start_nodes(self, count: int) -> None:
+        """Register nodes and start them, all at once, and wait until they are online."""
+
+        def start(number: int) -> None:
+            self.register(number)
+            self.start_node(number, count)
+
+        with ThreadPoolExecutor() as at_once:
+            list(at_once.map(start, range(count)))
+        self.wait_for_nodes(count)
+
+    def keep_node(self, number: int, count: int) -> None:
+        """Start a node again if it has ended; one that was killed is refused for a while."""
+        rested = time.monotonic() > self._started[number] + RESTART_SECONDS
+        if self.nodes[number].poll() is not None and rested:
+            self.start_node(number, count)
+
     def restart_node(self, number: int, count: int) -> None:
         """Start a node again, and again while it is refused because it was killed."""
 
         def back() -> bool | None:
-            if self.nodes[number].poll() is not None:
-                self.start_node(number, count)
-            return self.online() == count or None
+            self.keep_node(number, count)
+            return self.let_in(number) or None
 
-        wait_for(back, f"node {number}'s return", every=1.0)
+        wait_for(back, f"node {number}'s return")
+        self.wait_for_nodes(count)
+
+    def let_in(self, number: int) -> bool:
+        """Whether a node lives, and was let in by the SuperLink since it was started last."""
+        return self.nodes[number].poll() is None and b"SuperNode ID" in self.printed(number)
+
+    def printed(self, number: int) -> bytes:
+        """What a node has printed since it was started last."""
+        with self._node_log(number).open("rb") as log:
+            log.seek(self._place[number])
+            return log.read()
+
+    def forget_output(self, number: int) -> None:
+        """Look only at what a node prints from now on."""
+        log = self._node_log(number)
+        self._place[number] = log.stat().st_size if log.exists() else 0
+
+    def _node_log(self, number: int) -> Path:
+        return self.folder / f"node-{number}.log"
 
     def online(self) -> int:
         """Nodes that the SuperLink can reach."""
@@ -299,9 +345,14 @@ class Deployment(SuperLink):
             for number, node in self.nodes.items():
                 if node.poll() is not None:
                     raise RuntimeError(f"node {number} ended: {self.output(f'node-{number}')}")
+            # The nodes' own word first: to ask the SuperLink takes a second of work.
+            return all(map(self.let_in, self.nodes)) or None
+
+        def confirmed() -> bool | None:
             return self.online() == count or None
 
-        wait_for(all_online, f"{count} nodes online", every=1.0)
+        wait_for(all_online, f"{count} nodes online")
+        wait_for(confirmed, f"{count} nodes online", every=1.0)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
@@ -315,10 +366,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def deployed(folder: Path, count: int) -> Iterator[Deployment]:
     """A deployment with nodes that are all online."""
     with Deployment(folder) as deployment:
-        for number in range(count):
-            deployment.register(number)
-            deployment.start_node(number, count)
-        deployment.wait_for_nodes(count)
+        deployment.start_nodes(count)
         yield deployment
 
 

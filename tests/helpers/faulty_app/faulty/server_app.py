@@ -26,6 +26,12 @@ def heard(folder: Path) -> list[str]:
     return [name for name, one in ledger["accounts"].items() if one["last_round"] == last > 0]
 
 
+def closed_rounds(folder: Path) -> int:
+    """Rounds that were played, by this process or an earlier one."""
+    path = folder / "rounds.jsonl"
+    return len(path.read_text().splitlines()) if path.exists() else 0
+
+
 def wait(until: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 600
     while not until():
@@ -59,8 +65,13 @@ def main(grid: Grid, context: Context) -> None:
 
     ask = grid.send_and_receive
 
+    def seconds() -> float:
+        """How long the next round waits for its clients."""
+        rough = closed_rounds(folder) + 1 >= int(config["rough-round"])
+        return float(config["timeout"]) if rough and not (signals / "calm").exists() else 600.0
+
     def patient(messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        return ask(messages, timeout=600 if (signals / "calm").exists() else timeout)
+        return ask(messages, timeout=seconds())
 
     grid.send_and_receive = patient  # type: ignore[method-assign]
     strategy = AdmissionControl(
@@ -77,7 +88,7 @@ def main(grid: Grid, context: Context) -> None:
         grid,
         ArrayRecord({"w": Array(np.zeros(3))}),
         num_rounds=int(config["num-server-rounds"]),
-        timeout=float(config["timeout"]),
+        timeout=seconds(),
         evaluate_fn=after,
     )
     note("end")
