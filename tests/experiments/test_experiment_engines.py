@@ -26,7 +26,7 @@ from tidegate.flower import run_in_process
 from tidegate.flower.model_file import read_model
 
 ROOT = Path(__file__).parents[2]
-ROUNDS = at_size(2, 3)
+ROUNDS = at_size(1, 3)
 RUN = "experiment"
 
 

@@ -85,13 +85,13 @@ def model(folder: Path) -> list[Any]:
 def test_what_new_writes_admits_the_same_by_counts_and_on_three_engines(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    rounds, budget = at_size(3, 8), 33.0
+    rounds = at_size(3, 8)
     with pytest.raises(SystemExit):
         main(["new", str(tmp_path / "shore")])
-    here = play_on_all_engines(tmp_path / "shore", {"budget": budget}, rounds, fleet, tmp_path)
+    here = play_on_all_engines(tmp_path / "shore", {}, rounds, fleet, tmp_path)
     played = rows(here / "run")
     problem = Problem(
-        buffer_capacities=[10] * CLIENTS, budget=budget, mean_price=5.5, num_rounds=rounds
+        buffer_capacities=[10] * CLIENTS, budget=55, mean_price=5.5, num_rounds=rounds
     )
     by_counts = simulate(make_policy("tide", problem), problem, UniformPrice(1, 10), seed=1)
     assert [row["admitted"] for row in played] == by_counts.columns["admitted"].tolist()

@@ -196,7 +196,8 @@ class SuperLink:
     def finished(self, run_id: str, timeout: float = TIMEOUT) -> str:
         """Wait for the end of a run and return its status."""
         # Its log is streamed until it ends; to ask again and again takes a second of work each.
-        self.flwr("log", run_id, CONNECTION, "--stream", timeout=timeout)
+        with contextlib.suppress(RuntimeError):  # a stream that breaks says nothing about the run
+            self.flwr("log", run_id, CONNECTION, "--stream", timeout=timeout)
 
         def ended() -> str | None:
             status = self.status(run_id)
