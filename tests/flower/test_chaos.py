@@ -20,7 +20,7 @@ needs_disk = pytest.mark.skipif(not can_mount(), reason="only root can mount a d
 
 
 @pytest.mark.deployment
-@pytest.mark.share(300)  # a node that was killed is let in again after a minute
+@pytest.mark.share(400)  # a node that was killed is let in again after a minute
 def test_what_is_killed_stopped_cut_or_full_loses_no_decision_and_no_money(
     fleet: Fleet, tmp_path: Path
 ) -> None:
@@ -42,7 +42,7 @@ def test_what_is_killed_stopped_cut_or_full_loses_no_decision_and_no_money(
         faults.append(Fault("disk full", DISK_NODE, after_round=2, until_missed=1))
     pause = {"policy": "tide", "rough-round": 3, "pause-client": 0, "pause-round": 3}
     drill = Drill(fleet, tmp_path / "drill", faults, 4, last_rounds=1, tell=print, run_config=pause)
-    drill.play(280)
+    drill.play(380)
     assert drill.reconciled() == []
     played, files = rows(drill.folder), drill.client_files()
     (tmp_path / "here").mkdir()
