@@ -85,18 +85,18 @@ def model(folder: Path) -> list[Any]:
 def test_what_new_writes_admits_the_same_by_counts_and_on_three_engines(
     fleet: Fleet, tmp_path: Path
 ) -> None:
-    rounds = at_size(3, 8)
+    rounds, seed = at_size(2, 8), 10  # by whose second price 16 samples make room for others
     with pytest.raises(SystemExit):
         main(["new", str(tmp_path / "shore")])
-    here = play_on_all_engines(tmp_path / "shore", {}, rounds, fleet, tmp_path)
+    here = play_on_all_engines(tmp_path / "shore", {"seed": seed}, rounds, fleet, tmp_path)
     played = rows(here / "run")
     problem = Problem(
         buffer_capacities=[10] * CLIENTS, budget=55, mean_price=5.5, num_rounds=rounds
     )
-    by_counts = simulate(make_policy("tide", problem), problem, UniformPrice(1, 10), seed=1)
+    by_counts = simulate(make_policy("tide", problem), problem, UniformPrice(1, 10), seed)
     assert [row["admitted"] for row in played] == by_counts.columns["admitted"].tolist()
     assert [row["spent"] for row in played] == pytest.approx(by_counts.columns["spent"])
-    assert sum(row["admitted"] for row in played) > 0
+    assert sum(row["admitted"] for row in played) > sum(problem.buffer_capacities)
     sent = client_files("shore", here / "buffers")["partition-0"]["answers"]
     assert all(json.loads(order)["thresholds"] for order, _ in sent)
 
