@@ -6,19 +6,27 @@ alone, ``full`` runs at full size only. ``quick`` leaves all of them out.
 """
 
 import multiprocessing.context
+import os
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from check_size import SIZE
 from hypothesis import HealthCheck, settings
+from real_data import missing
 
 if TYPE_CHECKING:
     from fleet import Fleet, SharedFleet
 
 SHARE = {"quick": 5.0, "check": 20.0, "full": 900.0}
-"""Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``."""
+"""Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``.
+
+The time for which it stood in line for a processor does not count, so that other work on the
+machine fails no test.
+"""
 NEEDS = ("process", "deployment", "data", "timing")
 LEFT_OUT = {"quick": {*NEEDS, "full"}, "check": {"full"}, "full": set[str]()}
 
@@ -48,15 +56,62 @@ def _share(item: pytest.Item) -> float:
     return SHARE[SIZE] if mark is None else float(mark.args[0])
 
 
+TOOK = pytest.StashKey[float]()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
+    """What starts programs says so, also where a fixture does it, or ``quick`` would run it."""
+    for mark in item.iter_markers("data"):
+        for name in mark.args:
+            if reason := missing(name):
+                pytest.skip(reason)
+    with pytest.MonkeyPatch.context() as patch:
+        _no_process_without_its_marker(item, patch)
+        yield
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """The test itself, timed."""
+    began, queued = time.monotonic(), _in_line()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            _no_process_without_its_marker(item, patch)
+            yield
+    finally:
+        item.stash[TOOK] = time.monotonic() - began - (_in_line() - queued)
+
+
+def _no_process_without_its_marker(item: pytest.Item, patch: pytest.MonkeyPatch) -> None:
+    if _markers(item) & {"process", "deployment"}:
+        return
+
+    def refuse(*_: Any, **__: Any) -> None:
+        pytest.fail(f"{item.nodeid} starts a process: mark it @pytest.mark.process")
+
+    patch.setattr(subprocess.Popen, "__init__", refuse)
+    patch.setattr(multiprocessing.context.SpawnProcess, "_Popen", refuse)
+    patch.setattr(os, "fork", refuse)
+
+
+def _in_line() -> float:
+    """Seconds for which this thread could have run and had no processor; 0 where nobody counts."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """A test that passes but is slower than its share fails."""
     report: pytest.TestReport = yield
-    share = _share(item)
-    if call.when == "call" and report.passed and call.duration > share:
+    share, took = _share(item), item.stash.get(TOOK, 0.0)
+    if call.when == "call" and report.passed and took > share:
         report.outcome = "failed"
         report.longrepr = (
-            f"{item.nodeid} took {call.duration:.1f} s; its share is {share:.0f} s. Make it "
+            f"{item.nodeid} took {took:.1f} s; its share is {share:.0f} s. Make it "
             "smaller, give it a smaller size outside `scripts/check full` (at_size), or state a "
             "share of its own (@pytest.mark.share) with the reason."
         )
@@ -67,20 +122,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are as wide as in a pipe, however the tests are run."""
     monkeypatch.delenv("COLUMNS", raising=False)
-
-
-@pytest.fixture(autouse=True)
-def _no_process_without_its_marker(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What starts programs says so, or ``quick`` would run it."""
-    if not _markers(request.node) & {"process", "deployment"}:
-
-        def refuse(*_: Any, **__: Any) -> None:
-            pytest.fail(f"{request.node.nodeid} starts a process: mark it @pytest.mark.process")
-
-        monkeypatch.setattr(subprocess.Popen, "__init__", refuse)
-        monkeypatch.setattr(multiprocessing.context.SpawnProcess, "_Popen", refuse)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,7 +163,7 @@ def test_whole_totals_stay_whole() -> None:
         assert samples.sum() == 10
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_size(40, 200), deadline=None)
 @given(weights=weights, data=st.data())
 def test_what_a_cohort_is_owed_is_handed_out_whole(weights: list[int], data: st.DataObject) -> None:
     shares = np.array(weights) / sum(weights)
@@ -192,7 +193,7 @@ def test_a_limit_is_reached_whatever_was_lost_by_rounding() -> None:
     assert samples.tolist() == [0, 1]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_size(40, 200), deadline=None)
 @given(weights=weights, data=st.data())
 def test_a_cohort_stores_no_more_than_it_has_room_for(
     weights: list[int], data: st.DataObject

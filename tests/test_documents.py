@@ -107,6 +107,7 @@ def test_the_tutorial_works_as_printed(
     assert set(FIRST_RUN) <= set(commands(TUTORIAL))  # the same beginning
 
 
+@pytest.mark.process
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],

@@ -27,6 +27,7 @@ def call(*command: str, folder: Path, environment: dict[str, str] | None = None)
     return done.stdout
 
 
+@pytest.mark.process
 @pytest.mark.no_cover
 def test_the_first_run_works_as_printed_from_a_wheel(tmp_path: Path) -> None:
     install, commands = first_run()

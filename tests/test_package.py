@@ -1,6 +1,8 @@
 import subprocess
 import sys
 
+import pytest
+
 import tidegate
 
 
@@ -10,11 +12,14 @@ def fresh(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.process
 def test_importing_loads_neither_torch_nor_flwr_nor_the_command_line() -> None:
     loaded = fresh("import sys, tidegate; print(*sorted({m.split('.')[0] for m in sys.modules}))")
     assert not {"torch", "flwr", "typer", "rich", "pydantic", "matplotlib"} & set(loaded.split())
 
 
+@pytest.mark.process
+@pytest.mark.timing
 def test_importing_takes_less_than_300_milliseconds() -> None:
     """Processor time of the importing thread, so that a busy machine does not count.
 
@@ -39,6 +44,7 @@ def test_everything_public_exists_and_is_documented() -> None:
     assert names == sorted(names, key=lambda name: (not name.isupper(), name[0].islower(), name))
 
 
+@pytest.mark.process
 def test_it_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "tidegate", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

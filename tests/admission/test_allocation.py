@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ totals = st.lists(
 ROUNDING = 1e-9
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=at_size(100, 500), deadline=None)
 @given(weights=weights, totals=totals)
 def test_everyone_stays_within_one_sample_of_the_real_target(
     weights: list[int], totals: list[float]
@@ -52,7 +53,7 @@ def test_a_trickle_among_unequal_clients_needs_the_deadlines() -> None:
             assert abs(int(allocation.ordered.sum()) - allocation.owed) <= 1 + ROUNDING
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=at_size(60, 300), deadline=None)
 @given(weights=weights, totals=totals, data=st.data())
 def test_room_is_never_exceeded(
     weights: list[int], totals: list[float], data: st.DataObject
@@ -170,7 +171,7 @@ def test_a_changing_fleet_is_given_what_is_ordered(fleets: list[set[int]], total
         assert abs(given_out - number * total) <= number
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_size(40, 200), deadline=None)
 @given(
     weights=st.lists(st.integers(1, 20), min_size=1, max_size=8),
     rounds=st.lists(

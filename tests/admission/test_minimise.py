@@ -3,6 +3,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from check_size import at_size
 
 from tidegate.admission import minimise as solver
 from tidegate.admission.interval import AdmissionInterval
@@ -10,7 +11,7 @@ from tidegate.admission.minimise import minimise
 from tidegate.admission.objective import INFLECTION, Objective
 from tidegate.problem import LearningConstants
 
-STATES = 12_000
+STATES = at_size(2_000, 12_000)
 LEARNING = LearningConstants()
 
 
@@ -77,7 +78,7 @@ def test_the_solver_never_loses_to_a_fine_scan() -> None:
         kinds["without debt"] += objective.cost_slope == 0
         kinds["wide"] += interval.upper > 1e11
         kinds["inside"] += interval.lower < minimum.admission < interval.upper
-    assert min(kinds.values()) > 300, kinds
+    assert min(kinds.values()) > STATES / 40, kinds
 
 
 def test_work_does_not_grow_with_the_width() -> None:
@@ -85,7 +86,7 @@ def test_work_does_not_grow_with_the_width() -> None:
     for exponent in range(1, 13):
         work = [
             minimise(objective, AdmissionInterval(interval.lower, 10.0**exponent)).evaluations
-            for objective, interval in generated_states(1500)
+            for objective, interval in generated_states(at_size(300, 1500))
             if interval.lower < 10
         ]
         most[exponent] = max(work)

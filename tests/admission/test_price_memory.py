@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ def remembered(prices: list[float]) -> PriceMemory:
     return memory
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=at_size(8, 20), deadline=None)
 @given(st.lists(st.floats(0, 1000), min_size=1, max_size=1500))
 def test_mean_and_weight_are_kept_and_space_is_bounded(prices: list[float]) -> None:
     memory = remembered(prices)

@@ -162,6 +162,7 @@ sys.meta_path.insert(0, Missing())
 """A Python where a package is not installed."""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("package", "arguments", "extra"),
     [
@@ -186,6 +187,7 @@ def test_a_missing_extra_is_named(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["prometheus", "tensorboard", "mlflow"])
 def test_a_sink_without_its_library_names_the_extra(name: str) -> None:
     package = {"prometheus": "prometheus_client"}.get(name, name)

@@ -31,6 +31,7 @@ def test_the_app_has_flowers_layout_and_its_own_name(
         assert "my_fleet" not in path.read_text("utf-8").replace("my-fleet", "my_fleet"), path
 
 
+@pytest.mark.process
 def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     for arguments in (["new", "fleet"], ["run", "fleet", "--set", "folder=run"]):
         done = subprocess.run(
@@ -49,6 +50,7 @@ def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert abs(view.rounds[-1].overspend) < 55  # one round's budget
 
 
+@pytest.mark.process
 def test_the_same_command_resumes_the_app(tmp_path: Path) -> None:
     """A run that stops half-way and goes on is the run that never stopped."""
 

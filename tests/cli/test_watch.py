@@ -64,6 +64,7 @@ def watching(folder: Path) -> Iterator[Screen]:
         os.close(ours)
 
 
+@pytest.mark.process
 def test_it_waits_for_a_run_goes_on_over_a_restart_and_ends_with_it(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     with watching(folder) as screen:
@@ -76,6 +77,7 @@ def test_it_waits_for_a_run_goes_on_over_a_restart_and_ends_with_it(tmp_path: Pa
         assert screen.process.wait(20) == 0
 
 
+@pytest.mark.process
 def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
     with watching(tmp_path / "none") as screen:
         assert screen.shows("waiting for a run")
@@ -161,6 +163,7 @@ recorded_run.recorded_run(Path({folder!r}))
 """
 
 
+@pytest.mark.process
 def test_a_server_that_was_killed_is_called_gone(tmp_path: Path) -> None:
     text = KILLED.format(path=sys.path, folder=str(tmp_path))
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -305,7 +306,9 @@ steps = st.lists(
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=at_size(12, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(steps=steps, size=st.integers(0, 80), durable=st.booleans())
 def test_any_sequence_of_orders_equals_the_model(

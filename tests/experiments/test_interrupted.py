@@ -25,6 +25,7 @@ policies = [{{name = "constant_admission"}}]
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_goes_on_after_the_command(small: str, tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "mine.toml").write_text(EXPERIMENT.format(data=small))

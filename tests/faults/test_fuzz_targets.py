@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from check_size import at_size
 from flwr.app import ConfigRecord, RecordDict
 
 import fuzz
@@ -32,7 +33,7 @@ from tidegate.server.ledger import Ledger
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import Order, Receipt
 
-MUTATIONS = 200
+MUTATIONS = at_size(50, 200)
 
 
 @pytest.mark.parametrize("name", fuzz.NAMES)

@@ -12,6 +12,8 @@ import traceback
 from pathlib import Path
 
 import numpy as np
+import pytest
+from check_size import at_size
 
 from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore
@@ -19,7 +21,7 @@ from tidegate.client.store import KEPT_ANSWERS
 from tidegate.client.streams import IndexedStream
 from tidegate.wire import Order
 
-KILLS = 500
+KILLS = at_size(50, 500)
 CAPACITY = 12
 HORIZON = 4
 SAMPLE_BYTES = 40_000  # many pages of the file, so that a commit takes a while
@@ -115,7 +117,8 @@ def check(path: Path) -> int:
     return books.total_admitted
 
 
-def test_five_hundred_kills_leave_the_buffer_right(tmp_path: Path) -> None:
+@pytest.mark.process
+def test_kills_leave_the_buffer_right(tmp_path: Path) -> None:
     path, asked = tmp_path / "buffer.sqlite", tmp_path / "asked"
     draw = random.Random(0)  # noqa: S311 - a schedule, not a secret
     admitted = 0

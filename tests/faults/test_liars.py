@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from check_size import at_size
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from quiet import quietly
@@ -24,9 +25,10 @@ _quietly = pytest.fixture(autouse=True)(quietly)
 def test_a_liar_is_believed_no_more_than_an_honest_client_would_have_spent(
     policy: str, lie: str
 ) -> None:
-    honest = play(policy, LIES["honest"], seed=1, rounds=150)
-    played = play(policy, LIES[lie], seed=1, rounds=150)
-    fill = 10.0 * CAPACITY / 150  # the first buffer that it loses is filled again at once
+    rounds = at_size(75, 150)
+    honest = play(policy, LIES["honest"], seed=1, rounds=rounds)
+    played = play(policy, LIES[lie], seed=1, rounds=rounds)
+    fill = 10.0 * CAPACITY / rounds  # the first buffer that it loses is filled again at once
     assert played.liars <= 1.15 * honest.liars + fill
     assert played.others >= 0.97 * honest.others
     assert played.booked <= honest.booked + 0.02 * 55.0 + fill
@@ -106,7 +108,7 @@ class Played:
     ),
 )
 @settings(
-    max_examples=150,
+    max_examples=at_size(30, 150),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

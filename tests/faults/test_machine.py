@@ -1,6 +1,7 @@
 """Hypothesis drives server and clients, and makes what it finds as short as it can."""
 
 import pytest
+from check_size import at_size
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -106,7 +107,7 @@ class Faults(RuleBasedStateMachine):
 
 TestFaults = pytest.mark.no_cover(Faults.TestCase)
 TestFaults.settings = settings(
-    max_examples=60,
+    max_examples=at_size(12, 60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

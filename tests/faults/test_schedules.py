@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import world
+from check_size import at_size
 from quiet import quietly
 from rich.progress import Progress
 from world import World, play_schedule, play_some, terms
@@ -22,14 +23,16 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 _quietly = pytest.fixture(autouse=True)(quietly)
 
-IN_ONE_TEST = 250
+SCHEDULES = at_size(400, 2000)
+IN_ONE_TEST = at_size(100, 250)
 
 
-@pytest.mark.parametrize("first", range(0, 2000, IN_ONE_TEST))
+@pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE_TEST))
 def test_books_reconcile_whatever_happens(first: int) -> None:
     play_some(first, IN_ONE_TEST)
 
 
+@pytest.mark.process
 @pytest.mark.full
 def test_books_reconcile_in_a_hundred_thousand_schedules() -> None:
     """About an hour on two cores."""

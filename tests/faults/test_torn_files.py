@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from check_size import at_size
 
 from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore
@@ -72,7 +73,7 @@ def test_a_log_that_was_cut_anywhere_holds_whole_rounds(
 ) -> None:
     file, log, before = torn
     content = log.read_bytes()
-    lengths = [*range(before, len(content), 211), len(content)]
+    lengths = [*range(before, len(content), at_size(2111, 211)), len(content)]
     found = []
     for length in lengths:
         again = tmp_path / f"{length}.sqlite"
@@ -89,7 +90,7 @@ def test_a_log_with_wrong_bytes_holds_whole_rounds(
 ) -> None:
     file, log, before = torn
     content, draw = log.read_bytes(), random.Random(1)  # noqa: S311 - nothing here is secret
-    for number in range(60):
+    for number in range(at_size(12, 60)):
         place = draw.randrange(before, len(content))
         wrong = bytearray(content)
         wrong[place] ^= 1 << draw.randrange(8)

@@ -31,6 +31,7 @@ def run(folder: Path, clients: int) -> None:
     apps.run_app(folder, num_clients=clients)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(shutil.which("patch") is None, reason="there is no patch program here")
 def test_the_diff_applies_and_the_app_keeps_to_its_budget(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -58,6 +58,7 @@ def test_runs_and_nodes_have_what_is_read_from_them() -> None:
     assert (node.name, node.public_key) == ("", b""), HINT
 
 
+@pytest.mark.process
 def test_private_parts_are_imported_in_one_module_only() -> None:
     public = {"flwr.app", "flwr.clientapp", "flwr.serverapp", "flwr.serverapp.strategy"}
     code = (

@@ -13,6 +13,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from check_size import at_size
 
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.presets import EXPERIMENTS, PRESETS, make_policy
@@ -21,6 +22,7 @@ from tidegate.simulation.summary import PolicySummary, summarise
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
+SEEDS = at_size(4, 10)
 COLUMNS = (
     "spent_per_round",
     "mean_occupancy",
@@ -41,7 +43,7 @@ def summary_of(policy: str, preset: str) -> PolicySummary:
     mnist = EXPERIMENTS["mnist"]
     problem = mnist.problem()
     made = make_policy(policy, problem, preset=preset)
-    return summarise(policy, [simulate(made, problem, mnist.price, seed) for seed in range(10)])
+    return summarise(policy, [simulate(made, problem, mnist.price, seed) for seed in range(SEEDS)])
 
 
 @pytest.mark.parametrize(("policy", "preset", "within", "expected"), TABLE)
@@ -59,7 +61,9 @@ def test_the_released_peak_needs_a_large_loss_bound() -> None:
     problem = mnist.problem(num_rounds=100)
     options = dict(PRESETS["released_settings"]["acdpp"])
     options["learning"] = dataclasses.replace(options["learning"], loss_bound=1.0)
-    runs = [simulate(acdpp(problem, **options), problem, mnist.price, seed) for seed in range(10)]
+    runs = [
+        simulate(acdpp(problem, **options), problem, mnist.price, seed) for seed in range(SEEDS)
+    ]
     assert np.mean([run.columns["training_size"].max() for run in runs]) < 230
 
 

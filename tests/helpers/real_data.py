@@ -1,4 +1,8 @@
-"""Where real data lie: in the folder that ``TIDEGATE_DATA`` names, or in ``../shared/data``."""
+"""Where real data lie: in the folder that ``TIDEGATE_DATA`` names, or in ``../shared/data``.
+
+A test that reads some says which, ``@pytest.mark.data("mnist")``, and is skipped where they are
+missing.
+"""
 
 import os
 from pathlib import Path
@@ -16,7 +20,10 @@ WHERE = {
     "electricity": "streams/elec.csv.xz",
 }
 
-needs_mnist = pytest.mark.skipif(
-    not (DATA / WHERE["mnist"]).is_dir(),
-    reason=f"no MNIST: {DATA / WHERE['mnist']} is missing; set TIDEGATE_DATA",
-)
+needs_mnist = pytest.mark.data("mnist")
+
+
+def missing(name: str) -> str:
+    """Why a data set cannot be read here; empty if it can."""
+    file = DATA / WHERE[name]
+    return "" if file.exists() else f"no {name}: {file} is missing; set TIDEGATE_DATA"

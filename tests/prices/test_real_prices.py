@@ -4,7 +4,8 @@ import lzma
 
 import numpy as np
 import pytest
-from real_data import DATA
+from check_size import at_size
+from real_data import DATA, WHERE
 
 from tidegate.policies import POLICIES
 from tidegate.policies.presets import make_policy
@@ -12,19 +13,18 @@ from tidegate.prices import RecordedPrices
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import simulate
 
-FILE = DATA / "streams" / "elec.csv.xz"
-ROUNDS = 2000
+FILE = DATA / WHERE["electricity"]
+ROUNDS = at_size(600, 2000)
 
 
 @pytest.fixture(scope="module")
 def electricity(tmp_path_factory: pytest.TempPathFactory) -> RecordedPrices:
-    if not FILE.exists():
-        pytest.skip(f"no electricity prices: {FILE} is missing; set TIDEGATE_DATA")
     plain = tmp_path_factory.mktemp("prices") / "elec.csv"
     plain.write_bytes(lzma.decompress(FILE.read_bytes()))
     return RecordedPrices.from_csv(plain, ["nswprice"])
 
 
+@pytest.mark.data("electricity")
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_keeps_its_books_on_real_prices(
     name: str, electricity: RecordedPrices

@@ -177,6 +177,7 @@ document.querySelector("iframe").onload = function () {{
 </script>"""
 
 
+@pytest.mark.process
 @needs_browser
 @pytest.mark.parametrize(("width", "columns"), [(360, 1), (1100, 2)])
 @pytest.mark.parametrize("name", PAGES)

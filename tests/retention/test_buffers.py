@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ def members(takes_part: list[bool]) -> tuple[Members, list[int]]:
     return (EVERYONE if all(takes_part) else who), who.tolist()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=at_size(60, 300), deadline=None)
 @given(rounds=rounds_of_admissions, horizon=st.integers(1, 6), frozen=st.integers(0, 2))
 def test_counts_equal_samples_moved_by_hand(
     rounds: list[tuple[list[int], list[bool]]], horizon: int, frozen: int
@@ -90,7 +91,7 @@ def test_a_horizon_below_one_is_refused() -> None:
 
 
 @pytest.mark.parametrize("at_once", [4_000_000, 8])
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_size(40, 200), deadline=None)
 @given(
     rounds=st.lists(
         st.tuples(

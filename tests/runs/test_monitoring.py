@@ -31,6 +31,7 @@ needs_prometheus = pytest.mark.skipif(
 )
 
 
+@pytest.mark.process
 @needs_prometheus
 @pytest.mark.parametrize(
     "arguments",
@@ -118,6 +119,7 @@ def prometheus(folder: Path, target: int) -> Iterator[Server]:
         kill(process)
 
 
+@pytest.mark.process
 @needs_prometheus
 def test_a_real_prometheus_scrapes_a_run_and_knows_the_rules(tmp_path: Path) -> None:
     sink, seen = Prometheus(port=0, run="night"), threading.Event()

@@ -3,6 +3,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -237,7 +238,7 @@ def introduce(ledger: Ledger, one: Gate, void_round: int) -> None:
     ledger.void("a", last_round, void_round)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_size(40, 200), deadline=None)
 @given(deliveries=deliveries)
 def test_whatever_is_lost_the_books_agree_at_the_next_contact(
     deliveries: list[tuple[int, float, str]],

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -298,7 +299,7 @@ def play_schedule(seed: int, *, saves: bool = True, rounds: int = 60) -> Play:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, 1000, 100))
+@pytest.mark.parametrize("first", range(0, at_size(200, 1000), 100))
 def test_shards_are_never_allowed_more_than_there_is(first: int) -> None:
     for seed in range(first, first + 100):
         try:
@@ -340,7 +341,7 @@ def test_money_is_not_lost_by_faults() -> None:
         max_size=8,
     )
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=at_size(40, 200), deadline=None)
 def test_every_division_adds_up(wishes: list[tuple[int, float, float]]) -> None:
     one = coordinator(*(slots for slots, _, _ in wishes))
     one.divide(1)
@@ -356,8 +357,9 @@ def test_every_division_adds_up(wishes: list[tuple[int, float, float]]) -> None:
 @pytest.mark.no_cover
 @pytest.mark.parametrize("trouble", bench.TROUBLES)
 def test_shards_gain_what_one_server_gains(trouble: str) -> None:
-    outcome = bench.play(6, 400, bench.TROUBLES[trouble], seed=1)
-    alone = bench.central(6, 400, bench.TROUBLES[trouble], seed=1)
+    rounds = at_size(200, 400)
+    outcome = bench.play(6, rounds, bench.TROUBLES[trouble], seed=1)
+    alone = bench.central(6, rounds, bench.TROUBLES[trouble], seed=1)
     budget = bench.BUDGET * bench.CLIENTS * bench.CAPACITY * 6
     assert outcome.certificate_margin >= -1e-6 * budget
     assert outcome.granted_margin >= 0

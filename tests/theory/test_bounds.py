@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis.strategies import integers
 
@@ -19,7 +20,7 @@ from tidegate.theory.bounds import (
 from tidegate.theory.reuse import k_step_tally
 
 
-@settings(max_examples=200)
+@settings(max_examples=at_size(40, 200))
 @given(admitted=integers(1, 30), horizon=integers(1, 12), rounds=integers(1, 40))
 def test_constant_admission_sizes_equal_counting(admitted: int, horizon: int, rounds: int) -> None:
     sizes = constant_admission_sizes(float(admitted), horizon, rounds)

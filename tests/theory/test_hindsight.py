@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def best_of_all(path: list[float], budget: float, slots: int, may_be_empty: bool
     return best / len(path)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=at_size(8, 40), deadline=None)
 @given(
     path=st.lists(st.sampled_from([0.0, 1.0, 2.5, 4.0, 9.0]), min_size=1, max_size=5),
     slots=st.integers(1, 2),

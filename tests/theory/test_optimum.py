@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,7 +137,7 @@ def test_the_certificate_holds_and_money_is_all_spent(law: str, budget: float) -
     assert all(first <= second for first, second in itertools.pairwise(best.thresholds))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_size(12, 60), deadline=None)
 @given(
     values=st.lists(st.floats(0.1, 50), min_size=1, max_size=12),
     share=st.floats(0.02, 0.98),
@@ -239,6 +240,7 @@ def test_the_longest_life_is_a_limit_of_its_own() -> None:
     assert short.spent == pytest.approx(min(costs), rel=1e-9)
 
 
+@pytest.mark.timing
 def test_a_thousand_prices_take_less_than_50_milliseconds() -> None:
     prices = PriceSample(np.random.default_rng(0).uniform(1, 10, 1000).tolist())
     seconds = []

@@ -1,8 +1,11 @@
+import math
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from check_size import at_size
+from hypothesis import example, given, settings
 from hypothesis.strategies import floats, integers, lists
 
 from tidegate.policies.presets import EXPERIMENTS
@@ -37,13 +40,14 @@ def test_the_hybrids_active_half_alone() -> None:
     assert (plan.retention_horizon, plan.target_admission) == (5, 10.0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=at_size(12, 60), deadline=None)
 @given(
     capacities=lists(integers(1, 40), min_size=1, max_size=5),
     budget=floats(1, 500),
     mean_price=floats(0.1, 20),
     rounds=integers(1, 60),
 )
+@example(capacities=[1, 1, 40], budget=42.0, mean_price=5.0, rounds=6)  # K = 5 and 6 are equal
 def test_a_finite_search_is_brute_force_over_k_and_the_target(
     capacities: list[int], budget: float, mean_price: float, rounds: int
 ) -> None:
@@ -54,10 +58,13 @@ def test_a_finite_search_is_brute_force_over_k_and_the_target(
         for horizon in range(1, min(rounds, 20) + 1)
         for target in np.linspace(0.05, 1.0, 8) * target_admission(problem, horizon)
     )
-    assert plan.bound_per_round * rounds <= best * (1 + 1e-12)
+    # The search names the closed form's K if no other is better by 1e-9. And where n = N_eff, the
+    # bound takes the root of what rounding leaves of 1/n - 1/N_eff: a few ε/n, in every round.
+    rounding = rounds * math.sqrt(8 * sys.float_info.epsilon / plan.target_admission)
+    assert plan.bound_per_round * rounds <= best * (1 + 1e-9) + rounding
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=at_size(20, 100), deadline=None)
 @given(
     capacities=lists(integers(1, 40), min_size=1, max_size=5),
     budget=floats(0.5, 500),

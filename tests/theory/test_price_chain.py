@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from check_size import at_size
 
 from tidegate._internal.arrays import FloatArray
 from tidegate.prices import MarkovPrice
@@ -12,6 +13,7 @@ from tidegate.theory.optimum import best_rule, plan_slots
 from tidegate.theory.price_chain import PriceChain, chain_rule, plan_chain
 
 AGES = 8
+PATH = at_size(30_000, 60_000)
 
 
 def two_prices(stay_low: float, stay_high: float) -> PriceChain:
@@ -70,7 +72,7 @@ def markov_path(law: MarkovPrice, rounds: int, seed: int = 0) -> FloatArray:
 
 @pytest.mark.parametrize("allowed", [0.3, 0.55, 1.1])
 def test_the_plan_keeps_the_allowance_and_does_what_it_says(allowed: float) -> None:
-    path = markov_path(MarkovPrice(2.0, 9.0, 0.95, 0.95), 60_000)
+    path = markov_path(MarkovPrice(2.0, 9.0, 0.95, 0.95), PATH)
     chain = PriceChain.from_prices(path, 4)
     assert chain is not None
     near = plan_slots(PriceSample(path), allowed).best
@@ -82,7 +84,7 @@ def test_the_plan_keeps_the_allowance_and_does_what_it_says(allowed: float) -> N
     rows = np.array(less.by_group())
     assert np.all(np.diff(rows, axis=1) >= 0)
     age, growth, spent = 1, 0, 0.0
-    for price in path.tolist():  # one slot, followed for 60,000 rounds
+    for price in path.tolist():  # one slot, followed for the whole path
         group = int(price >= chain.edges[0])
         if price <= rows[group, min(age, rows.shape[1]) - 1]:
             age, growth, spent = 1, growth + 1, spent + price
@@ -108,7 +110,9 @@ def test_spells_are_seen_and_chance_is_not() -> None:
     assert found.transitions == pytest.approx(np.array([[0.95, 0.05], [0.05, 0.95]]), abs=0.05)
     assert found.transitions.sum(axis=1) == pytest.approx(1.0)
     draw = np.random.default_rng(0)
-    assert not any(PriceChain.from_prices(draw.uniform(1, 10, 300), 4) for _ in range(500))
+    assert not any(
+        PriceChain.from_prices(draw.uniform(1, 10, 300), 4) for _ in range(at_size(100, 500))
+    )
 
 
 @pytest.mark.parametrize("prices", [[3.0], [3.0] * 50, [1.0, 2.0, 3.0], [0.0] * 9 + [4.0]])

@@ -2,6 +2,7 @@ from statistics import fmean
 
 import numpy as np
 import pytest
+from check_size import at_size
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists
 
@@ -26,7 +27,7 @@ def counted_uniformity(uses: list[int]) -> float:
     return fmean(uses) ** 2 / fmean(use * use for use in uses)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=at_size(400, 2000))
 @given(admissions=admission_sequences.filter(any), horizon=integers(1, 45))
 def test_closed_form_equals_counting(admissions: list[int], horizon: int) -> None:
     uses = use_counts(admissions, horizon)
@@ -36,7 +37,7 @@ def test_closed_form_equals_counting(admissions: list[int], horizon: int) -> Non
     assert tally.effective_sample_size == pytest.approx(len(uses) * counted_uniformity(uses))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=at_size(200, 1000))
 @given(admissions=admission_sequences, horizon=integers(1, 45))
 def test_incremental_counting_equals_closed_form(admissions: list[int], horizon: int) -> None:
     tally = ReuseTally()
