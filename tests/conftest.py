@@ -7,6 +7,7 @@ alone, ``full`` runs at full size only. ``quick`` leaves all of them out.
 
 import multiprocessing.context
 import os
+import platform
 import subprocess
 import time
 from collections.abc import Generator, Iterator
@@ -34,6 +35,7 @@ settings.register_profile("quick", derandomize=True, deadline=None)
 settings.register_profile("check", derandomize=True, deadline=None)
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(SIZE)
+platform.processor()  # some library asks, which starts `uname`; from now on the answer is known
 
 
 def _markers(item: pytest.Item) -> set[str]:

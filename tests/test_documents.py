@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from check_size import SIZE, at_size
+from one_process import in_one_process
 from real_data import DATA, needs_mnist
 
 import tidegate
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SHOWN: dict[str, str] = {}
+SMALL = f"--seeds 2 --rounds {at_size(20, 100)}"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -36,6 +38,15 @@ def cases() -> list[tuple[str, str]]:
     return found
 
 
+def is_long(command: str) -> bool:
+    """Such a table is computed again at full size only; at each change its outline is checked."""
+    return command != "tidegate optimum" and ("--rounds" not in command or "--offline" in command)
+
+
+SHORT_TABLES = [case for case in cases() if not is_long(case[0])]
+LONG_TABLES = dict(case for case in cases() if is_long(case[0]))
+
+
 def printed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     program, *arguments = shlex.split(command)
     assert program == "tidegate"
@@ -46,22 +57,45 @@ def printed(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     return out
 
 
-def shown_by(command: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """The same, once for all pages that show it."""
-    if command not in SHOWN:
-        SHOWN[command] = printed(command, capsys)
-    return SHOWN[command]
-
-
 def bare(text: str) -> list[str]:
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
-@pytest.mark.parametrize(("command", "shown"), cases(), ids=lambda text: text[:60])
+def outline(text: str) -> list[str]:
+    """Headings, words that explain, and the first word of every row that starts with one."""
+    found = []
+    for line in bare(text):
+        row = re.match(r"([a-z_]+) {2,}.*\d", line)
+        if row or not re.search(r"[\d─]", line):
+            found.append(row[1] if row else " ".join(line.split()))
+    return found
+
+
+@pytest.mark.parametrize(("command", "shown"), SHORT_TABLES, ids=lambda text: text[:60])
 def test_a_console_block_shows_what_the_command_prints(
     command: str, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert bare(shown_by(command, capsys)) == bare(shown)
+    assert bare(printed(command, capsys)) == bare(shown)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", LONG_TABLES)
+def test_a_long_console_block_shows_what_the_command_prints(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bare(printed(command, capsys)) == bare(LONG_TABLES[command])
+
+
+@pytest.mark.parametrize("command", LONG_TABLES)
+def test_a_long_console_block_has_the_rows_and_columns_that_are_printed(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert outline(printed(f"{command} {SMALL}", capsys)) == outline(LONG_TABLES[command])
+
+
+def test_a_command_that_is_shown_twice_is_shown_alike() -> None:
+    for command, shown in cases():
+        assert not is_long(command) or bare(LONG_TABLES[command]) == bare(shown)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -100,8 +134,8 @@ def test_the_tutorial_works_as_printed(
     """In the order of the page, in a folder that was empty; the app needs no data."""
     monkeypatch.chdir(tmp_path)
     for command in commands(TUTORIAL):
-        small = " --seeds 1 --rounds 100" if command.startswith("tidegate plan") else ""
-        assert printed(command + small, capfd) or "--html" in command
+        small = SMALL if command.startswith("tidegate plan") else ""
+        assert printed(f"{command} {small}", capfd) or "--html" in command
     assert Path("run/report.html").exists()
     assert Path("plan.html").exists()
     assert set(FIRST_RUN) <= set(commands(TUTORIAL))  # the same beginning
@@ -139,17 +173,20 @@ def test_a_command_in_the_documents_works(
     monkeypatch.chdir(tmp_path)
     (toml,) = blocks(ROOT / "docs" / "policies.md", "toml")
     Path("fleet.toml").write_text(toml, encoding="utf-8")
-    assert printed(f"{command} --seeds 1 --rounds 100", capsys)
+    assert printed(f"{command} {SMALL}", capsys)
 
 
+@pytest.mark.process
 @needs_mnist
 def test_the_experiments_page_works_as_printed_on_a_small_scale(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if SIZE != "full":
+        in_one_process(monkeypatch)
     monkeypatch.chdir(tmp_path)
     Path("experiments").symlink_to(ROOT / "experiments")
     small = (
-        "--set rounds=2 --set seeds=1 --set test_inputs=200 "
+        f"--set rounds={at_size(1, 2)} --set seeds=1 --set test_inputs=200 "
         """--set 'policies=[{name="constant_admission"},{name="tide"}]'"""
     )
     (block,) = blocks(EXPERIMENTS, "bash")
@@ -165,6 +202,7 @@ def test_the_experiments_page_works_as_printed_on_a_small_scale(
     assert len(ExperimentConfig.read(Path("mine.toml")).policies) == 3
 
 
+@pytest.mark.share(15)  # README simulates 500 rounds
 @pytest.mark.parametrize("example", [block for page in PAGES for block in blocks(page, "python")])
 def test_the_python_examples_run(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

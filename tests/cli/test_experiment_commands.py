@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from check_size import SIZE
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
 from made_results import make_results
+from one_process import in_one_process
 from real_data import DATA, needs_mnist
 
 from tidegate.cli import main
@@ -41,6 +43,7 @@ name = "tide"
 """
 
 
+@pytest.mark.process
 def test_an_experiment_is_run_resumed_and_compared(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -55,6 +58,8 @@ def test_an_experiment_is_run_resumed_and_compared(
     assert "2 runs made, 0 finished before; now: tidegate compare runs/mine" in printed
     code, printed, _ = tidegate(capsys, "run", "mine.toml")
     assert "0 runs made, 2 finished before" in printed
+    if SIZE != "full":  # one run of the command with a process of its own is enough
+        in_one_process(monkeypatch)
     code, printed, _ = tidegate(
         capsys, "run", "mine.toml", "--set", "learning_rate=0.2", "--out", "other"
     )

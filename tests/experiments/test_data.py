@@ -208,6 +208,7 @@ def test_a_partition_that_is_none_is_refused(folder: str, how: str) -> None:
         FederatedData(folder).partition(how, 0, 4, 0)
 
 
+@pytest.mark.full
 @needs_mnist
 def test_the_real_mnist(tmp_path: Path) -> None:
     made = SOURCES["mnist"](DATA, None)

@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from check_size import at_size
 from deployment import wait_for
 
 from tidegate.experiments.results import CONFIG, UNFINISHED
 
+WORKERS = at_size(1, 2)
 EXPERIMENT = """
 title = "small"
 data = "{data}"
@@ -29,7 +31,7 @@ policies = [{{name = "constant_admission"}}]
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_goes_on_after_the_command(small: str, tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "mine.toml").write_text(EXPERIMENT.format(data=small))
-    command = [sys.executable, "-m", "tidegate", "run", "mine.toml", "--workers", "2"]
+    command = [sys.executable, "-m", "tidegate", "run", "mine.toml", "--workers", str(WORKERS)]
     # Where the tests themselves run in the background, interrupts are ignored, and that is passed
     # on; what is handled is not.
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,18 +40,18 @@ def test_nothing_goes_on_after_the_command(small: str, tmp_path: Path, how: sign
     finally:
         signal.signal(signal.SIGINT, ours)
     runs = tmp_path / "runs" / "mine" / "constant_admission"
-    workers = wait_for(lambda: both_at_work(runs), "two runs under way")
+    workers = wait_for(lambda: all_at_work(runs), "runs under way")
     begun.send_signal(how)
     begun.communicate(timeout=60)
     assert begun.returncode != 0
     wait_for(lambda: None if any(map(alive, workers)) else True, "the end of the workers", 60)
-    assert len(list(runs.glob(f"*/{CONFIG}"))) == 2  # of eight
+    assert len(list(runs.glob(f"*/{CONFIG}"))) == WORKERS  # of eight
 
 
-def both_at_work(runs: Path) -> set[int] | None:
+def all_at_work(runs: Path) -> set[int] | None:
     """Their processes, by the names of the rows that they write."""
     found = {int(rows.suffix.split("-")[1]) for rows in runs.glob(f"*/{UNFINISHED}-*")}
-    return found if len(found) == 2 else None
+    return found if len(found) == WORKERS else None
 
 
 def alive(process: int) -> bool:

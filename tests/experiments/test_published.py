@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from check_size import SIZE
 from csv_rows import read
-from real_data import DATA, WHERE
+from one_process import in_one_process
+from real_data import DATA, missing
 
 from tidegate.cli import main
 from tidegate.experiments.config import ExperimentConfig
@@ -16,11 +19,16 @@ from tidegate.problem import Problem
 from tidegate.report.comparison import Comparison
 from tidegate.simulation.rounds import simulate
 
-pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+pytestmark = [
+    pytest.mark.no_cover,  # long loops, covered elsewhere
+    pytest.mark.xdist_group("test_published"),  # they share data sets that are made once
+]
 
 FOLDER = Path(__file__).parents[2] / "experiments"
 PUBLISHED = sorted(file.parent.name for file in FOLDER.glob("*/config.toml"))
-LONG = ("cifar10", "imagenette", "mnist-long")
+LONG_TO_COUNT = ("mnist-logistic", "mnist-long")
+"""Hundreds of rounds on ten seeds; the same fleet over fewer is in mnist-lenet."""
+LONG_TO_LEARN = ("cifar10", "imagenette", "mnist-lenet", "mnist-long")
 """They learn for minutes, even four rounds."""
 SMALL = {
     "rounds": 4,
@@ -42,15 +50,21 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def make(name: str, *options: str) -> None:
     """A data set of the present folder, from its original files."""
-    if not (DATA / WHERE[name]).exists():
-        pytest.skip(f"no {name}: {DATA / WHERE[name]} is missing; set TIDEGATE_DATA")
+    if reason := missing(name):
+        pytest.skip(reason)
     if not any(Path("data").glob(f"{name}*")):
         with pytest.raises(SystemExit) as stopped:
             main(["data", name, "--from", str(DATA), *options])
         assert not stopped.value.code
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+def at_full_size(long: tuple[str, ...]) -> list[Any]:
+    """All of them; those that take long at full size only."""
+    return [pytest.param(one, marks=[pytest.mark.full] * (one in long)) for one in PUBLISHED]
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", at_full_size(LONG_TO_COUNT))
 def test_money_and_memory_are_as_published(
     name: str, workshop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,12 +104,14 @@ def as_the_fleet_has_it(problem: Problem) -> Problem:
     return replace(problem, buffer_capacities=tuple(capacities[number] for number in order))
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(one, marks=[pytest.mark.full] * (one in LONG)) for one in PUBLISHED]
-)
+@pytest.mark.data
+@pytest.mark.process
+@pytest.mark.parametrize("name", at_full_size(LONG_TO_LEARN))
 def test_a_small_run_learns_as_published(
     name: str, workshop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if SIZE != "full":
+        in_one_process(monkeypatch)
     monkeypatch.chdir(workshop)
     experiment = ExperimentConfig.read(FOLDER / name / "config.toml", SMALL)
     make(Path(experiment.data).name, *(["--size", "32"] if name == "imagenette" else []))

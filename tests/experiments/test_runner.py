@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from one_process import in_one_process
 
 from tidegate.experiments import client_app, data, server_app
 from tidegate.experiments.config import ExperimentConfig, PolicyChoice, stretch
@@ -22,6 +23,8 @@ from tidegate.experiments.runner import (
 from tidegate.flower import run_in_process
 from tidegate.server.fleet import ROUNDING
 from tidegate.simulation.rounds import simulate
+
+pytestmark = pytest.mark.xdist_group("test_runner")  # they share results
 
 ROUNDS = 6
 
@@ -55,7 +58,9 @@ def results(small: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     seen: list[int] = []
     runs = plan_runs(experiment(small), out)
     about(experiment(small), runs).write(out)
-    assert run_experiment(runs, workers=2, progress=seen.append) == len(runs) == 8
+    with pytest.MonkeyPatch.context() as patch:
+        in_one_process(patch)
+        assert run_experiment(runs, workers=2, progress=seen.append) == len(runs) == 8
     assert seen[0] == 0
     assert seen[-1] == 8 * ROUNDS
     return out
@@ -97,8 +102,9 @@ def test_everybody_meets_the_same_prices_on_a_seed_and_learns(results: Path) -> 
 
 
 def test_what_is_finished_is_not_repeated_and_what_was_interrupted_is(
-    small: str, results: Path
+    small: str, results: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    in_one_process(monkeypatch)
     runs = plan_runs(experiment(small), results)
     kept, broken = runs[0].folder / ROWS, runs[1].folder
     before = (kept.stat().st_mtime_ns, (broken / ROWS).read_bytes())
@@ -249,7 +255,10 @@ def test_mistakes_in_a_file_are_named(small: str, tmp_path: Path) -> None:
         PolicyChoice(name="tid")
 
 
-def test_a_stream_that_runs_dry_is_reported(small: str, tmp_path: Path) -> None:
+def test_a_stream_that_runs_dry_is_reported(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_one_process(monkeypatch)
     planned = experiment(
         small, seeds=1, rounds=12, capacities=(60,) * 4, policies=({"name": "costless_oracle"},)
     )

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from check_size import at_size
 from csv_rows import read
 from real_data import DATA, needs_mnist
 
@@ -40,6 +41,7 @@ def test_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = script("sensitivity", monkeypatch).measured
     rows = read(FOLDER / "sensitivity" / "expected.csv")
     chosen = [("penalty_weight", 10.0), ("retention_horizon", 20.0), ("target_admission", 20.0)]
+    chosen = chosen[: at_size(1, 3)]
     for row in rows:
         case = row["constant"], float(row["value"])
         if case not in chosen:
@@ -49,9 +51,12 @@ def test_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
             assert float(row[name]) == pytest.approx(
                 np.mean([one[name] for one in found]), rel=1e-4
             )
-    assert len([row for row in rows if (row["constant"], float(row["value"])) in chosen]) == 3
+    assert len([row for row in rows if (row["constant"], float(row["value"])) in chosen]) == len(
+        chosen
+    )
 
 
+@pytest.mark.process
 @pytest.mark.full
 @needs_mnist
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from check_size import at_size
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import (
     Bulyan,
@@ -30,6 +31,7 @@ from tidegate.prices import PricePath, UniformPrice
 
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 CLIENTS = 5
+ROUNDS = at_size(8, 15)
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
     "FedAvg": lambda: FedAvg(**QUIET),
@@ -77,8 +79,8 @@ def error(arrays: Any) -> float:
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_wrapped_strategies_learn_and_decide_alike(name: str) -> None:
     strategy, plain = control(STRATEGIES[name]()), control(FedAvg(**QUIET))
-    result = strategy.start(grid(), MODEL, num_rounds=15)
-    plain.start(grid(), MODEL, num_rounds=15)
+    result = strategy.start(grid(), MODEL, num_rounds=ROUNDS)
+    plain.start(grid(), MODEL, num_rounds=ROUNDS)
     assert strategy.rounds == plain.rounds  # what is averaged does not change what is bought
     assert error(result.arrays) < 0.9 * error(MODEL)
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from check_size import at_size
 from made_results import make_results
 from recorded_run import recorded_run
 
@@ -25,6 +26,9 @@ from tidegate.report.tables import show
 from tidegate.runs.journal import Journal
 from tidegate.simulation.curves import by_budget, by_memory, trace
 
+pytestmark = pytest.mark.xdist_group("test_pages")  # they look at the same pages
+
+ROUNDS = at_size(20, 60)
 needs_browser = pytest.mark.skipif(
     shutil.which("chromium") is None,
     reason="Chromium is not installed (Debian: apt-get install chromium)",
@@ -48,7 +52,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         folder / "results", {"tide": [[0.1, 0.6], [0.2, 0.7]], "acdpp": [[0.1, 0.5], [0.1, 0.4]]}
     )
     assert command("report", str(results), "--out", str(folder / "comparison.html")) == 0
-    small = ["--rounds", "60", "--seeds", "2", "--policy", "tide", "--policy", "acdpp"]
+    small = ["--rounds", str(ROUNDS), "--seeds", "2", "--policy", "tide", "--policy", "acdpp"]
     assert command("plan", *small, "--html", str(folder / "plan.html")) == 0
     return {
         "run": folder / "run" / "report.html",
@@ -199,7 +203,7 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(
 
 
 def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
-    problem = Problem(buffer_capacities=[10] * 3, budget=15.0, mean_price=5.5, num_rounds=60)
+    problem = Problem(buffer_capacities=[10] * 3, budget=15.0, mean_price=5.5, num_rounds=ROUNDS)
     law, names = UniformPrice(1, 10), ("tide", "acdpp")
     makers = {name: partial(make_policy, name) for name in names}
     money, memory = (

@@ -87,7 +87,7 @@ def path_of(seed: int, rounds: int) -> list[float]:
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "costless_oracle"])
 def test_no_policy_exceeds_it_for_the_money_that_it_spent(name: str) -> None:
-    rounds, experiment = 120, EXPERIMENTS["mnist"]
+    rounds, experiment = at_size(60, 120), EXPERIMENTS["mnist"]
     problem = experiment.problem(rounds)
     policy = make_policy(name, problem, ControlOptions(hard_capacity=True))
     run = simulate(policy, problem, experiment.price, seed=3)
@@ -103,10 +103,11 @@ def test_no_policy_exceeds_it_for_the_money_that_it_spent(name: str) -> None:
 
 
 def test_who_knows_the_future_gains_more_than_the_best_rule_that_does_not() -> None:
-    bound = hindsight_bound(path_of(0, 300), 55.0, 100, precision=0.02).effective_per_round
+    rounds = at_size(150, 300)
+    bound = hindsight_bound(path_of(0, rounds), 55.0, 100, precision=0.02).effective_per_round
     limit = optimum(UniformDistribution(1, 10), 55.0, 100).effective_per_round
     assert limit < bound < 1.2 * limit
-    empty = hindsight_bound(path_of(0, 300), 55.0, 100, may_be_empty=True, precision=0.02)
+    empty = hindsight_bound(path_of(0, rounds), 55.0, 100, may_be_empty=True, precision=0.02)
     assert bound < empty.effective_per_round < 2 * limit
 
 
