@@ -176,6 +176,7 @@ def test_a_command_in_the_documents_works(
     assert printed(f"{command} {SMALL}", capsys)
 
 
+@pytest.mark.share(60)  # it makes MNIST
 @pytest.mark.process
 @needs_mnist
 def test_the_experiments_page_works_as_printed_on_a_small_scale(
