@@ -48,8 +48,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
     deployed = {item for item in items if "deployment" in _markers(item)}
-    for item in deployed:
-        item.add_marker(pytest.mark.xdist_group("deployment"))
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in deployed:
+            item.add_marker(pytest.mark.xdist_group("deployment"))
     items.sort(key=lambda item: (item not in deployed, -_share(item)))
 
 
