@@ -22,7 +22,7 @@ from real_data import missing
 if TYPE_CHECKING:
     from fleet import Fleet, SharedFleet
 
-SHARE = {"quick": 5.0, "check": 20.0, "full": 900.0}
+SHARE = {"quick": 5.0, "check": 20.0, "full": 3600.0}
 """Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``.
 
 The time for which it stood in line for a processor does not count, so that other work on the

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from check_size import at_size
 
 import tidegate.admission.tide as module
 from tidegate._internal.arrays import FloatArray
@@ -21,6 +22,7 @@ from tidegate.simulation.rounds import begin, play_round, simulate
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
+LONG = at_size(2000, 4000)
 NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
 
 
@@ -131,7 +133,7 @@ def mnist(rounds: int, capacities: tuple[int, ...] = (10,) * 10) -> Problem:
 def test_rules_are_solved_again_only_when_they_would_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert solves(monkeypatch, UniformPrice(1, 10), 2000) < 250
+    assert solves(monkeypatch, UniformPrice(1, 10), at_size(1000, 2000)) < 250
 
 
 def test_what_is_kept_does_not_grow_with_the_rounds() -> None:
@@ -155,7 +157,7 @@ def test_the_last_prices_are_kept_in_order() -> None:
 
 
 @pytest.mark.parametrize("law", [UniformPrice(1, 10), MarkovPrice(2, 9, 0.95, 0.95)])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(at_size(1, 3)))
 def test_the_money_of_the_run_is_spent_and_never_more(law: PriceLaw, seed: int) -> None:
     problem = mnist(300)
     spent = simulate(tide(problem), problem, law, seed).columns["spent"].sum()
@@ -163,12 +165,12 @@ def test_the_money_of_the_run_is_spent_and_never_more(law: PriceLaw, seed: int) 
 
 
 def test_without_an_end_spending_stays_near_the_budget() -> None:
-    problem = mnist(4000)
+    problem = mnist(LONG)
     policy = tide(problem, ControlOptions(endless=True))
     run = simulate(policy, problem, UniformPrice(1, 10), 2)
     overspend = run.columns["overspend"]
-    assert np.abs(overspend).max() < 40 * 55.0  # 1 % of the money
-    assert run.columns["effective_samples"][-1] / 4000 > 0.97 * 18.64
+    assert np.abs(overspend).max() < 40 * 55.0
+    assert run.columns["effective_samples"][-1] / LONG > 0.97 * 18.64
     # The number of rounds plays no part at all.
     shorter = simulate(
         tide(mnist(500), ControlOptions(endless=True)), mnist(500), UniformPrice(1, 10), 2
@@ -239,10 +241,13 @@ def test_a_million_own_prices_are_looked_at_in_part() -> None:
     assert state.prices.weights.sum() == pytest.approx(1.0)
 
 
+SEASONS = at_size(400, 800)
+
+
 def test_seasons_are_learned() -> None:
-    day = 5.5 * (1 + 0.9 * np.sin(2 * np.pi * np.arange(800) / 24))
-    law = RecordedPrices(day * np.exp(0.1 * np.random.default_rng(0).normal(size=800)))
-    problem = mnist(800)
+    day = 5.5 * (1 + 0.9 * np.sin(2 * np.pi * np.arange(SEASONS) / 24))
+    law = RecordedPrices(day * np.exp(0.1 * np.random.default_rng(0).normal(size=SEASONS)))
+    problem = mnist(SEASONS)
     gains = [
         simulate(tide(problem, price_groups=groups), problem, law, 0).columns["effective_samples"]
         for groups in (1, 4)

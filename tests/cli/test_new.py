@@ -36,7 +36,7 @@ def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     for arguments in (["new", "fleet"], ["run", "fleet", "--set", "folder=run"]):
         done = subprocess.run(
             [sys.executable, "-m", "tidegate", *arguments],
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
     view = read_run(tmp_path / "run")
@@ -59,7 +59,7 @@ def test_the_same_command_resumes_the_app(tmp_path: Path) -> None:
         options += ["--set", "run=same", "--clients", "3", "--set", f"stop-after={rounds}"]
         done = subprocess.run(
             [sys.executable, "-m", "tidegate", "run", "fleet", *options],
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120,
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         assert ("stopped half-way" in done.stderr) == (rounds < 50), done.stderr
         assert "has lost its buffer" not in done.stderr

@@ -34,7 +34,7 @@ class Screen:
         self._terminal = terminal
         self.text = ""
 
-    def shows(self, words: str, seconds: float = 30.0) -> bool:
+    def shows(self, words: str, seconds: float = 120.0) -> bool:
         """Wait until something is on the screen."""
         end = time.monotonic() + seconds
         while words not in self.text and time.monotonic() < end:
@@ -74,7 +74,7 @@ def test_it_waits_for_a_run_goes_on_over_a_restart_and_ends_with_it(tmp_path: Pa
         assert screen.process.poll() is None
         play(folder)
         assert screen.shows("round 8 of 8, over since"), screen.text
-        assert screen.process.wait(20) == 0
+        assert screen.process.wait(60) == 0
 
 
 @pytest.mark.process
@@ -82,7 +82,7 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
     with watching(tmp_path / "none") as screen:
         assert screen.shows("waiting for a run")
         screen.process.send_signal(signal.SIGINT)
-        assert screen.process.wait(20) == 0
+        assert screen.process.wait(60) == 0
         assert "Traceback" not in screen.text
 
 

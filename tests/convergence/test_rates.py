@@ -33,11 +33,13 @@ def check_claims(longest: int, seeds: int, pair: tuple[float, float], slack: flo
     assert found["regret"].slope == pytest.approx(found["omega 3"].slope, abs=0.05)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("pair", CLAIMS_THAT_HOLD)
 def test_growth_up_to_thousands_of_rounds(pair: tuple[float, float]) -> None:
     check_claims(at_size(3162, 10_000), at_size(4, 6), pair, slack=0.25)
 
 
+@pytest.mark.process
 @pytest.mark.full
 @pytest.mark.parametrize("pair", CLAIMS_THAT_HOLD)
 def test_growth_up_to_a_hundred_thousand_rounds(pair: tuple[float, float]) -> None:
@@ -51,10 +53,12 @@ def check_wide_interval(longest: int, seeds: int) -> None:
     assert found.slope == pytest.approx(0.79, abs=0.1)
 
 
+@pytest.mark.process
 def test_cost_violation_exceeds_its_claim_where_the_interval_opens_wide() -> None:
     check_wide_interval(at_size(3162, 10_000), at_size(4, 8))
 
 
+@pytest.mark.process
 @pytest.mark.full
 def test_cost_violation_exceeds_its_claim_up_to_a_hundred_thousand_rounds() -> None:
     check_wide_interval(100_000, 12)

@@ -32,6 +32,7 @@ def test_books_reconcile_whatever_happens(first: int) -> None:
     play_some(first, IN_ONE_TEST)
 
 
+@pytest.mark.share(14_400)  # about an hour on two idle cores
 @pytest.mark.process
 @pytest.mark.full
 def test_books_reconcile_in_a_hundred_thousand_schedules() -> None:

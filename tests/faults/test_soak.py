@@ -20,6 +20,7 @@ def test_nothing_grows_once_old_answers_are_dropped(
     assert not any(row.discrepancies for row in rows)
 
 
+@pytest.mark.timing
 @pytest.mark.full
 @pytest.mark.parametrize("policy", ["tide", "acdpp"])
 def test_ten_thousand_rounds(tmp_path: Path, policy: str) -> None:

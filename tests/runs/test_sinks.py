@@ -153,6 +153,7 @@ def test_a_sink_that_hangs_holds_nobody_up(
     wait_for(lambda: hanging.closed or None, "the end, which is told however much is lost", 30)
 
 
+@pytest.mark.timing
 def test_all_slow_sinks_together_hold_up_the_end_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sinks, "SECONDS_AT_END", 1.5)
     several = [Hanging() for _ in range(6)]
