@@ -5,6 +5,7 @@ deployment that the whole run shares, ``data`` reads real data, ``timing`` measu
 alone, ``full`` runs at full size only. ``quick`` leaves all of them out.
 """
 
+import gc
 import multiprocessing.context
 import os
 import platform
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in deployed:
             item.add_marker(pytest.mark.xdist_group("deployment"))
     items.sort(key=lambda item: (item not in deployed, -_share(item)))
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays; who collects garbage, as some strategies do, need not look at it."""
+    gc.collect()
+    gc.freeze()
 
 
 def _share(item: pytest.Item) -> float:

@@ -390,7 +390,7 @@ def test_where_the_limit_is_not_known_nothing_is_said_of_it(
     shown = tidegate(f"simulate {fleet} --price trace:{prices}:a,b --policy tide")
     assert tidegate.code == 0
     assert "limit:" not in shown
-    tiny = tidegate.json("simulate --budget 0.001 --rounds 20 --seeds 1 --policy tide")
+    tiny = tidegate.json("simulate --budget 0.0001 --rounds 20 --seeds 1 --policy tide")
     assert tiny["possible"] == {}
 
 

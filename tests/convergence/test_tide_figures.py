@@ -18,7 +18,7 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 MNIST = EXPERIMENTS["mnist"]
 LIMIT = 18.64
-SEEDS = at_size(3, 10)
+SEEDS = at_size(3, 10, quick=1)
 
 
 def runs(name: str, rounds: int, options: ControlOptions | None = None) -> list[Run]:

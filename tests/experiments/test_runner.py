@@ -223,7 +223,7 @@ def test_a_task_that_cannot_be_run_is_refused_before_anything_is(
 
 def test_too_little_money_for_full_buffers_leaves_the_limit_open(small: str) -> None:
     assert about(experiment(small), []).limit is not None
-    assert about(experiment(small, budget=0.001), []).limit is None
+    assert about(experiment(small, budget=1e-4), []).limit is None
 
 
 def test_each_seed_takes_its_own_stretch_of_recorded_prices(tmp_path: Path) -> None:

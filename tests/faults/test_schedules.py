@@ -23,8 +23,8 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 _quietly = pytest.fixture(autouse=True)(quietly)
 
-SCHEDULES = at_size(400, 2000)
-IN_ONE_TEST = at_size(100, 250)
+SCHEDULES = at_size(400, 2000, quick=100)
+IN_ONE_TEST = at_size(100, 250, quick=50)
 
 
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE_TEST))

@@ -1,5 +1,6 @@
 """An experiment's runs in this process, for tests to which processes of their own do not matter."""
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -18,10 +19,14 @@ class HereAndNow(Executor):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Done when this returns, or failed."""
         future: Future[Any] = Future()
+        log = logging.getLogger("flwr")
+        level = log.level
         try:
             future.set_result(fn(*args, **kwargs))
         except BaseException as failure:
             future.set_exception(failure)
+        finally:
+            log.setLevel(level)  # a run makes it quiet for the rest of its process
         return future
 
 
