@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays; who collects garbage, as some strategies do, need not look at it."""
+    """What is loaded by now stays: who collects garbage, as QFedAvg does, need not look at it."""
     gc.collect()
     gc.freeze()
 
