@@ -43,6 +43,7 @@ def _markers(item: pytest.Item) -> set[str]:
     return {mark.name for mark in item.iter_markers()}
 
 
+@pytest.hookimpl(tryfirst=True)  # groups are read by xdist's own hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what the size does not run; let what waits go first, beside what computes."""
     left_out = {item for item in items if _markers(item) & LEFT_OUT[SIZE]}
