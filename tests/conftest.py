@@ -5,7 +5,6 @@ deployment that the whole run shares, ``data`` reads real data, ``timing`` measu
 alone, ``full`` runs at full size only. ``quick`` leaves all of them out.
 """
 
-import gc
 import multiprocessing.context
 import os
 import platform
@@ -23,7 +22,7 @@ from real_data import missing
 if TYPE_CHECKING:
     from fleet import Fleet, SharedFleet
 
-SHARE = {"quick": 5.0, "check": 20.0, "full": 3600.0}
+SHARE = {"quick": 10.0, "check": 20.0, "full": 3600.0}
 """Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``.
 
 The time for which it stood in line for a processor does not count, so that other work on the
@@ -54,12 +53,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in deployed:
             item.add_marker(pytest.mark.xdist_group("deployment"))
     items.sort(key=lambda item: (item not in deployed, -_share(item)))
-
-
-def pytest_collection_finish() -> None:
-    """What is loaded by now stays: who collects garbage, as QFedAvg does, need not look at it."""
-    gc.collect()
-    gc.freeze()
 
 
 def _share(item: pytest.Item) -> float:

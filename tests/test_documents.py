@@ -19,7 +19,7 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SMALL = f"--seeds 2 --rounds {at_size(20, 100)}"
+SMALL = f"--seeds 1 --rounds {at_size(20, 100, quick=5)}"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -90,7 +90,9 @@ def test_a_long_console_block_shows_what_the_command_prints(
 def test_a_long_console_block_has_the_rows_and_columns_that_are_printed(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert outline(printed(f"{command} {SMALL}", capsys)) == outline(LONG_TABLES[command])
+    assert outline(printed(f"{command} --seeds 2 --rounds 20", capsys)) == outline(
+        LONG_TABLES[command]
+    )
 
 
 def test_a_command_that_is_shown_twice_is_shown_alike() -> None:

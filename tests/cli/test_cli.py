@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from check_size import at_size
 
 from tidegate.cli import main
 from tidegate.cli.plan import plan
@@ -347,7 +348,7 @@ def test_an_example_of_the_help_works(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("prices.csv").write_text("eur\n" + "2\n" * 60, encoding="utf-8")
-    assert tidegate(f"{example} --rounds 40 --seeds 1")
+    assert tidegate(f"{example} --rounds {at_size(40, 40, quick=10)} --seeds 1")
     assert tidegate.code == 0
 
 

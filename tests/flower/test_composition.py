@@ -1,5 +1,6 @@
 """Which strategies can be wrapped, and which order of wrappers works."""
 
+import gc
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -58,6 +59,13 @@ STRATEGIES: dict[str, Callable[[], Strategy]] = {
         FedAdam(**QUIET), noise_multiplier=1e-4, clipping_norm=10.0, num_sampled_clients=CLIENTS
     ),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _nothing_to_look_through() -> None:
+    """Some strategies collect garbage after each reply; what is loaded by now stays anyway."""
+    gc.collect()
+    gc.freeze()
 
 
 def grid() -> LocalGrid:

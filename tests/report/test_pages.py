@@ -28,7 +28,7 @@ from tidegate.simulation.curves import by_budget, by_memory, trace
 
 pytestmark = pytest.mark.xdist_group("test_pages")  # they look at the same pages
 
-ROUNDS = at_size(20, 60)
+ROUNDS = at_size(20, 60, quick=10)
 needs_browser = pytest.mark.skipif(
     shutil.which("chromium") is None,
     reason="Chromium is not installed (Debian: apt-get install chromium)",

@@ -299,7 +299,7 @@ def play_schedule(seed: int, *, saves: bool = True, rounds: int = 60) -> Play:
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("first", range(0, at_size(200, 1000), 100))
+@pytest.mark.parametrize("first", range(0, at_size(200, 1000, quick=100), 100))
 def test_shards_are_never_allowed_more_than_there_is(first: int) -> None:
     for seed in range(first, first + 100):
         try:
