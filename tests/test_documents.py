@@ -130,6 +130,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.share(30)  # 50 rounds of an app, and its report
 def test_the_tutorial_works_as_printed(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,8 +206,15 @@ def test_the_experiments_page_works_as_printed_on_a_small_scale(
     assert len(ExperimentConfig.read(Path("mine.toml")).policies) == 3
 
 
-@pytest.mark.share(15)  # README simulates 500 rounds
-@pytest.mark.parametrize("example", [block for page in PAGES for block in blocks(page, "python")])
+PYTHON = [
+    pytest.param(block, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, block in enumerate(blocks(page, "python"))
+]
+
+
+@pytest.mark.share(20)  # README simulates 500 rounds
+@pytest.mark.parametrize("example", PYTHON)
 def test_the_python_examples_run(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
