@@ -26,7 +26,7 @@ Found = TypeVar("Found")
 CONNECTION = "here"
 BIN = Path(sys.executable).parent
 TIMEOUT = 240.0
-RESTART_SECONDS = 6.0
+RESTART_SECONDS = 10.0
 """From one start of a node to the next; each costs seconds, and may be refused for a minute."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from fleet import CLIENTS, Fleet
 
 APP = Path(__file__).parent / "faulty_app"
-STATUS_SECONDS = 3.0
+STATUS_SECONDS = 10.0
 """From one question about a run to the next."""
 
 
