@@ -55,6 +55,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: (item not in deployed, -_share(item)))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Pages of text and archives, with the time of day in them, are no names of tests."""
+    return argname if isinstance(val, str | bytes) and len(val) > 80 else None
+
+
 def _share(item: pytest.Item) -> float:
     mark = item.get_closest_marker("share")
     return SHARE[SIZE] if mark is None else float(mark.args[0])
