@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Pages of text and archives, with the time of day in them, are no names of tests."""
+    """Do not name tests after long texts, or after archives that hold the time of day."""
     return argname if isinstance(val, str | bytes) and len(val) > 80 else None
 
 
