@@ -21,7 +21,7 @@ from real_data import missing
 if TYPE_CHECKING:
     from fleet import Fleet, SharedFleet
 
-SHARE = {"quick": 15.0, "check": 40.0, "full": 3600.0}
+SHARE = {"quick": 20.0, "check": 60.0, "full": 3600.0}
 """Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``.
 
 Of processor time, so that other work on the machine fails no test.
