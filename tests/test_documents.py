@@ -130,7 +130,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.share(30)  # 50 rounds of an app, and its report
+@pytest.mark.share(60)  # 50 rounds of an app, and its report
 def test_the_tutorial_works_as_printed(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +179,7 @@ def test_a_command_in_the_documents_works(
     assert printed(f"{command} {SMALL}", capsys)
 
 
-@pytest.mark.share(60)  # it makes MNIST
+@pytest.mark.share(120)  # it makes MNIST
 @pytest.mark.process
 @needs_mnist
 def test_the_experiments_page_works_as_printed_on_a_small_scale(
@@ -213,7 +213,7 @@ PYTHON = [
 ]
 
 
-@pytest.mark.share(20)  # README simulates 500 rounds
+@pytest.mark.share(40)  # README simulates 500 rounds
 @pytest.mark.parametrize("example", PYTHON)
 def test_the_python_examples_run(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

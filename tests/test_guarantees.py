@@ -26,7 +26,7 @@ def guards() -> list[tuple[set[str], set[str]]]:
 
 
 @pytest.mark.process
-@pytest.mark.share(60)  # it collects a good part of the tests
+@pytest.mark.share(120)  # it collects a good part of the tests
 @pytest.mark.parametrize("size", ["check", "full"])
 def test_every_promise_has_a_test_that_runs(size: str) -> None:
     named = set[str]().union(*(row[size == "full"] for row in guards()))

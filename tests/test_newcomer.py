@@ -28,7 +28,7 @@ def call(*command: str, folder: Path, environment: dict[str, str] | None = None)
     return done.stdout
 
 
-@pytest.mark.share(120)  # where there is no uv, pip takes a minute and more
+@pytest.mark.share(240)  # where there is no uv, pip takes a minute and more
 @pytest.mark.process
 @pytest.mark.no_cover
 def test_the_first_run_works_as_printed_from_a_wheel(tmp_path: Path) -> None:

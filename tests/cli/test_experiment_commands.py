@@ -43,7 +43,7 @@ name = "tide"
 """
 
 
-@pytest.mark.share(60)  # a process that loads torch
+@pytest.mark.share(120)  # a process that loads torch
 @pytest.mark.process
 def test_an_experiment_is_run_resumed_and_compared(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,7 +27,7 @@ policies = [{{name = "constant_admission"}}]
 """
 
 
-@pytest.mark.share(60)  # two processes that load torch, one after the other
+@pytest.mark.share(120)  # two processes that load torch, one after the other
 @pytest.mark.process
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_goes_on_after_the_command(small: str, tmp_path: Path, how: signal.Signals) -> None:

@@ -20,7 +20,7 @@ needs_disk = pytest.mark.skipif(not can_mount(), reason="only root can mount a d
 
 
 @pytest.mark.deployment
-@pytest.mark.share(400)  # a node that was killed is let in again after a minute
+@pytest.mark.share(800)  # a node that was killed is let in again after a minute
 def test_what_is_killed_stopped_cut_or_full_loses_no_decision_and_no_money(
     fleet: Fleet, tmp_path: Path
 ) -> None:
