@@ -213,7 +213,7 @@ PYTHON = [
 ]
 
 
-@pytest.mark.share(40)  # README simulates 500 rounds
+@pytest.mark.share(60)  # README simulates 500 rounds
 @pytest.mark.parametrize("example", PYTHON)
 def test_the_python_examples_run(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
