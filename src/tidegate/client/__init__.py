@@ -1,1 +1,1 @@
-"""What runs on a device: streams, the gate that admits them, the buffer that keeps them."""
+"""What runs on a device: streams of samples, the gate that admits them, the buffer behind it."""

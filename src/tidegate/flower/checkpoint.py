@@ -3,8 +3,7 @@
 The model is on disk before the books that name it, and the one before is deleted after them.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -40,11 +39,9 @@ class Checkpoint:
         self._books = RunWriter(folder)
         self._model = ""
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self) -> AbstractContextManager[None]:
         """Keep other servers out of the folder; the lock goes with the process that holds it."""
-        with self._books.held():
-            yield
+        return self._books.held()
 
     @property
     def buffers(self) -> Path:
