@@ -2,7 +2,7 @@
 
 Markers say what a test needs: ``process`` starts another program, ``deployment`` uses the Flower
 deployment that the whole run shares, ``data`` reads real data, ``timing`` measures time and runs
-alone, ``full`` runs at full size only. ``quick`` leaves all of them out.
+alone, ``long`` takes seconds, ``full`` runs at full size only. ``quick`` leaves all of them out.
 """
 
 import multiprocessing.context
@@ -21,13 +21,13 @@ from real_data import missing
 if TYPE_CHECKING:
     from fleet import Fleet, SharedFleet
 
-SHARE = {"quick": 20.0, "check": 60.0, "full": 3600.0}
+SHARE = {"quick": 10.0, "check": 60.0, "full": 3600.0}
 """Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``.
 
 Of processor time, so that other work on the machine fails no test.
 """
 NEEDS = ("process", "deployment", "data", "timing")
-LEFT_OUT = {"quick": {*NEEDS, "full"}, "check": {"full"}, "full": set[str]()}
+LEFT_OUT = {"quick": {*NEEDS, "long", "full"}, "check": {"full"}, "full": set[str]()}
 
 settings.register_profile("quick", derandomize=True, deadline=None)
 settings.register_profile("check", derandomize=True, deadline=None)

@@ -15,11 +15,11 @@ import tidegate
 from tidegate.cli import main
 from tidegate.experiments.config import ExperimentConfig
 
-pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-SMALL = f"--seeds 1 --rounds {at_size(20, 100, quick=5)}"
+SMALL = f"--seeds 1 --rounds {at_size(20, 100)}"
 
 
 def blocks(page: Path, language: str) -> list[str]:

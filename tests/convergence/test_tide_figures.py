@@ -14,11 +14,11 @@ from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.theory.optimum import optimum
 
-pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
 
 MNIST = EXPERIMENTS["mnist"]
 LIMIT = 18.64
-SEEDS = at_size(3, 10, quick=1)
+SEEDS = at_size(3, 10)
 
 
 def runs(name: str, rounds: int, options: ControlOptions | None = None) -> list[Run]:
@@ -78,7 +78,7 @@ def check(name: str, seeds: int, places: Iterable[tuple[float, int]]) -> None:
 def test_other_price_laws(name: str) -> None:
     """Little money for much memory, the paper's ratio, and much money for little memory."""
     places = list(zip(BUDGETS, reversed(CAPACITIES), strict=True))
-    check(name, seeds=1 if name == "constant" else 2, places=places[: at_size(3, 3, quick=1)])
+    check(name, seeds=1 if name == "constant" else 2, places=places)
 
 
 @pytest.mark.full

@@ -24,7 +24,7 @@ from tidegate.flower import run_in_process
 from tidegate.server.fleet import ROUNDING
 from tidegate.simulation.rounds import simulate
 
-pytestmark = pytest.mark.xdist_group("test_runner")  # they share results
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("test_runner")]  # they share results
 
 ROUNDS = 6
 

@@ -37,6 +37,7 @@ def mnist(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.mark.long
 def test_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
     measured = script("sensitivity", monkeypatch).measured
     rows = read(FOLDER / "sensitivity" / "expected.csv")

@@ -27,7 +27,7 @@ from tidegate.flower.flower_internals import name_message
 from tidegate.policies import ControlOptions
 from tidegate.prices import PricePath, UniformPrice
 
-pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
 
 _quietly = pytest.fixture(autouse=True)(quietly)
 
@@ -215,7 +215,7 @@ def check(strategy: AdmissionControl, folder: Path, *, strict: bool) -> None:
         assert int(books.cursor or 0) == account.lost_samples + books.total_admitted
 
 
-@pytest.mark.parametrize("first", range(0, at_size(20, 60, quick=10), 10))
+@pytest.mark.parametrize("first", range(0, at_size(20, 60), 10))
 def test_a_run_comes_to_its_end_and_its_books_are_right(
     first: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

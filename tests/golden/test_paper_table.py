@@ -20,7 +20,7 @@ from tidegate.policies.presets import EXPERIMENTS, PRESETS, make_policy
 from tidegate.simulation.rounds import simulate
 from tidegate.simulation.summary import PolicySummary, summarise
 
-pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
 
 SEEDS = at_size(4, 10)
 COLUMNS = (

@@ -26,9 +26,9 @@ from tidegate.report.tables import show
 from tidegate.runs.journal import Journal
 from tidegate.simulation.curves import by_budget, by_memory, trace
 
-pytestmark = pytest.mark.xdist_group("test_pages")  # they look at the same pages
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("test_pages")]  # the same pages for all
 
-ROUNDS = at_size(20, 60, quick=10)
+ROUNDS = at_size(20, 60)
 needs_browser = pytest.mark.skipif(
     shutil.which("chromium") is None,
     reason="Chromium is not installed (Debian: apt-get install chromium)",

@@ -289,6 +289,7 @@ def test_tensorboard_shows_the_curves(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_mlflow_has_the_metrics(tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path / 'mlflow.db'}"
     sink = MLflow("fleet", place, run_name="first")

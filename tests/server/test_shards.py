@@ -354,6 +354,7 @@ def test_every_division_adds_up(wishes: list[tuple[int, float, float]]) -> None:
         assert total == pytest.approx(BUDGET * now, rel=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.no_cover
 @pytest.mark.parametrize("trouble", bench.TROUBLES)
 def test_shards_gain_what_one_server_gains(trouble: str) -> None:
