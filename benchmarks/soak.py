@@ -53,12 +53,11 @@ class Row:
 
 
 def make_app() -> ClientApp:
-    app = ClientApp()
-
     def open_stream(context: Context) -> "Endless":
         return Endless(int(context.node_config["partition-id"]))
 
-    gate = ClientGate(app, open_stream, CAPACITY)
+    gate = ClientGate(open_stream, CAPACITY)
+    app = ClientApp(mods=[gate])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

@@ -161,14 +161,14 @@ def test_tables_in_the_config_have_names_with_dots(
 LEARNS = """import numpy as np
 from flwr.app import Array, ArrayRecord
 from tidegate.flower import ClientGate
-from tidegate.client.streams import IndexedStream
 """
 TWO_STARTS = """for start in (0.0, 1.0):
         prices = PricePath(UniformPrice(1, 10), seed=1)
         control = AdmissionControl(FedAvg(fraction_evaluate=0.0), 'tide', budget=9.0, prices=prices)
         control.start(grid, ArrayRecord({'w': Array(np.full(2, start))}), num_rounds=2)
 
-gate = ClientGate(client, lambda context: IndexedStream(range(99)), buffer_capacity=3)
+gate = ClientGate(lambda context: range(99), buffer_capacity=3)
+client = ClientApp(mods=[gate])
 
 @client.train()
 def train(message, context):
@@ -185,7 +185,8 @@ def test_a_run_in_which_no_model_is_used_ends_with_1(
     control = AdmissionControl(FedAvg(fraction_evaluate=0.0), 'tide', budget=9.0, prices=prices)
     control.start(grid, ArrayRecord({'w': Array(np.zeros(2))}), num_rounds=3)
 
-gate = ClientGate(client, lambda context: IndexedStream(range(99)), buffer_capacity=3)
+gate = ClientGate(lambda context: range(99), buffer_capacity=3)
+client = ClientApp(mods=[gate])
 
 @client.train()
 def train(message, context):

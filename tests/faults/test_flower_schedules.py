@@ -21,7 +21,6 @@ from quiet import quietly
 
 from tidegate._internal.saving import replace_file
 from tidegate.client.sqlite_store import SqliteStore, store_path
-from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
 from tidegate.flower.flower_internals import name_message
 from tidegate.policies import ControlOptions
@@ -132,10 +131,8 @@ def _app(faults: Faults) -> ClientApp:
             raise ConnectionError("the supplier does not answer")
         return sample
 
-    app = ClientApp()
-    gate = ClientGate(
-        app, lambda context: IndexedStream(dataset(context)), CAPACITY, acquire=acquire
-    )
+    gate = ClientGate(dataset, CAPACITY, acquire=acquire)
+    app = ClientApp(mods=[gate])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

@@ -24,6 +24,7 @@ from gated_apps import MODEL, gated_app
 from tidegate.errors import TidegateError
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.checkpoint import Checkpoint
+from tidegate.flower.records import asks_who
 from tidegate.flower.wrapped_strategies import STRATEGY_STATE
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
@@ -75,7 +76,7 @@ class DyingGrid(LocalGrid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
         batch = list(messages)
-        if batch and batch[0].metadata.message_type == "train":
+        if batch and not asks_who(batch[0].content):
             self._left -= 1
             if not self._left:
                 if self._clients_act:

@@ -27,6 +27,7 @@ from flwr.serverapp.strategy import (
 from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.flower.records import asks_who
 from tidegate.prices import PricePath, UniformPrice
 
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
@@ -120,7 +121,7 @@ def test_the_messages_of_the_wrapped_strategy_keep_what_it_wrote() -> None:
     class Watching(LocalGrid):
         def push_messages(self, messages: Iterable[Message]) -> list[str]:
             batch = list(messages)
-            sent.extend(one for one in batch if one.metadata.message_type == "train")
+            sent.extend(one for one in batch if not asks_who(one.content))
             return super().push_messages(batch)
 
     watching = Watching(gated_app(), [{"partition-id": number} for number in range(CLIENTS)])

@@ -23,7 +23,6 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from gated_apps import MODEL, gated_app
 
 import tidegate.flower.prompt_grid as module
-from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, FoldedFedAvg, LocalGrid
 from tidegate.flower.prompt_grid import PromptGrid, replies_as_they_arrive
 from tidegate.prices import PricePath, UniformPrice
@@ -31,7 +30,7 @@ from tidegate.prices import PricePath, UniformPrice
 
 def control(strategy: Strategy, **options: Any) -> AdmissionControl:
     prices = PricePath(UniformPrice(1, 10), seed=1)
-    return AdmissionControl(strategy, "acdpp", budget=55.0, prices=prices, run="r", **options)
+    return AdmissionControl(strategy, "acdpp", budget=2000.0, prices=prices, run="r", **options)
 
 
 def nodes(count: int) -> list[dict[str, Any]]:
@@ -130,8 +129,8 @@ PARAMETERS = 500_000
 
 def large_app() -> ClientApp:
     """Every client answers with a model of its own, 4 MB."""
-    app = ClientApp()
-    gate = ClientGate(app, lambda context: IndexedStream(range(1000)), buffer_capacity=10)
+    gate = ClientGate(lambda context: range(1000), buffer_capacity=10)
+    app = ClientApp(mods=[gate])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -163,8 +162,8 @@ def test_memory_does_not_grow_with_the_clients() -> None:
 
 
 def test_an_update_of_another_form_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    app = ClientApp()
-    gate = ClientGate(app, lambda context: IndexedStream(range(1000)), buffer_capacity=10)
+    gate = ClientGate(lambda context: range(1000), buffer_capacity=10)
+    app = ClientApp(mods=[gate])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

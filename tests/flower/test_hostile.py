@@ -18,7 +18,7 @@ from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.nodes import LONGEST_PAUSE
-from tidegate.flower.records import QUERY, TEXT, key_of
+from tidegate.flower.records import TEXT, asks_who, key_of
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.wire import Introduction, Receipt
 
@@ -38,7 +38,7 @@ class Hostile(LocalGrid):
 
     def _answer(self, message: Message) -> Message:
         reply = super()._answer(message)
-        mine = message.metadata.dst_node_id == LIAR and message.metadata.message_type == "train"
+        mine = message.metadata.dst_node_id == LIAR and not asks_who(message.content)
         if mine and reply.has_content() and "arrays" in reply.content:
             self._lie(reply.content)
         return reply
@@ -343,7 +343,7 @@ class Mute(LocalGrid):
         batch = list(messages)
         ids = super().push_messages(batch)
         for message, message_id in zip(batch, ids, strict=True):
-            if message.metadata.message_type == QUERY and message.metadata.dst_node_id == LIAR:
+            if asks_who(message.content) and message.metadata.dst_node_id == LIAR:
                 self.asked += 1
                 del self._replies[message_id]
         return ids
@@ -366,7 +366,7 @@ class Renaming(LocalGrid):
 
     def _answer(self, message: Message) -> Message:
         reply = super()._answer(message)
-        if message.metadata.message_type == QUERY and message.metadata.dst_node_id == LIAR:
+        if asks_who(message.content) and message.metadata.dst_node_id == LIAR:
             record = reply.content[key_of(Introduction)]
             assert isinstance(record, ConfigRecord)
             told = {**json.loads(str(record[TEXT])), **self.told}

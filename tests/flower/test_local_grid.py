@@ -8,11 +8,10 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from gated_apps import gated_app
 
-from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate, LocalGrid, run_in_process
 from tidegate.flower.flower_internals import NodeInfo, Run
 from tidegate.flower.nodes import address_of
-from tidegate.flower.records import QUERY, attach, expect
+from tidegate.flower.records import attach, expect
 from tidegate.wire import Address, Introduction
 
 
@@ -85,6 +84,13 @@ def test_nodes_are_asked_by_their_registered_name(
     assert address_of(node, "r", void_round=3) == asked
 
 
+def app_behind(gate: ClientGate) -> ClientApp:
+    """One whose training function nobody should reach."""
+    app = ClientApp(mods=[gate])
+    app.train()(lambda message, context: pytest.fail("the gate answers for it"))
+    return app
+
+
 @pytest.mark.parametrize(
     ("asked", "node_config", "name"),
     [
@@ -97,20 +103,17 @@ def test_nodes_are_asked_by_their_registered_name(
 def test_a_node_goes_by_its_registered_name_then_its_own_then_its_key(
     asked: dict[str, Any], node_config: dict[str, Any], name: str
 ) -> None:
-    app = ClientApp()
-    ClientGate(app, lambda context: IndexedStream([]), buffer_capacity=4)
-    grid = LocalGrid(app, [node_config])
+    grid = LocalGrid(app_behind(ClientGate(lambda context: [], buffer_capacity=4)), [node_config])
     content = RecordDict()
     attach(content, Address(run="r", **asked))
-    (reply,) = grid.send_and_receive([Message(content, 2, QUERY)])
+    (reply,) = grid.send_and_receive([Message(content, 2, "train")])
     assert expect(reply.content, Introduction).client == name
 
 
 def test_a_buffer_without_room_is_refused_in_words() -> None:
-    app = ClientApp()
-    ClientGate(app, lambda context: IndexedStream(range(9)), buffer_capacity=0)
+    app = app_behind(ClientGate(lambda context: range(9), buffer_capacity=0))
     grid = LocalGrid(app, [{"partition-id": 0}])
     content = RecordDict()
     attach(content, Address(run="r", client="a"))
-    (reply,) = grid.send_and_receive([Message(content, 2, QUERY)])
+    (reply,) = grid.send_and_receive([Message(content, 2, "train")])
     assert "buffer_capacity of a must be at least 1, got 0" in str(reply.error.reason)

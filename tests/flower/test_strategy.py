@@ -19,10 +19,9 @@ from flwr.serverapp.strategy import (
 from gated_apps import MODEL, capacity, gated_app
 
 from tidegate.client.store import BooksMovedError, Change, MemoryStore
-from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import NodeInfo
-from tidegate.flower.records import QUERY, TEXT, expect, key_of
+from tidegate.flower.records import TEXT, asks_who, expect, key_of
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
@@ -85,7 +84,7 @@ class RecordingGrid(LocalGrid):
 
     @property
     def training(self) -> list[Message]:
-        return [message for message in self.sent if message.metadata.message_type == "train"]
+        return [one for one in self.sent if key_of(Order) in one.content]
 
 
 def recording(app: ClientApp | None = None, nodes: Sequence[Mapping[str, Any]] = NODES) -> Any:
@@ -105,7 +104,7 @@ def node(message: Message) -> int:
 
 
 def round_of(message: Message) -> int:
-    if message.metadata.message_type != "train":
+    if key_of(Order) not in message.content:
         return 0
     return expect(message.content, Order).round_number
 
@@ -149,7 +148,7 @@ class SlowIntroductions(RecordingGrid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
         batch = list(messages)
-        if any(message.metadata.message_type == QUERY for message in batch):
+        if any(asks_who(message.content) for message in batch):
             self.waited += 100.0
         return super().send_and_receive(batch, timeout=timeout)
 
@@ -207,7 +206,8 @@ def test_replies_are_settled_and_averaged_in_the_order_of_names() -> None:
 
 def test_a_client_that_fails_is_a_failure_and_the_round_goes_on() -> None:
     def fail(message: Message, context: Context) -> None:
-        if context.node_config["partition-id"] == 1 and round_of(message) == 2:
+        now = message.content.config_records["config"]["server-round"]
+        if context.node_config["partition-id"] == 1 and now == 2:
             raise RuntimeError("out of power")
 
     strategy = control()
@@ -375,13 +375,13 @@ def test_the_plan_is_for_the_part_of_the_fleet_that_the_strategy_trains() -> Non
 def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    nodes = [*NODES, {"partition-id": 2}, {"partition-id": 3, "tidegate-folder": ""}]
+    nodes = [*NODES, {"partition-id": 2}, {}]
     strategy = control()
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         fit(strategy, recording(nodes=nodes), rounds=2)
     assert {row.orders for row in strategy.rounds} == {3}
     assert "another node is 'partition-2'" in caplog.text
-    assert "does not know where to keep its buffer" in caplog.text
+    assert "this node has no name" in caplog.text
 
 
 def test_a_node_without_a_name_is_told_how_to_get_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -418,7 +418,7 @@ def test_a_node_that_introduces_itself_as_another_is_left_out(
 
         def _answer(self, message: Message) -> Message:
             reply = super()._answer(message)
-            if node(message) == 4 and message.metadata.message_type == QUERY:
+            if node(message) == 4 and asks_who(message.content):
                 told = {**expect(reply.content, Introduction).to_record(), **change}
                 reply.content[key_of(Introduction)] = ConfigRecord({TEXT: json.dumps(told)})
             return reply
@@ -453,7 +453,7 @@ def test_a_registered_node_wins_its_name_from_a_stranger(
             names = {3: "partition-0", 4: "partition-2"}  # 2 is not registered, and says the same
             return [NodeInfo(node_id=one, name=names.get(one, "")) for one in self.get_node_ids()]
 
-    grid, strategy = Fleet(gated_app(), [NODES[0], NODES[1], NODES[2]]), control()
+    grid, strategy = Fleet(gated_app(), [NODES[0], NODES[0], NODES[2]]), control()
     grid.offline = {3}
 
     def evaluate(now: int, arrays: ArrayRecord) -> None:
@@ -467,8 +467,8 @@ def test_a_registered_node_wins_its_name_from_a_stranger(
 
 
 def test_a_client_with_samples_that_sends_no_model_is_left_out_of_the_average() -> None:
-    app = ClientApp()
-    gate = ClientGate(app, lambda context: IndexedStream(range(99)), buffer_capacity=9)
+    gate = ClientGate(lambda context: range(99), buffer_capacity=9)
+    app = ClientApp(mods=[gate])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -608,8 +608,8 @@ def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture
 
 
 def test_a_stream_that_runs_dry_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    app = ClientApp()
-    gate = ClientGate(app, lambda context: IndexedStream([1.0, 2.0]), buffer_capacity=9)
+    gate = ClientGate(lambda context: [1.0, 2.0], buffer_capacity=9)
+    app = ClientApp(mods=[gate])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
@@ -624,20 +624,19 @@ def test_a_stream_that_runs_dry_is_told(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_half_a_migration_is_told_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
-    bare, silent = ClientApp(), ClientApp()
-    ClientGate(silent, lambda context: IndexedStream(range(99)), buffer_capacity=5)
+    bare = ClientApp()
 
-    @silent.train()
+    @bare.train()
     def train(message: Message, context: Context) -> Message:
         metrics = MetricRecord({"num-examples": 1})
         return Message(RecordDict({"arrays": MODEL, "metrics": metrics}), reply_to=message)
 
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
-        with pytest.raises(ValueError, match="no client to order from"):
-            fit(control(), recording(bare), rounds=1)
-        fit(control(), recording(silent), rounds=1)
-    assert "it did not introduce itself: its ClientApp has no ClientGate" in caplog.text
-    assert "let the training function return now.reply(...)" in caplog.text
+    with (
+        caplog.at_level("WARNING", logger="flwr.tidegate"),
+        pytest.raises(ValueError, match="no client to order from"),
+    ):
+        fit(control(), recording(bare), rounds=1)
+    assert "put a ClientGate first into the ClientApp's mods" in caplog.text
 
 
 def test_an_unknown_policy_is_named_at_once() -> None:
@@ -648,7 +647,7 @@ def test_an_unknown_policy_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("ours", "reason"),
     [
-        (None, "the message carries no tidegate-order"),
+        (None, "there are no samples without an order"),
         (MODEL, "tidegate-order is no ConfigRecord with a text named 'json'"),
         (ConfigRecord({TEXT: 1}), "tidegate-order is no ConfigRecord with a text named 'json'"),
         (ConfigRecord({"x": "y"}), "tidegate-order is no ConfigRecord with a text named 'json'"),

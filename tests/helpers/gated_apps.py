@@ -8,7 +8,6 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
 from tidegate.client.gate import Acquire
-from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate
 
 MODEL = ArrayRecord({"w": Array(np.zeros(3)), "b": Array(np.zeros(1))})
@@ -29,10 +28,8 @@ def gated_app(
     on_train: Callable[[Message, Context], None] = lambda message, context: None,
     acquire: Acquire | None = None,
 ) -> ClientApp:
-    app = ClientApp()
-    gate = ClientGate(
-        app, lambda context: IndexedStream(dataset(context)), capacity, acquire=acquire
-    )
+    gate = ClientGate(dataset, capacity, acquire=acquire)
+    app = ClientApp(mods=[gate])
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, Strategy
 from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.flower.records import asks_who
 from tidegate.prices import PricePath, UniformPrice
 
 ROUNDS = 10
@@ -43,7 +44,7 @@ class DyingGrid(LocalGrid):
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> list[Message]:
         batch = list(messages)
-        if batch and batch[0].metadata.message_type == "train":
+        if batch and not asks_who(batch[0].content):
             self._trains = getattr(self, "_trains", 0) + 1
             if self._trains == DIES_IN:
                 super().send_and_receive(batch[:1])

@@ -7,8 +7,6 @@ from quickstart.task import LeNet, Partition, train
 from tidegate.client.streams import IndexedStream, Stream
 from tidegate.flower import ClientGate
 
-app = ClientApp()
-
 
 def open_stream(context: Context) -> Stream:
     """This node's share of MNIST, one image after another."""
@@ -22,15 +20,14 @@ def buffer_capacity(context: Context) -> int:
     return int(context.run_config["buffer-capacity"])
 
 
-gate = ClientGate(app, open_stream, buffer_capacity)
+gate = ClientGate(open_stream, buffer_capacity)
+app = ClientApp(mods=[gate])
 
 
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Admit what the server ordered, train on all that is stored, and answer."""
     with gate.round(message, context) as now:
-        if not now.samples:
-            return now.reply()
         model = LeNet()
         model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
         config = context.run_config

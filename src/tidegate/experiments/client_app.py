@@ -13,8 +13,6 @@ from tidegate.flower import ClientGate
 from tidegate.learning.local import batch, device, train
 from tidegate.learning.models import Shape, new_model
 
-app = ClientApp()
-
 
 def _job(context: Context) -> Job:
     return Job.from_config(context.run_config)
@@ -42,7 +40,8 @@ def _model(name: str, shape: Shape, classes: int, width: int) -> nn.Module:
     return new_model(name, shape, classes, width).to(device())
 
 
-gate = ClientGate(app, open_stream, buffer_capacity)
+gate = ClientGate(open_stream, buffer_capacity)
+app = ClientApp(mods=[gate])
 
 
 @app.train()

@@ -1,40 +1,33 @@
-"""What a ClientApp adds: a gate in front of its training function.
+"""What a ClientApp adds: a gate, as a Flower mod, in front of its training function.
 
-gate = ClientGate(app, open_stream, buffer_capacity=10)
+gate = ClientGate(load_data, buffer_capacity=100)
+app = ClientApp(mods=[gate])
 
 @app.train()
 def train(message, context):
-    with gate.round(message, context) as now:
-        ...  # train on now.samples
-        return now.reply(arrays, {"train_loss": loss})
+    loader = DataLoader(gate.samples(context))
+    ...  # train, and reply as before
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
 
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Acquire, Gate
-from tidegate.client.sqlite_store import SqliteStore, store_path
-from tidegate.client.store import BooksMovedError, MemoryStore, Store, check_meant_for
-from tidegate.client.streams import Stream
-from tidegate.errors import ConfigurationError
-from tidegate.flower.records import QUERY, attach, expect
+from tidegate.client.store import BooksMovedError, check_meant_for
+from tidegate.client.streams import Indexed, Stream
+from tidegate.errors import ConfigurationError, WireError
+from tidegate.flower.node_buffer import NodeBuffers, own_name
+from tidegate.flower.records import attach, find, key_of
 from tidegate.wire import Address, Introduction, Order, Receipt
 
-FOLDER = "tidegate-folder"
-"""Key of node-config, or else of run-config, that says where a client keeps its buffer."""
-IN_MEMORY = ":memory:"
-"""In place of a folder: the buffer is gone with its process; for engines that keep theirs."""
-OWNER_ONLY_FOLDER = 0o700
-NAME = "tidegate-client"
-"""Key of node-config that names a node which is not registered by name."""
+NUM_EXAMPLES = "num-examples"
+"""Flower's name for the weight of a reply."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +40,7 @@ class GatedRound:
 
     @cached_property
     def samples(self) -> list[Any]:
-        """What the client trains on, oldest first; none if it holds nothing yet."""
+        """What the client trains on, oldest first."""
         return self.gate.samples()
 
     def reply(
@@ -55,26 +48,25 @@ class GatedRound:
         arrays: ArrayRecord | None = None,
         metrics: Mapping[str, int | float | list[int] | list[float]] | None = None,
     ) -> Message:
-        """The reply to the server: the model, the metrics and the receipt.
-
-        A client without samples has no model to send: ``reply()`` is then enough.
-        """
+        """A reply with the model and the metrics, under Flower's usual names."""
         content = RecordDict()
         if arrays is not None:
             content["arrays"] = arrays
-        content["metrics"] = MetricRecord(
-            {**(metrics or {}), "num-examples": self.receipt.occupancy}
-        )
-        attach(content, self.receipt)
+        content["metrics"] = MetricRecord(dict(metrics or {}))
         return Message(content, reply_to=self.message)
 
 
 class ClientGate:
-    """Applies the server's orders, keeps the buffer, and gives receipts.
+    """A Flower mod that applies the server's orders, keeps the buffer, and gives receipts.
+
+    It stands first among an app's mods. Before the training function it takes in the samples that
+    the server ordered; after it, it adds the receipt to the reply and sets ``num-examples`` to what
+    is stored. A client that stores nothing yet answers without being trained. Messages without an
+    order, such as those for evaluation, pass as they are.
 
     Args:
-        app: the ClientApp; it also learns to introduce itself to the server.
-        open_stream: fresh samples for a node; ``context.node_config`` says which.
+        open_stream: fresh samples for a node: a stream, or a data set with a length and an index;
+            ``context.node_config`` says which.
         buffer_capacity: B_m, samples that this node stores at most; a number, or a function of the
             node's context.
         acquire: does what costs, once for each admitted sample; see ``tidegate.client.gate``.
@@ -83,40 +75,92 @@ class ClientGate:
 
     def __init__(
         self,
-        app: ClientApp,
-        open_stream: Callable[[Context], Stream],
+        open_stream: Callable[[Context], Stream | Indexed],
         buffer_capacity: int | Callable[[Context], int],
         *,
         acquire: Acquire | None = None,
         codec: SampleCodec | None = None,
     ) -> None:
-        self._open_stream = open_stream
-        self._buffer_capacity = buffer_capacity
-        self._acquire = acquire
-        self._codec = codec
-        self._in_memory: dict[tuple[str, str], MemoryStore] = {}
-        self._gates: dict[Store, Gate] = {}
-        _, action = QUERY.split(".")
-        app.query(action)(self._introduce)
+        self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec)
+        self._rounds: dict[tuple[int, int], GatedRound] = {}
+        """What is being trained in this process, by run and node."""
+
+    def __call__(
+        self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]
+    ) -> Message:
+        """Handle a message on its way to the app, and the reply on its way back."""
+        order, address = find(message.content, Order), find(message.content, Address)
+        if order is None:
+            if address is None:
+                return call_next(message, context)
+            return self._introduce(message, address, context)
+        if address is None:
+            raise WireError(f"the message carries no {key_of(Address)}")
+        for kind in (Address, Order):  # Flower's own mods take one ConfigRecord, the app's
+            del message.content[key_of(kind)]
+        with self._applied(message, address, order, context) as now:
+            if not now.receipt.occupancy:
+                reply = now.reply()
+            else:
+                place = context.run_id, context.node_id
+                self._rounds[place] = now
+                try:
+                    reply = call_next(message, context)
+                finally:
+                    del self._rounds[place]
+        if not reply.has_error():
+            _set_weight(reply.content, now.receipt.occupancy)
+            attach(reply.content, now.receipt)
+        return reply
+
+    def samples(self, context: Context) -> list[Any]:
+        """What the client trains on in this round, oldest first; never empty."""
+        return self._now(context).samples
 
     @contextmanager
     def round(self, message: Message, context: Context) -> Iterator[GatedRound]:
-        """Apply the order that a message carries, once; what it did is on disk before training."""
-        order, address = expect(message.content, Order), expect(message.content, Address)
-        with self._store(address, context) as store:
+        """The round that is being trained: samples and receipt, and a reply in one call.
+
+        Args:
+            message: that the training function was called with.
+            context: likewise.
+        """
+        now = self._now(context)
+        if message.metadata.message_id != now.message.metadata.message_id:
+            raise ConfigurationError(
+                f"this gate is training for message {now.message.metadata.message_id!r}, not "
+                f"{message.metadata.message_id!r}"
+            )
+        yield now
+
+    def _now(self, context: Context) -> GatedRound:
+        try:
+            return self._rounds[context.run_id, context.node_id]
+        except KeyError:
+            raise ConfigurationError(
+                "there are no samples without an order: ask for them in the training function, "
+                "put the gate into ClientApp(mods=[gate]), and wrap the server's strategy in "
+                "AdmissionControl"
+            ) from None
+
+    @contextmanager
+    def _applied(
+        self, message: Message, address: Address, order: Order, context: Context
+    ) -> Iterator[GatedRound]:
+        """Apply an order, once; what it did is on disk before training."""
+        with self._buffers.store(address, context) as store:
             check_meant_for(store.books(), address)
-            gate = self._gate(store, context)
+            gate = self._buffers.gate(store, context)
             try:
                 receipt = gate.apply(order, address.skip)
             except BooksMovedError:  # another process came first: its receipt is ours
                 receipt = gate.apply(order, address.skip)
             yield GatedRound(message, receipt, gate)
 
-    def _introduce(self, message: Message, context: Context) -> Message:
+    def _introduce(self, message: Message, asked: Address, context: Context) -> Message:
         """Tell the server who this node is, and the last it did in this run."""
-        asked = expect(message.content, Address)
-        address = Address(run=asked.run, client=asked.client or _own_name(asked, context))
-        with self._store(address, context) as store:
+        address = Address(run=asked.run, client=asked.client or own_name(asked, context))
+        with self._buffers.store(address, context) as store:
             store.void(asked.void_round)
             books = store.books()
             answer = store.answer(books.last_round)
@@ -132,58 +176,12 @@ class ClientGate:
         attach(content, introduction, *newest)
         return Message(content, reply_to=message)
 
-    @contextmanager
-    def _store(self, address: Address, context: Context) -> Iterator[Store]:
-        """The node's buffer in this run; a file is open only while a message is handled."""
-        folder = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
-        if not folder:
-            raise ConfigurationError(
-                f"{address.client} does not know where to keep its buffer: give its SuperNode "
-                f"--node-config '{FOLDER}=\"/var/lib/tidegate\"', or all nodes of one machine "
-                f"the same {FOLDER} in the run-config"
-            )
-        capacity = self._buffer_capacity
-        if callable(capacity):
-            capacity = capacity(context)
-        if capacity < 1:
-            raise ConfigurationError(
-                f"buffer_capacity of {address.client} must be at least 1, got {capacity}; a client "
-                "that stores nothing has nothing to train on"
-            )
-        run, client = address.run, address.client
-        if folder == IN_MEMORY:
-            if (run, client) not in self._in_memory:
-                self._in_memory[run, client] = MemoryStore(run, client, capacity, self._codec)
-            yield self._in_memory[run, client]
-            return
-        path = store_path(Path(str(folder)).expanduser(), run, client)
-        path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
-        store = SqliteStore(path, run, client, capacity, self._codec)
-        try:
-            yield store
-        finally:
-            store.close()
 
-    def _gate(self, store: Store, context: Context) -> Gate:
-        """The gate of a store; in one process it is kept, with its stream."""
-        gate = self._gates.get(store)
-        if gate is None:
-            gate = Gate(store, self._open_stream(context), self._acquire)
-            if isinstance(store, MemoryStore):
-                self._gates[store] = gate
-        return gate
-
-
-def _own_name(asked: Address, context: Context) -> str:
-    """What a node calls itself where the server has no name for it."""
-    config = context.node_config
-    if config.get(NAME):
-        return str(config[NAME])
-    if "partition-id" in config:
-        return f"partition-{config['partition-id']}"
-    if asked.fingerprint:
-        return asked.fingerprint
-    raise ConfigurationError(
-        "this node has no name: register its SuperNode with --name, or give it "
-        f"--node-config '{NAME}=\"site-0\"'; node ids do not survive a restart"
-    )
+def _set_weight(content: RecordDict, occupancy: int) -> None:
+    """Weigh a reply by what is stored; the server sets a strategy's own key itself."""
+    metrics = list(content.metric_records.values())
+    if not metrics:
+        content["metrics"] = MetricRecord({NUM_EXAMPLES: occupancy})
+    for record in metrics:
+        if NUM_EXAMPLES in record or len(metrics) == 1:
+            record[NUM_EXAMPLES] = occupancy

@@ -46,7 +46,6 @@ __all__ = [
     "Run",
     "act_as_server",
     "check_flower",
-    "has_no_query",
     "is_last_record",
     "metrics_in",
     "name_message",
@@ -64,11 +63,6 @@ def act_as_server(run_id: int) -> None:
 def name_message(message: Message, message_id: str) -> None:
     """Give a message its id, which is a grid's to give."""
     message.metadata.__dict__["_message_id"] = message_id
-
-
-def has_no_query(reason: str) -> bool:
-    """Whether an error reply says that the ClientApp has no function for a query."""
-    return "No query function registered" in reason
 
 
 def round_in(record: logging.LogRecord) -> tuple[int, int] | None:

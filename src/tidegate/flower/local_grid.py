@@ -14,7 +14,6 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConf
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from tidegate.flower.client import FOLDER, IN_MEMORY
 from tidegate.flower.flower_internals import (
     CLIENT_RAISED,
     SERVER_NODE_ID,
@@ -22,6 +21,8 @@ from tidegate.flower.flower_internals import (
     act_as_server,
     name_message,
 )
+from tidegate.flower.node_buffer import FOLDER, IN_MEMORY
+from tidegate.flower.records import asks_who
 
 logger = logging.getLogger("flwr.tidegate")
 
@@ -141,6 +142,7 @@ class LocalGrid(Grid):
         delivered = Message(_own_copy(message.content), metadata=message.metadata)  # type: ignore[call-overload]
         node_id = message.metadata.dst_node_id
         kind = message.metadata.message_type.partition(".")[0]
+        kind = "introduction" if asks_who(message.content) else kind
         self.answers.sent[kind] += 1
         try:
             return self._client_app(delivered, self._contexts[node_id])

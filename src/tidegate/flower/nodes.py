@@ -8,10 +8,10 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from tidegate.errors import WireError
-from tidegate.flower.flower_internals import NodeInfo, has_no_query
+from tidegate.flower.flower_internals import NodeInfo
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.prompt_grid import replies_as_they_arrive
-from tidegate.flower.records import QUERY, attach, expect, find
+from tidegate.flower.records import attach, expect, find
 from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt
 
@@ -21,6 +21,8 @@ unless a round's timeout is shorter; who is later is asked again."""
 AT_ONCE = 1000
 """Introductions, which are small, that are asked for together."""
 
+TRAIN = "train"
+"""Flower's message type for training."""
 LONGEST_PAUSE = 6
 """A node that never answers is asked again after 1, 2, 4 and at last 2 ** 6 rounds."""
 
@@ -43,8 +45,13 @@ class Nodes:
         for client in clients:
             self.clients.pop(client, None)
 
-    def meet(self, grid: Grid, controller: Controller, timeout: float) -> None:
-        """Forget nodes that are gone, and ask new ones who they are."""
+    def meet(
+        self, grid: Grid, controller: Controller, timeout: float, message_type: str = TRAIN
+    ) -> None:
+        """Forget nodes that are gone, and ask new ones who they are.
+
+        The question goes to the function that is going to train, because its mods answer it.
+        """
         online = {node.node_id: node for node in grid.get_nodes()}
         reserved = {node.name: node_id for node_id, node in online.items() if node.name}
         self.clients = {
@@ -61,7 +68,7 @@ class Nodes:
         for node_id, address in addresses.items():
             content = RecordDict()
             attach(content, address)
-            questions.append(Message(content, node_id, QUERY, ttl=timeout))
+            questions.append(Message(content, node_id, message_type, ttl=timeout))
         if isinstance(grid, LocalGrid):
             replies: Iterable[Message] = grid.send_and_receive(questions)
         else:
@@ -137,9 +144,10 @@ def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | No
     """What a node says of itself: under the name that it is registered by, or else its own."""
     if reply.has_error():
         reason = str(reply.error.reason)[:500]
-        if has_no_query(reason):
-            reason = "its ClientApp has no ClientGate"
-        raise WireError(f"it did not introduce itself: {reason}")
+        raise WireError(
+            f"it did not introduce itself: {reason} (its ClientApp needs a ClientGate, first "
+            "among its mods)"
+        )
     introduction = expect(reply.content, Introduction)
     if introduction.run != address.run:
         raise WireError(f"asked as {address}, it answered as {introduction}")

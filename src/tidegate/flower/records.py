@@ -21,14 +21,11 @@ TEXT = "json"
 LONGEST_TEXT = 100_000
 """Characters; an order with as many thresholds as there can be has a quarter of that."""
 
-QUERY = "query.tidegate"
-"""The message type by which the server asks who a node is."""
-
 REMEDIES: Mapping[type[Record], str] = {
     Address: "wrap the server's strategy in AdmissionControl",
     Order: "wrap the server's strategy in AdmissionControl",
-    Introduction: "give the ClientApp a ClientGate",
-    Receipt: "let the training function return now.reply(...)",
+    Introduction: "put a ClientGate first into the ClientApp's mods",
+    Receipt: "put a ClientGate first into the ClientApp's mods",
 }
 """What somebody has left out where a record is missing."""
 
@@ -38,6 +35,11 @@ Kind = TypeVar("Kind", bound=Record)
 def key_of(kind: type[Record]) -> str:
     """Where a record lies in a message: ``tidegate-order`` and so on."""
     return f"tidegate-{kind.__name__.lower()}"
+
+
+def asks_who(content: RecordDict) -> bool:
+    """Whether a message asks a node who it is, and orders nothing."""
+    return key_of(Address) in content and key_of(Order) not in content
 
 
 def attach(content: RecordDict, *records: Record) -> None:

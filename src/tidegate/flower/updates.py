@@ -14,12 +14,14 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from tidegate.errors import WireError
+from tidegate.errors import ConfigurationError, WireError
 
 NUMPY = "numpy.ndarray"
 """What Flower calls arrays that ``np.save`` wrote."""
 NUMBERS = "biuf"
 """Kinds of arrays that can be averaged: truth values, whole and real numbers."""
+ROUNDING = 1e-6
+"""What averaging may take from a whole number."""
 
 Form = frozenset[tuple[str, type, frozenset[tuple[str, int | None]]]]
 """Names and kinds of the records in a reply, and what each holds: names, and lengths of lists."""
@@ -128,16 +130,50 @@ def of_usual_form(contents: Sequence[RecordDict]) -> list[RecordDict]:
     return [content for content, form in zip(contents, forms, strict=True) if form == usual]
 
 
-def replaces(arrays: ArrayRecord, model: ArrayRecord) -> bool:
-    """Whether an average can take the model's place: the same names, shapes, finite numbers."""
-    if len(model) and set(arrays) != set(model):
-        return False
-    try:
-        for name, array in arrays.items():
-            check_array(name, array, model.get(name))
-    except WireError:
-        return False
-    return True
+def check_model(model: ArrayRecord) -> None:
+    """Refuse a model whose updates could not be averaged, before anything is spent on it."""
+    for name, array in model.items():
+        try:
+            check_array(name, array, None)
+        except WireError as wrong:
+            raise ConfigurationError(
+                f"the initial model cannot be trained under AdmissionControl: {wrong}; a model is "
+                "made of finite numbers, in arrays that NumPy can read"
+            ) from None
+
+
+def check_average(average: ArrayRecord, model: ArrayRecord) -> None:
+    """Refuse an average that cannot take the model's place, with a reason."""
+    if len(model) and set(average) != set(model):
+        missing = sorted(set(model) ^ set(average))[:3]
+        raise WireError(f"its arrays are not the model's: they differ in {missing}")
+    for name, array in average.items():
+        check_array(name, array, model.get(name))
+
+
+def in_types_of(model: ArrayRecord, average: ArrayRecord) -> ArrayRecord:
+    """An average whose whole numbers are whole again, as the model's own are.
+
+    Strategies average BatchNorm's counter, an int64, to a float64. Fractions are cut off, as torch
+    does when it loads such an array, so that clients train as they would without Tidegate. Weights
+    add up to 1 only up to rounding, so 0.9999999 counts as 1.
+
+    Returns:
+        The very same record where nothing is to be done.
+    """
+    whole = {}
+    for name, array in average.items():
+        kind = np.dtype(model[name].dtype) if name in model else None
+        if kind is None or kind.kind not in "biu" or np.dtype(array.dtype).kind != "f":
+            continue
+        values = array.numpy()
+        if np.isfinite(values).all():
+            nearest = np.rint(values)
+            close = np.abs(values - nearest) < ROUNDING
+            whole[name] = Array(np.where(close, nearest, np.trunc(values)).astype(kind))
+    if not whole:
+        return average
+    return ArrayRecord({name: whole.get(name, array) for name, array in average.items()})
 
 
 def _form(content: RecordDict) -> Form:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyServerSideAdaptiveClipping,
@@ -10,6 +12,7 @@ from flwr.serverapp.strategy import (
     FedAdam,
     FedAvgM,
     FedYogi,
+    QFedAvg,
     Strategy,
 )
 
@@ -70,6 +73,18 @@ def reached(strategy: Strategy) -> tuple[float, int]:
         if share:
             return share, getattr(one, "min_train_nodes", 1)
     return 1.0, 1
+
+
+def check_averages(strategy: Strategy, model: ArrayRecord) -> None:
+    """Refuse a strategy that cannot average a model, before anything is spent on it."""
+    if not any(isinstance(one, QFedAvg) for one in wrapped(strategy)):
+        return
+    for name, array in model.items():
+        if np.dtype(array.dtype).kind != "f":
+            raise ConfigurationError(
+                f"QFedAvg cannot average whole numbers, and the model's array {name!r} is "
+                f"{array.dtype}: send it as a float, or take another strategy"
+            )
 
 
 def weight_key(strategy: Strategy) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from tidegate._internal.saving import plain, reading
 from tidegate.admission.debt import cash
-from tidegate.admission.rule import AdmissionRule, GrantedRule
+from tidegate.admission.rule import AdmissionRule, FleetOrder, GrantedRule
 from tidegate.errors import ConfigurationError, RunDiffersError
 from tidegate.server.fleet import Fleet, Terms
 from tidegate.server.fleet_round import Decision, FleetRound
@@ -42,6 +42,7 @@ class Controller:
         self._tally = ReuseTally()
         self._overspend = 0.0
         self._decision: Decision | None = None
+        self._paused = False
 
     @property
     def run(self) -> str:
@@ -137,7 +138,9 @@ class Controller:
         self._server = admission.learn(self._server, quote)
         room, limit = self._fleet.room(members)
         wanted, most = admission.decide(self._server, quote, limit), None
-        if self._fleet.policy.strict_spending:
+        if self._paused:
+            wanted, most = FleetOrder(0.0), 0
+        elif self._fleet.policy.strict_spending:
             wanted, most = wanted.within(self._cash(budget), quote, limit)
         counts = self._fleet.split(members, wanted.total_admission, room, most)
         orders = {}
@@ -150,6 +153,10 @@ class Controller:
         slots = self._fleet.slots(members)
         self._decision = Decision(quote.price, ordered, budget, expected, len(orders), slots)
         return orders
+
+    def pause_buying(self, paused: bool) -> None:
+        """Order no samples in the rounds to come, or order as the policy says again."""
+        self._paused = paused
 
     def book(self, client: str, receipt: Receipt) -> Booking:
         """Book a receipt; one that is on time belongs into the average."""
@@ -206,6 +213,7 @@ class Controller:
             "tally": asdict(self._tally),
             "overspend": self._overspend,
             "decision": None if self._decision is None else asdict(self._decision),
+            "paused": self._paused,
             "state": None,
         }
         allocation = self._fleet.allocation
@@ -245,6 +253,7 @@ class Controller:
             controller._overspend = record["overspend"]
             if record["decision"] is not None:
                 controller._decision = plain(Decision, record["decision"])
+            controller._paused = record.get("paused", False)
             state = record["state"]
         if state is not None:
             saved = from_bytes(controller._fleet.policy, state, source)
@@ -292,7 +301,7 @@ class Controller:
         """One client's order; one that never changes is filled before its first round."""
         retention, horizon = self._fleet.retention(number)
         if retention == "frozen":
-            count = self._fleet.first_fill(number, client)
+            count = 0 if self._paused else self._fleet.first_fill(number, client)
             price = price if self._fleet.policy.charge_prefill else 0.0
         order = Order(
             run=self.run,

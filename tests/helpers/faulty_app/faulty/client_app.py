@@ -14,8 +14,6 @@ from tidegate.flower import ClientGate
 
 Points = list[tuple[NDArray[np.float64], float]]
 
-app = ClientApp()
-
 
 def points_of(number: int) -> Points:
     """All that a client's stream will ever give."""
@@ -27,7 +25,8 @@ def open_stream(context: Context) -> IndexedStream:
     return IndexedStream(points_of(int(context.node_config["partition-id"])))
 
 
-gate = ClientGate(app, open_stream, buffer_capacity=10)
+gate = ClientGate(open_stream, buffer_capacity=10)
+app = ClientApp(mods=[gate])
 
 
 @app.train()

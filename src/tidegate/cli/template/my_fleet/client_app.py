@@ -8,8 +8,6 @@ from tidegate.flower import ClientGate
 
 from .task import Partition, train
 
-app = ClientApp()
-
 
 def open_stream(context: Context) -> Stream:
     """Where this node's samples come from, one after another."""
@@ -22,15 +20,14 @@ def buffer_capacity(context: Context) -> int:
     return int(context.run_config["buffer-capacity"])
 
 
-gate = ClientGate(app, open_stream, buffer_capacity)
+gate = ClientGate(open_stream, buffer_capacity)
+app = ClientApp(mods=[gate])
 
 
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Take in what the server ordered, train on all that is stored, and answer."""
     with gate.round(message, context) as now:
-        if not now.samples:
-            return now.reply()
         sent = message.content.array_records["arrays"]
         model = {name: array.numpy() for name, array in sent.items()}
         config = context.run_config

@@ -1,0 +1,152 @@
+"""A node's buffer in a run: where it lies, what it is called, and the gate in front of it."""
+
+import logging
+import os
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+
+from tidegate.client.codec import SampleCodec
+from tidegate.client.gate import Acquire, Gate
+from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.store import MemoryStore, Store
+from tidegate.client.streams import Indexed, IndexedStream, Stream
+from tidegate.errors import ConfigurationError
+from tidegate.wire import Address
+
+FOLDER = "tidegate-folder"
+"""Key of node-config, or else of run-config, that says where a client keeps its buffer."""
+IN_MEMORY = ":memory:"
+"""In place of a folder: the buffer is gone with its process; for engines that keep theirs."""
+OWNER_ONLY_FOLDER = 0o700
+NAME = "tidegate-client"
+"""Key of node-config that names a node which is not registered by name."""
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+@dataclass
+class _InMemory:
+    """What a node of this process keeps; its gate goes on reading the stream where it was."""
+
+    run: str
+    client: str
+    store: MemoryStore
+    gate: Gate | None = None
+
+
+class NodeBuffers:
+    """Opens the buffer of the node that a context belongs to."""
+
+    def __init__(
+        self,
+        open_stream: Callable[[Context], Stream | Indexed],
+        buffer_capacity: int | Callable[[Context], int],
+        acquire: Acquire | None,
+        codec: SampleCodec | None,
+    ) -> None:
+        self._open_stream = open_stream
+        self._buffer_capacity = buffer_capacity
+        self._acquire = acquire
+        self._codec = codec
+        self._in_memory: dict[int, _InMemory] = {}
+        """By the id of a node's context, as long as the context lives."""
+
+    @contextmanager
+    def store(self, address: Address, context: Context) -> Iterator[Store]:
+        """The node's buffer in a run; a file is open only while a message is handled."""
+        capacity = self._capacity(address.client, context)
+        folder = buffer_folder(context)
+        if folder is None:
+            yield self._held(address, context, capacity).store
+            return
+        path = store_path(folder, address.run, address.client)
+        if not path.exists():
+            path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+            logger.info("%s keeps its samples in %s", address.client, path.absolute())
+        store = SqliteStore(path, address.run, address.client, capacity, self._codec)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def gate(self, store: Store, context: Context) -> Gate:
+        """The gate of an open buffer."""
+        held = self._in_memory.get(id(context))
+        if held is None or held.store is not store:
+            return self._new_gate(store, context)
+        if held.gate is None:
+            held.gate = self._new_gate(store, context)
+        return held.gate
+
+    def _new_gate(self, store: Store, context: Context) -> Gate:
+        return Gate(store, as_stream(self._open_stream(context)), self._acquire)
+
+    def _held(self, address: Address, context: Context, capacity: int) -> _InMemory:
+        """What a node keeps in memory: one buffer, that of the run which it serves."""
+        run, client, place = address.run, address.client, id(context)
+        held = self._in_memory.get(place)
+        if held is None:
+            weakref.finalize(context, self._in_memory.pop, place, None)
+        if held is None or (held.run, held.client) != (run, client):
+            held = _InMemory(run, client, MemoryStore(run, client, capacity, self._codec))
+            self._in_memory[place] = held
+        return held
+
+    def _capacity(self, client: str, context: Context) -> int:
+        given = self._buffer_capacity
+        capacity = given(context) if callable(given) else given
+        if capacity < 1:
+            raise ConfigurationError(
+                f"buffer_capacity of {client} must be at least 1, got {capacity}; a client that "
+                "stores nothing has nothing to train on"
+            )
+        return capacity
+
+
+def buffer_folder(context: Context) -> Path | None:
+    """Where a node keeps its samples; none for memory.
+
+    What its node-config says, else the run-config, else a folder of the user that the node runs
+    as: ``$XDG_STATE_HOME/tidegate``, or ``~/.local/state/tidegate``.
+    """
+    given = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
+    if given == IN_MEMORY:
+        return None
+    if given:
+        return Path(str(given)).expanduser()
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "tidegate"
+
+
+def as_stream(opened: Any) -> Stream:
+    """A stream as it is; a data set with a length and an index, from its first sample on."""
+    if all(hasattr(opened, name) for name in ("take", "seek", "cursor")):
+        stream: Stream = opened
+        return stream
+    if hasattr(opened, "__getitem__") and hasattr(opened, "__len__"):
+        return IndexedStream(opened)
+    raise ConfigurationError(
+        f"open_stream gave a {type(opened).__name__}; it must give a stream (tidegate.client."
+        "streams), or a data set with a length and an index, such as a list"
+    )
+
+
+def own_name(asked: Address, context: Context) -> str:
+    """What a node calls itself where the server has no name for it."""
+    config = context.node_config
+    if config.get(NAME):
+        return str(config[NAME])
+    if "partition-id" in config:
+        return f"partition-{config['partition-id']}"
+    if asked.fingerprint:
+        return asked.fingerprint
+    raise ConfigurationError(
+        "this node has no name: register its SuperNode with --name, or give it "
+        f"--node-config '{NAME}=\"site-0\"'; node ids do not survive a restart"
+    )
