@@ -1,15 +1,18 @@
 """With everything admitted, a wrapped strategy gives the model of the bare one, bit for bit."""
 
 import logging
+import random
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import flwr.serverapp.strategy
 import numpy as np
 import pytest
 from any_model import CASES, INT8, SAMPLES, TREES, Case, apps
 from check_size import at_size
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp.strategy import (
     Bulyan,
     FedAdagrad,
@@ -20,6 +23,7 @@ from flwr.serverapp.strategy import (
     FedProx,
     FedTrimmedAvg,
     FedXgbBagging,
+    FedXgbCyclic,
     FedYogi,
     Krum,
     MultiKrum,
@@ -53,6 +57,14 @@ A_FEW = ("FedAvg", "FedAdam", "FedMedian")
 """Of which each model meets at least these; NumPy and torch meet all."""
 
 
+CYCLIC = ("FedXgbCyclic",)
+"""Trains one node a round."""
+CLIPPING = (
+    "DifferentialPrivacyClientSideAdaptiveClipping",
+    "DifferentialPrivacyClientSideFixedClipping",
+    "DifferentialPrivacyServerSideAdaptiveClipping",
+    "DifferentialPrivacyServerSideFixedClipping",
+)
 WHOLE_NUMBERS = (INT8.name, "torch with BatchNorm")
 
 
@@ -120,6 +132,65 @@ def test_the_model_is_that_of_the_bare_strategy_bit_for_bit(case: Case, strategy
     )
 
 
+def test_trees_are_passed_on_as_bare() -> None:
+    case, strategy = TREES, FedXgbCyclic(**QUIET)
+    if case.missing:
+        pytest.skip(f"needs {' and '.join(case.missing)}")
+    plain, gated = apps(case)
+    nodes = [{"partition-id": number} for number in range(CLIENTS)]
+    random.seed(0)  # Flower draws the order of nodes from it
+    bare = FedXgbCyclic(**QUIET).start(
+        OrderedGrid(plain, nodes), case.initial(), num_rounds=CLIENTS
+    )
+    control = everything_admitted(strategy)
+    random.seed(0)
+    wrapped = control.start(OrderedGrid(gated, nodes), case.initial(), num_rounds=CLIENTS)
+    assert [row.orders for row in control.rounds] == [1] * CLIENTS
+    assert bare.arrays["0"].numpy().tobytes() == wrapped.arrays["0"].numpy().tobytes()
+
+
+def clipping(name: str) -> Strategy:
+    kind = getattr(flwr.serverapp.strategy, name)
+    norm = {"initial_clipping_norm": 0.5} if "Adaptive" in name else {"clipping_norm": 0.5}
+    wrapper: Strategy = kind(
+        FedAvg(**QUIET), noise_multiplier=1e-3, num_sampled_clients=CLIENTS, **norm
+    )
+    return wrapper
+
+
+MODS: dict[str, list[Any]] = {
+    "DifferentialPrivacyClientSideAdaptiveClipping": [adaptiveclipping_mod],
+    "DifferentialPrivacyClientSideFixedClipping": [fixedclipping_mod],
+    "local": [LocalDpMod(clipping_norm=0.5, sensitivity=0.1, epsilon=10.0, delta=1e-5)],
+}
+
+
+@pytest.mark.parametrize("name", [*CLIPPING, "local"])
+def test_flowers_own_privacy_works_beside_the_gate(name: str) -> None:
+    """Its noise is drawn from NumPy's global generator: the same for both."""
+    (case,) = [one for one in CASES if one.name == "NumPy"]
+    nodes = [{"partition-id": number} for number in range(CLIENTS)]
+    mods, found = MODS.get(name, []), list[ArrayRecord]()
+    for gated in (False, True):
+        strategy = FedAvg(**QUIET) if name == "local" else clipping(name)
+        np.random.seed(0)  # noqa: NPY002 - Flower's
+        grid = OrderedGrid(apps(case, mods)[gated], nodes)
+        start = everything_admitted(strategy).start if gated else strategy.start
+        arrays = start(grid, case.initial(), num_rounds=ROUNDS).arrays
+        assert arrays is not None
+        assert not grid.answers.failed
+        found.append(arrays)
+    assert_same(found[0], found[1], case.initial())
+
+
+@pytest.mark.parametrize("name", CLIPPING)
+def test_privacy_that_cannot_clip_whole_numbers_is_refused_at_the_start(name: str) -> None:
+    grid = LocalGrid(apps(INT8)[1], [{"partition-id": 0}])
+    with pytest.raises(ConfigurationError, match=f"{name} takes floats alone"):
+        everything_admitted(clipping(name)).start(grid, INT8.initial(), num_rounds=1)
+    assert not grid.answers.sent
+
+
 def test_trees_are_bagged_as_bare() -> None:
     bare, wrapped = models(TREES, lambda: FedXgbBagging(**QUIET))
     assert bare["0"].numpy().tobytes() == wrapped["0"].numpy().tobytes()
@@ -138,9 +209,15 @@ def test_a_strategy_that_cannot_average_a_model_is_refused_before_anything_is_bo
     with pytest.raises(TypeError):  # bare Flower, too, and in the first round
         STRATEGIES["QFedAvg"]().start(LocalGrid(plain, nodes), case.initial(), num_rounds=1)
     grid = LocalGrid(gated, nodes)
-    with pytest.raises(ConfigurationError, match="QFedAvg cannot average whole numbers"):
+    with pytest.raises(ConfigurationError, match="QFedAvg takes floats alone"):
         everything_admitted(STRATEGIES["QFedAvg"]()).start(grid, case.initial(), num_rounds=1)
     assert not grid.answers.sent
+
+
+def test_no_strategy_of_flower_is_left_out() -> None:
+    tested = {*STRATEGIES, "FedXgbBagging", *CYCLIC, *CLIPPING}
+    others = {"Result", "Strategy"}
+    assert tested - {"FoldedFedAvg"} == set(flwr.serverapp.strategy.__all__) - others
 
 
 @pytest.mark.parametrize("clients", [3, 10])
@@ -186,33 +263,129 @@ class Overflowing(FedAvg):
 MODEL = ArrayRecord({"w": Array(np.zeros(2))})
 
 
+def spent_by(
+    strategy: Strategy, app: ClientApp, policy: str = "tide", rounds: int = 12, clients: int = 2
+) -> list[float]:
+    prices = PricePath(ConstantPrice(1.0), seed=0)
+    control = AdmissionControl(strategy, policy, budget=2.0, prices=prices)
+    nodes = [{"partition-id": number} for number in range(clients)]
+    control.start(LocalGrid(app, nodes), MODEL, num_rounds=rounds)
+    return [row.spent for row in control.rounds]
+
+
 @pytest.mark.parametrize("policy", ["tide", "constant_admission", "acdpp"])
-def test_clients_buy_nothing_while_the_average_is_refused(
+def test_clients_buy_less_and_less_while_the_average_is_refused(
     policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    prices = PricePath(ConstantPrice(1.0), seed=0)
-    control = AdmissionControl(Overflowing(range(4, 7)), policy, budget=2.0, prices=prices)
-    grid = LocalGrid(app_that_sends(lambda now: MODEL), [{"partition-id": n} for n in range(2)])
     with caplog.at_level(logging.WARNING, logger="flwr.tidegate"):
-        control.start(grid, MODEL, num_rounds=12)
-    spent = [row.spent for row in control.rounds]
-    assert spent[4:7] == [0.0, 0.0, 0.0]
-    assert sum(spent[:4]) > 0
-    assert sum(spent[7:]) > 0
-    assert caplog.text.count("cannot be the next model") == 3
-    assert caplog.text.count("they get no more samples until one of their models is used") == 3
+        wrong = Overflowing(range(4, 100))
+        spent = spent_by(wrong, app_that_sends(lambda now: MODEL), policy, 60)
+    bought = [now for now, paid in enumerate(spent, start=1) if paid and now > 3]
+    assert bought
+    assert len(bought) <= 6
+    pauses = np.diff(bought)
+    assert all(pauses[1:] >= pauses[:-1])
+    assert "cannot be the next model" in caplog.text
+    assert "they buy nothing for 1 more rounds" in caplog.text
 
 
-def test_clients_buy_nothing_more_while_all_their_models_are_refused() -> None:
+def test_clients_buy_again_as_soon_as_a_model_is_used() -> None:
+    wrong = Overflowing(range(4, 7))
+    spent = spent_by(wrong, app_that_sends(lambda now: MODEL), "constant_admission", 12)
+    assert spent[4] == 0
+    assert all(spent[7:])
+
+
+class FaultyError(Exception):
+    """What a client's own code raises."""
+
+
+def _raise(now: int) -> ArrayRecord:
+    raise FaultyError
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [lambda now: ArrayRecord({"w": Array(np.full(2, np.nan))}), lambda now: ArrayRecord(), _raise],
+    ids=["not finite", "no model", "raises"],
+)
+@pytest.mark.parametrize("policy", ["tide", "constant_admission"])
+def test_clients_buy_less_and_less_while_none_of_their_models_is_of_use(
+    arrays: Callable[[int], ArrayRecord], policy: str
+) -> None:
+    spent = spent_by(FedAvg(**QUIET), app_that_sends(arrays), policy, 60)
+    assert 0 < sum(paid > 0 for paid in spent) <= 8
+
+
+def test_a_client_whose_code_is_wrong_does_not_keep_the_others_from_learning() -> None:
+    gate = ClientGate(lambda context: range(1000), buffer_capacity=4)
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] == 0:
+            raise FaultyError
+        content = RecordDict({"arrays": MODEL, "metrics": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
     prices = PricePath(ConstantPrice(1.0), seed=0)
-    control = AdmissionControl(FedAvg(**QUIET), "tide", budget=2.0, prices=prices)
-    wrong = ArrayRecord({"w": Array(np.full(2, np.nan))})
-    app = app_that_sends(lambda now: wrong if now < 8 else MODEL)
-    control.start(LocalGrid(app, [{"partition-id": n} for n in range(2)]), MODEL, num_rounds=16)
-    spent = [row.spent for row in control.rounds]
-    assert spent[0] > 0
-    assert not any(spent[1:8])
-    assert any(spent[8:])
+    control = AdmissionControl(FedAvg(**QUIET), "tide", budget=1.0, prices=prices)
+    control.start(LocalGrid(app, [{"partition-id": n} for n in range(3)]), MODEL, num_rounds=40)
+    assert control.rounds[-1].training_size == 8  # both others are full
+
+
+def test_an_average_that_is_refused_leaves_no_trace_in_the_strategy() -> None:
+    """Momentum that is not finite would make every average after it not finite."""
+    model = ArrayRecord({"w": Array(np.zeros(2, np.float32))})
+    huge = ArrayRecord({"w": Array(np.full(2, 3e38, np.float32))})
+    small = ArrayRecord({"w": Array(np.full(2, -1e38, np.float32))})
+    app = app_that_sends(lambda now: huge if now % 5 == 0 else small if now == 4 else model)
+    strategy = FedAvgM(**QUIET, server_momentum=0.9)
+    prices = PricePath(ConstantPrice(1.0), seed=0)
+    control = AdmissionControl(strategy, "tide", budget=2.0, prices=prices)
+    with np.errstate(over="ignore", invalid="ignore"):
+        control.start(LocalGrid(app, [{"partition-id": n} for n in range(2)]), model, num_rounds=30)
+    assert strategy.momentum_vector is not None
+    assert np.isfinite(strategy.momentum_vector[0]).all()
+
+
+def test_truth_values_stay_what_torch_makes_of_them() -> None:
+    torch = pytest.importorskip("torch")
+    masks = {0: [False, True, False], 1: [True, True, False]}
+    gate = ClientGate(lambda context: range(1000), buffer_capacity=4)
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        mask = np.array(masks[int(context.node_config["partition-id"])])
+        arrays = ArrayRecord({"mask": Array(mask)})
+        content = RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})})
+        return Message(content, reply_to=message)
+
+    initial = ArrayRecord({"mask": Array(np.zeros(3, bool))})
+    control = everything_admitted(FedAvg(**QUIET))
+    nodes = [{"partition-id": number} for number in range(2)]
+    after = control.start(LocalGrid(app, nodes), initial, num_rounds=1).arrays
+    assert after is not None
+    loaded = torch.zeros(3, dtype=torch.bool).copy_(torch.tensor([0.5, 1.0, 0.0]))
+    assert after["mask"].numpy().tolist() == loaded.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [([1], [2]), "abc", b"abc", {"x": 1}, iter([1]), 5],
+    ids=lambda one: type(one).__name__,
+)
+def test_what_is_not_a_data_set_is_refused_before_anything_is_bought(
+    opened: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = ClientGate(lambda context: opened, buffer_capacity=4)
+    app = ClientApp(mods=[gate])
+    app.train()(lambda message, context: pytest.fail("there is nothing to train on"))
+    control = everything_admitted(FedAvg(**QUIET))
+    with pytest.raises(ValueError, match="there is no client to order from"):
+        control.start(LocalGrid(app, [{"partition-id": n} for n in range(2)]), MODEL, 1)
+    assert f"open_stream gave a {type(opened).__name__}" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -234,10 +407,8 @@ def test_a_model_that_cannot_be_averaged_is_refused_before_anything_is_bought(
     assert not grid.answers.sent
 
 
-@pytest.mark.parametrize("strategy", ["FedAvg", object(), "admission control"])
+@pytest.mark.parametrize("strategy", ["FedAvg", object(), FedAvg])
 def test_what_is_not_a_strategy_is_refused_by_its_name(strategy: Any) -> None:
-    if strategy == "admission control":
-        strategy = everything_admitted(FedAvg(**QUIET))
     with pytest.raises(ConfigurationError, match="wraps a strategy of flwr"):
         everything_admitted(strategy)
 

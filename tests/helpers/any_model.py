@@ -52,11 +52,11 @@ class Case:
         return [name for name in self.needs if importlib.util.find_spec(name) is None]
 
 
-def apps(case: Case) -> tuple[ClientApp, ClientApp]:
+def apps(case: Case, mods: Sequence[Any] = ()) -> tuple[ClientApp, ClientApp]:
     """The app that somebody has, and the same behind a gate that takes in everything."""
-    plain = ClientApp()
+    plain = ClientApp(mods=[*mods])
     gate = ClientGate(local_data, buffer_capacity=SAMPLES)
-    gated = ClientApp(mods=[gate])
+    gated = ClientApp(mods=[gate, *mods])
 
     def reply(message: Message, samples: Sequence[Sample]) -> Message:
         now = int(message.content.config_records["config"]["server-round"])  # type: ignore[arg-type]

@@ -18,6 +18,7 @@ WHERE = {
     "imagenette": "imagenette",
     "hapt": "streams/hapt.npz",
     "electricity": "streams/elec.csv.xz",
+    "flower-apps": "../flower-apps",  # copies of Flower's own quickstarts, beside the data
 }
 
 needs_mnist = pytest.mark.data("mnist")

@@ -12,9 +12,9 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 
 from tidegate._internal.saving import replace_file
-from tidegate.errors import DamagedFileError
+from tidegate.errors import DamagedFileError, RunDiffersError
 from tidegate.flower.model_file import read_model, write_model
-from tidegate.flower.wrapped_strategies import give_back, kept_by
+from tidegate.flower.wrapped_strategies import check_resumable, give_back, kept_by
 from tidegate.runs.folder import REMEDY
 from tidegate.runs.writer import RunWriter
 from tidegate.server.controller import Controller
@@ -48,12 +48,26 @@ class Checkpoint:
         """Where clients in this process keep their samples."""
         return self._folder / "buffers"
 
-    def load(self, terms: Terms, strategy: Strategy) -> Resumed | None:
-        """The run that the folder holds, if any; the strategy gets its own state back."""
+    def load(self, terms: Terms, strategy: Strategy, run: str | None = None) -> Resumed | None:
+        """The run that the folder holds, if any; the strategy gets its own state back.
+
+        Args:
+            terms: of the run that is started.
+            strategy: that it is started with.
+            run: its name, if it was given one.
+        """
         found = self._books.load(terms)
         if found is None:
             return None
         controller, name = found
+        if run not in (None, controller.run):
+            raise RunDiffersError(
+                f"the folder holds run {controller.run!r}, not {run!r}; take another folder",
+                name="run",
+                saved=controller.run,
+                given=run,
+            )
+        check_resumable(strategy)
         if not (self._folder / name).exists():
             raise DamagedFileError(self._folder / name, "is missing", REMEDY)
         arrays, kept = read_model(self._folder / name)

@@ -9,6 +9,7 @@ def train(message, context):
     ...  # train, and reply as before
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,12 +23,14 @@ from tidegate.client.gate import Acquire, Gate
 from tidegate.client.store import BooksMovedError, check_meant_for
 from tidegate.client.streams import Indexed, Stream
 from tidegate.errors import ConfigurationError, WireError
-from tidegate.flower.node_buffer import NodeBuffers, own_name
+from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name
 from tidegate.flower.records import attach, find, key_of
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 NUM_EXAMPLES = "num-examples"
 """Flower's name for the weight of a reply."""
+
+logger = logging.getLogger("flwr.tidegate")
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class GatedRound:
         content = RecordDict()
         if arrays is not None:
             content["arrays"] = arrays
-        content["metrics"] = MetricRecord(dict(metrics or {}))
+        content["metrics"] = MetricRecord({**(metrics or {}), NUM_EXAMPLES: 0})
         return Message(content, reply_to=self.message)
 
 
@@ -82,8 +85,8 @@ class ClientGate:
         codec: SampleCodec | None = None,
     ) -> None:
         self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec)
-        self._rounds: dict[tuple[int, int], GatedRound] = {}
-        """What is being trained in this process, by run and node."""
+        self._rounds: dict[int, GatedRound] = {}
+        """What is being trained in this process, by the id of the context that it has."""
 
     def __call__(
         self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]
@@ -102,12 +105,11 @@ class ClientGate:
             if not now.receipt.occupancy:
                 reply = now.reply()
             else:
-                place = context.run_id, context.node_id
-                self._rounds[place] = now
+                self._rounds[id(context)] = now
                 try:
                     reply = call_next(message, context)
                 finally:
-                    del self._rounds[place]
+                    del self._rounds[id(context)]
         if not reply.has_error():
             _set_weight(reply.content, now.receipt.occupancy)
             attach(reply.content, now.receipt)
@@ -135,7 +137,7 @@ class ClientGate:
 
     def _now(self, context: Context) -> GatedRound:
         try:
-            return self._rounds[context.run_id, context.node_id]
+            return self._rounds[id(context)]
         except KeyError:
             raise ConfigurationError(
                 "there are no samples without an order: ask for them in the training function, "
@@ -161,6 +163,9 @@ class ClientGate:
         """Tell the server who this node is, and the last it did in this run."""
         address = Address(run=asked.run, client=asked.client or own_name(asked, context))
         with self._buffers.store(address, context) as store:
+            self._buffers.gate(
+                store, context
+            )  # data that cannot be opened are told before an order
             store.void(asked.void_round)
             books = store.books()
             answer = store.answer(books.last_round)
@@ -171,6 +176,9 @@ class ClientGate:
             buffer_id=books.buffer_id,
             void_round=books.void_round,
         )
+        folder = buffer_folder(context)
+        if folder is not None:
+            logger.info("%s keeps its samples in %s", books.client, folder.absolute())
         newest = [] if answer is None else [answer[1]]
         content = RecordDict()
         attach(content, introduction, *newest)
@@ -178,10 +186,10 @@ class ClientGate:
 
 
 def _set_weight(content: RecordDict, occupancy: int) -> None:
-    """Weigh a reply by what is stored; the server sets a strategy's own key itself."""
+    """Weigh a reply by what is stored; where a strategy weighs by another key, the server does."""
     metrics = list(content.metric_records.values())
     if not metrics:
         content["metrics"] = MetricRecord({NUM_EXAMPLES: occupancy})
     for record in metrics:
-        if NUM_EXAMPLES in record or len(metrics) == 1:
+        if NUM_EXAMPLES in record:
             record[NUM_EXAMPLES] = occupancy

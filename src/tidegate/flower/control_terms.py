@@ -33,6 +33,11 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     is_saved: bool,
 ) -> partial[Terms]:
     """The terms of a run, all but its number of rounds."""
+    if not isinstance(strategy, Strategy):
+        raise ConfigurationError(
+            "AdmissionControl wraps a strategy of flwr.serverapp.strategy, got "
+            f"{type(strategy).__module__}.{type(strategy).__qualname__}"
+        )
     if not (hasattr(prices, "at") and hasattr(prices, "mean")):
         raise TypeError(
             f"prices must have `at` and `mean`, got {prices!r}; a law of prices becomes one "

@@ -1,9 +1,8 @@
 """A node's buffer in a run: where it lies, what it is called, and the gate in front of it."""
 
-import logging
 import os
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,8 @@ OWNER_ONLY_FOLDER = 0o700
 NAME = "tidegate-client"
 """Key of node-config that names a node which is not registered by name."""
 
-logger = logging.getLogger("flwr.tidegate")
+NOT_DATA = (str, bytes, tuple, Mapping)
+"""What has a length and an index, and whose items are not samples."""
 
 
 @dataclass
@@ -66,9 +66,7 @@ class NodeBuffers:
             yield self._held(address, context, capacity).store
             return
         path = store_path(folder, address.run, address.client)
-        if not path.exists():
-            path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
-            logger.info("%s keeps its samples in %s", address.client, path.absolute())
+        path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
         store = SqliteStore(path, address.run, address.client, capacity, self._codec)
         try:
             yield store
@@ -120,21 +118,34 @@ def buffer_folder(context: Context) -> Path | None:
         return None
     if given:
         return Path(str(given)).expanduser()
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "tidegate"
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():  # as its specification has it
+        try:
+            state = Path.home() / ".local" / "state"
+        except RuntimeError:
+            raise ConfigurationError(
+                "this node has no home directory to keep samples in: give its SuperNode "
+                f"--node-config '{FOLDER}=\"/var/lib/tidegate\"'"
+            ) from None
+    return state / "tidegate"
 
 
 def as_stream(opened: Any) -> Stream:
-    """A stream as it is; a data set with a length and an index, from its first sample on."""
+    """A stream as it is; a data set with a length and an index, from its first sample on.
+
+    A tuple is not a data set: it is what functions return that load several.
+    """
     if all(hasattr(opened, name) for name in ("take", "seek", "cursor")):
         stream: Stream = opened
         return stream
-    if hasattr(opened, "__getitem__") and hasattr(opened, "__len__"):
-        return IndexedStream(opened)
-    raise ConfigurationError(
-        f"open_stream gave a {type(opened).__name__}; it must give a stream (tidegate.client."
-        "streams), or a data set with a length and an index, such as a list"
-    )
+    indexed = hasattr(opened, "__getitem__") and hasattr(opened, "__len__")
+    if not indexed or isinstance(opened, NOT_DATA) or hasattr(opened, "iloc"):
+        raise ConfigurationError(
+            f"open_stream gave a {type(opened).__name__}; it must give a stream (tidegate.client."
+            "streams) or a data set of which each item is one sample, such as a list: "
+            "list(zip(x, y)) for arrays x and y, loader.dataset for a DataLoader"
+        )
+    return IndexedStream(opened)
 
 
 def own_name(asked: Address, context: Context) -> str:

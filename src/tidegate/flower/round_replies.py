@@ -12,7 +12,6 @@ from flwr.app import ArrayRecord, Message
 from flwr.serverapp import Grid
 
 from tidegate.errors import WireError
-from tidegate.flower.flower_internals import CLIENT_RAISED
 from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import expect
@@ -39,8 +38,6 @@ class RoundReplies:
     weight_key: str
     used: int = 0
     """Replies that were handed on."""
-    in_vain: int = 0
-    """Clients whose code raised, or that hold samples and sent no model that can be used."""
 
     @cached_property
     def _updates(self) -> UpdateCheck:
@@ -66,7 +63,6 @@ class RoundReplies:
                 yield reply
             else:
                 logger.warning(FORM_DIFFERS, one.client)
-                self.in_vain += 1
 
     def _settle(self, sent: Sent, reply: Message) -> bool:
         """Book a reply's receipt; true if its model belongs into the average."""
@@ -83,7 +79,6 @@ class RoundReplies:
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
             self.nodes.forget([client])  # the next round asks it where it stands
-            self.in_vain += reply.has_error() and reply.error.code == CLIENT_RAISED
             return False
         if receipt.exhausted:
             logger.warning(
@@ -91,10 +86,7 @@ class RoundReplies:
                 "failed; its own log says which",
                 client,
             )
-        if not (on_time and receipt.occupancy):
-            return False
-        if not has_model(reply.content):
-            self.in_vain += 1
+        if not (on_time and receipt.occupancy and has_model(reply.content)):
             return False
         weight: float = receipt.occupancy
         if self.importance is not None:
@@ -103,7 +95,6 @@ class RoundReplies:
             self._updates.check(reply.content)
         except WireError as refused:
             logger.warning("%s is left out of the average: %s", client, refused)
-            self.in_vain += 1
             return False
         if weight:
             weigh(reply.content, self.weight_key, weight)

@@ -15,18 +15,19 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from tidegate.errors import ConfigurationError, RunDiffersError, WireError
+from tidegate.errors import ConfigurationError
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.control_terms import checked_importance, control_terms
 from tidegate.flower.folded_fedavg import FoldedFedAvg
+from tidegate.flower.global_model import GlobalModel
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.messages import Outbox, let_live, readdressed
 from tidegate.flower.nodes import TRAIN, Nodes
 from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
 from tidegate.flower.round_replies import RoundReplies, usable_evaluations
-from tidegate.flower.updates import check_average, check_model, in_types_of
-from tidegate.flower.wrapped_strategies import check_averages, weight_key
+from tidegate.flower.updates import check_model
+from tidegate.flower.wrapped_strategies import check_averages, give_back, state_of, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
@@ -39,11 +40,10 @@ from tidegate.server.shards import Purse, Report
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
-AVERAGE_REFUSED = (
-    "round %d: the strategy's average cannot be the next model, which stays as it was: %s"
-)
-BUYING_STOPS = (
-    "what clients bought was of no use: they get no more samples until one of their models is used"
+ALL_PLAYED = "all %d rounds of run %s are played; take another folder for another run"
+BUYING_PAUSES = (
+    "what clients bought could not be used: they buy nothing for %d more rounds, unless one of "
+    "their models can be used before"
 )
 
 logger = logging.getLogger("flwr.tidegate")
@@ -100,11 +100,6 @@ class AdmissionControl(Strategy):
         time_to_live: float | None = None,
         sinks: Sequence[Sink] = (),
     ) -> None:
-        if not isinstance(strategy, Strategy) or isinstance(strategy, AdmissionControl):
-            raise ConfigurationError(
-                f"AdmissionControl wraps a strategy of flwr.serverapp.strategy, got "
-                f"{type(strategy).__module__}.{type(strategy).__qualname__}"
-            )
         if time_to_live is not None and not time_to_live > 0:
             raise ConfigurationError(f"time_to_live must be positive, got {time_to_live}")
         if purse is not None and run not in (None, purse.run):
@@ -137,11 +132,7 @@ class AdmissionControl(Strategy):
         self._controller: Controller | None = None
         self._nodes = Nodes()
         self._outbox = Outbox()
-        self._initial = ArrayRecord()
-        self._average = ArrayRecord()
-        """As the strategy gave it, which goes on from there."""
-        self._arrays = ArrayRecord()
-        """The same in the model's own types, as clients get it."""
+        self._model = GlobalModel(ArrayRecord())
         self._rounds_before = 0
 
     def start(
@@ -177,14 +168,14 @@ class AdmissionControl(Strategy):
             with self._sinks.kept():
                 result = super().start(
                     grid,
-                    self._arrays,
+                    self._model.arrays,
                     num_rounds - before,
                     timeout,
                     train_config,
                     evaluate_config,
                     evaluate_fn and evaluate,
                 )
-        result.arrays = self._arrays
+        result.arrays = self._model.arrays
         result.train_metrics_clientapp = _later(result.train_metrics_clientapp, before)
         result.evaluate_metrics_clientapp = _later(result.evaluate_metrics_clientapp, before)
         result.evaluate_metrics_serverapp = _later(result.evaluate_metrics_serverapp, before)
@@ -196,9 +187,8 @@ class AdmissionControl(Strategy):
         """Let the wrapped strategy write its messages, and add each client's order to its own."""
         controller = self._running()
         now = server_round + self._rounds_before
-        if arrays is not self._arrays:
-            self._average = self._arrays = arrays
-        written = list(self.strategy.configure_train(now, self._average, config, grid))
+        self._model.replace(arrays)
+        written = list(self.strategy.configure_train(now, self._model.average, config, grid))
         self._grid = grid
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         kind = written[0].metadata.message_type if written else TRAIN
@@ -218,9 +208,7 @@ class AdmissionControl(Strategy):
             # A round that was decided before a restart goes to whom it was meant for.
             message = messages.get(nodes[client]) or readdressed(written[0], nodes[client])
             content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
-            for key, record in content.items():
-                if record is self._average:
-                    content[key] = self._arrays
+            self._model.put_into(content)
             attach(content, controller.address(client), order)
             message.content = content
             ready.append(let_live(message, self._seconds_to_live))
@@ -233,13 +221,13 @@ class AdmissionControl(Strategy):
         """Settle all receipts, and average the models of those that are in time."""
         controller = self._running()
         now = server_round + self._rounds_before
-        average, metrics = None, None
+        average, metrics, before = None, None, state_of(self.strategy)
         round_replies = RoundReplies(
             controller=controller,
             nodes=self._nodes,
             outbox=self._outbox,
             grid=self._grid,
-            model=self._arrays,
+            model=self._model.arrays,
             importance=self._importance,
             weight_key=self._weight_key,
         )
@@ -250,19 +238,19 @@ class AdmissionControl(Strategy):
                 pass
         elif alike := round_replies.alike(replies):  # of nothing, some cannot make an average
             average, metrics = self.strategy.aggregate_train(now, alike)
-        arrays = None if average is None else self._accepted(average, now)
-        in_vain = average is not None or round_replies.in_vain > 0
-        controller.pause_buying(arrays is None and in_vain)
-        row = controller.close()
+        arrays = None if average is None else self._model.accept(average, now)
+        if arrays is None:
+            give_back(self.strategy, before)  # what led to an average that is refused
+        averaged = 0 if arrays is None else round_replies.used
+        row = controller.close(used=averaged > 0)
         self.rounds.append(row)
         if self._checkpoint is not None:
-            self._checkpoint.save_round(controller, self._average, self.strategy, row)
+            self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
         logger.info("%s", row.told)
-        averaged = 0 if arrays is None else round_replies.used
         if not averaged:
             logger.warning(NOTHING_USED, now)
-            if in_vain:
-                logger.warning(BUYING_STOPS)
+        if row.pause:
+            logger.warning(BUYING_PAUSES, row.pause)
         self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
@@ -281,7 +269,7 @@ class AdmissionControl(Strategy):
     ) -> MetricRecord | None:
         """The wrapped strategy's average over the clients that had something to evaluate."""
         now = server_round + self._rounds_before
-        usable = usable_evaluations(replies, self._weight_key, self._arrays)
+        usable = usable_evaluations(replies, self._weight_key, self._model.arrays)
         metrics = self.strategy.aggregate_evaluate(now, usable)
         self._sinks.measured(now, "clients", metrics)
         return metrics
@@ -295,49 +283,27 @@ class AdmissionControl(Strategy):
         logger.info("\t├──> Admission control: budget %s a round", self._budget)
         self.strategy.summary()
 
-    def _accepted(self, average: ArrayRecord, now: int) -> ArrayRecord | None:
-        """An average in the model's own types, if it can be the model from now on."""
-        arrays = in_types_of(self._initial, average)
-        try:
-            check_average(arrays, self._arrays)
-        except WireError as refused:
-            logger.warning(AVERAGE_REFUSED, now, refused)
-            return None
-        self._average, self._arrays = average, arrays
-        return arrays
-
     def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""
         check_model(initial_arrays)
         check_averages(self.strategy, initial_arrays)
         terms = self._terms(num_rounds=num_rounds)
-        self._initial = initial_arrays
         self._nodes, self._outbox = Nodes(), Outbox()
         self.rounds, self._rounds_before = [], 0
-        resumed = None if self._checkpoint is None else self._checkpoint.load(terms, self.strategy)
+        resumed = None
+        if self._checkpoint is not None:
+            resumed = self._checkpoint.load(terms, self.strategy, self._run)
         if resumed is not None:
-            self._controller, self._average = resumed.controller, resumed.arrays
-            self._arrays = in_types_of(initial_arrays, resumed.arrays)
+            self._controller = resumed.controller
+            self._model = GlobalModel(initial_arrays, resumed.arrays)
             self.rounds = resumed.rounds
             self._rounds_before = self._controller.round_number - 1
             logger.info(RESUMING, self._controller.run, self._rounds_before)
             if self._rounds_before >= num_rounds:
-                logger.warning(
-                    "all %d rounds of run %s are played, nothing is left to do; take another "
-                    "folder for another run",
-                    *(num_rounds, self._controller.run),
-                )
-            if self._run not in (None, self._controller.run):
-                raise RunDiffersError(
-                    f"the folder holds run {self._controller.run!r}, not {self._run!r}; "
-                    "take another folder",
-                    name="run",
-                    saved=self._controller.run,
-                    given=self._run,
-                )
+                logger.warning(ALL_PLAYED, num_rounds, self._controller.run)
             return
         self._controller = Controller(terms, self._run or uuid.uuid4().hex)
-        self._average = self._arrays = initial_arrays
+        self._model = GlobalModel(initial_arrays)
         if self._checkpoint is not None:
             self._checkpoint.begin(self._controller, initial_arrays, self.strategy)
 

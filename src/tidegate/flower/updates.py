@@ -154,9 +154,10 @@ def check_average(average: ArrayRecord, model: ArrayRecord) -> None:
 def in_types_of(model: ArrayRecord, average: ArrayRecord) -> ArrayRecord:
     """An average whose whole numbers are whole again, as the model's own are.
 
-    Strategies average BatchNorm's counter, an int64, to a float64. Fractions are cut off, as torch
-    does when it loads such an array, so that clients train as they would without Tidegate. Weights
-    add up to 1 only up to rounding, so 0.9999999 counts as 1.
+    Strategies average BatchNorm's counter, an int64, to a float64. Fractions are cut off and any
+    part of a truth is true, as torch has it when it loads such an array, so that clients train as
+    they would without Tidegate; except that 0.9999999 counts as 1, because weights add up to 1
+    only up to rounding.
 
     Returns:
         The very same record where nothing is to be done.
@@ -167,7 +168,9 @@ def in_types_of(model: ArrayRecord, average: ArrayRecord) -> ArrayRecord:
         if kind is None or kind.kind not in "biu" or np.dtype(array.dtype).kind != "f":
             continue
         values = array.numpy()
-        if np.isfinite(values).all():
+        if kind.kind == "b":
+            whole[name] = Array(values != 0)
+        elif np.isfinite(values).all():
             nearest = np.rint(values)
             close = np.abs(values - nearest) < ROUNDING
             whole[name] = Array(np.where(close, nearest, np.trunc(values)).astype(kind))

@@ -7,7 +7,9 @@ import numpy as np
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
     DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
     FedAdagrad,
     FedAdam,
     FedAvgM,
@@ -28,6 +30,15 @@ STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
 }
 """What Flower's own strategies carry from one round to the next, besides the model."""
 
+FLOATS_ONLY = (
+    QFedAvg,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+)
+"""Flower's strategies that multiply arrays in place, which fails for whole numbers."""
+
 
 def wrapped(strategy: Strategy) -> Iterator[Strategy]:
     """A strategy and those that it wraps, from outside."""
@@ -37,7 +48,7 @@ def wrapped(strategy: Strategy) -> Iterator[Strategy]:
         inner = getattr(inner, "strategy", None)
 
 
-def _state_of(strategy: Strategy) -> Iterator[tuple[str, Strategy, str]]:
+def _places(strategy: Strategy) -> Iterator[tuple[str, Strategy, str]]:
     """A key, an owner and an attribute for all that changes from round to round."""
     for depth, one in enumerate(wrapped(strategy)):
         for kind, names in STRATEGY_STATE.items():
@@ -45,22 +56,30 @@ def _state_of(strategy: Strategy) -> Iterator[tuple[str, Strategy, str]]:
                 yield from ((f"{depth}.{name}", one, name) for name in names)
 
 
+def state_of(strategy: Strategy) -> dict[str, Any]:
+    """The state of a strategy and of those that it wraps; None for what it has not made yet."""
+    return {key: getattr(owner, name) for key, owner, name in _places(strategy)}
+
+
 def kept_by(strategy: Strategy) -> dict[str, Any]:
-    """The state of a strategy and of those that it wraps."""
-    values = {key: getattr(owner, name) for key, owner, name in _state_of(strategy)}
-    return {key: value for key, value in values.items() if value is not None}
+    """As much of it as there is, to be saved."""
+    return {key: value for key, value in state_of(strategy).items() if value is not None}
 
 
-def give_back(strategy: Strategy, kept: Mapping[str, Any]) -> None:
-    """Set what ``kept_by`` gave in an earlier process."""
+def give_back(strategy: Strategy, state: Mapping[str, Any]) -> None:
+    """Set what ``state_of`` gave before, or ``kept_by`` in an earlier process."""
+    for key, owner, name in _places(strategy):
+        if key in state:
+            setattr(owner, name, state[key])
+
+
+def check_resumable(strategy: Strategy) -> None:
+    """Refuse to go on with a strategy whose state is not saved, where that matters."""
     if any(getattr(one, "accountant", None) is not None for one in wrapped(strategy)):
         raise ConfigurationError(
             "a privacy accountant does not survive a restart: what was spent before would be "
             "forgotten; start a new run in another folder"
         )
-    for key, owner, name in _state_of(strategy):
-        if key in kept:
-            setattr(owner, name, kept[key])
 
 
 def reached(strategy: Strategy) -> tuple[float, int]:
@@ -77,13 +96,12 @@ def reached(strategy: Strategy) -> tuple[float, int]:
 
 def check_averages(strategy: Strategy, model: ArrayRecord) -> None:
     """Refuse a strategy that cannot average a model, before anything is spent on it."""
-    if not any(isinstance(one, QFedAvg) for one in wrapped(strategy)):
-        return
-    for name, array in model.items():
+    floats_only = [one for one in wrapped(strategy) if isinstance(one, FLOATS_ONLY)]
+    for name, array in model.items() if floats_only else ():
         if np.dtype(array.dtype).kind != "f":
             raise ConfigurationError(
-                f"QFedAvg cannot average whole numbers, and the model's array {name!r} is "
-                f"{array.dtype}: send it as a float, or take another strategy"
+                f"{type(floats_only[0]).__name__} takes floats alone, and the model's array "
+                f"{name!r} is {array.dtype}: send it as a float, or take another strategy"
             )
 
 

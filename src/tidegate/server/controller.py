@@ -12,21 +12,16 @@ from typing import Any, cast
 from tidegate._internal.saving import plain, reading
 from tidegate.admission.debt import cash
 from tidegate.admission.rule import AdmissionRule, FleetOrder, GrantedRule
-from tidegate.errors import ConfigurationError, RunDiffersError
+from tidegate.errors import ConfigurationError
+from tidegate.server.buying_pause import BuyingPause
 from tidegate.server.fleet import Fleet, Terms
 from tidegate.server.fleet_round import Decision, FleetRound
 from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
-from tidegate.server.saved_state import REMEDY, check_numbers, from_bytes, to_bytes
+from tidegate.server.saved_state import REMEDY, check_numbers, check_terms, from_bytes, to_bytes
 from tidegate.server.shards import Report
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import (
-    LARGEST_AMOUNT,
-    Address,
-    Introduction,
-    Order,
-    Receipt,
-)
+from tidegate.wire import LARGEST_AMOUNT, Address, Introduction, Order, Receipt
 
 
 class Controller:
@@ -42,7 +37,7 @@ class Controller:
         self._tally = ReuseTally()
         self._overspend = 0.0
         self._decision: Decision | None = None
-        self._paused = False
+        self._pause = BuyingPause()
 
     @property
     def run(self) -> str:
@@ -138,7 +133,7 @@ class Controller:
         self._server = admission.learn(self._server, quote)
         room, limit = self._fleet.room(members)
         wanted, most = admission.decide(self._server, quote, limit), None
-        if self._paused:
+        if self._pause.rounds_left:
             wanted, most = FleetOrder(0.0), 0
         elif self._fleet.policy.strict_spending:
             wanted, most = wanted.within(self._cash(budget), quote, limit)
@@ -154,10 +149,6 @@ class Controller:
         self._decision = Decision(quote.price, ordered, budget, expected, len(orders), slots)
         return orders
 
-    def pause_buying(self, paused: bool) -> None:
-        """Order no samples in the rounds to come, or order as the policy says again."""
-        self._paused = paused
-
     def book(self, client: str, receipt: Receipt) -> Booking:
         """Book a receipt; one that is on time belongs into the average."""
         booking = self._ledger.book(client, receipt)
@@ -169,8 +160,12 @@ class Controller:
             )
         return booking
 
-    def close(self) -> FleetRound:
-        """Settle the round with all that was booked since the last one."""
+    def close(self, *, used: bool = True) -> FleetRound:
+        """Settle the round with all that was booked since the last one.
+
+        Args:
+            used: whether any client's model was used; if not, purchases pause (``BuyingPause``).
+        """
         decision = self._decision
         if decision is None:
             raise ValueError(f"round {self._round_number} has not been decided")
@@ -182,6 +177,8 @@ class Controller:
             prior_uses=totals.prior_uses,
         )
         self._overspend += totals.spent - decision.budget
+        exposure = self._ledger.exposure
+        self._pause = self._pause.after_round(used=used, spent=totals.spent + exposure)
         self._round_number += 1
         self._decision = None
         return FleetRound(
@@ -196,11 +193,12 @@ class Controller:
             spent=totals.spent,
             overspend=self._overspend,
             cost_debt=self._server.cost_debt,
-            exposure=self._ledger.exposure,
+            exposure=exposure,
             slots=decision.slots,
             training_size=totals.training_size,
             distinct_samples=self._tally.distinct_samples,
             effective_samples=self._tally.effective_sample_size,
+            pause=self._pause.rounds_left,
         )
 
     def to_record(self) -> dict[str, Any]:
@@ -213,7 +211,7 @@ class Controller:
             "tally": asdict(self._tally),
             "overspend": self._overspend,
             "decision": None if self._decision is None else asdict(self._decision),
-            "paused": self._paused,
+            "pause": asdict(self._pause),
             "state": None,
         }
         allocation = self._fleet.allocation
@@ -233,16 +231,7 @@ class Controller:
         fixed = terms.fixed()
         with reading(source, REMEDY):
             saved_terms = {**dict.fromkeys(fixed), **record["terms"]}
-        for name, value in saved_terms.items():
-            if value != fixed.get(name):
-                raise RunDiffersError(
-                    f"the checkpoint was made with {name} = {value}, this run has "
-                    f"{fixed.get(name)}; resume with the same, or start a new run in another "
-                    "folder",
-                    name=name,
-                    saved=value,
-                    given=fixed.get(name),
-                )
+        check_terms(saved_terms, fixed)
         with reading(source, REMEDY):
             check_numbers(record)
             controller = cls(terms, record["ledger"]["run"])
@@ -253,7 +242,7 @@ class Controller:
             controller._overspend = record["overspend"]
             if record["decision"] is not None:
                 controller._decision = plain(Decision, record["decision"])
-            controller._paused = record.get("paused", False)
+            controller._pause = plain(BuyingPause, record.get("pause", {}))
             state = record["state"]
         if state is not None:
             saved = from_bytes(controller._fleet.policy, state, source)
@@ -301,7 +290,7 @@ class Controller:
         """One client's order; one that never changes is filled before its first round."""
         retention, horizon = self._fleet.retention(number)
         if retention == "frozen":
-            count = 0 if self._paused else self._fleet.first_fill(number, client)
+            count = 0 if self._pause.rounds_left else self._fleet.first_fill(number, client)
             price = price if self._fleet.policy.charge_prefill else 0.0
         order = Order(
             run=self.run,

@@ -215,7 +215,7 @@ class Fleet:
         """Samples for a buffer that never changes: all that it holds, before its first round."""
         if self._terms.sums_only:
             return self._planned_capacity(client)  # one that is full takes in nothing
-        if self._ledger.account(client).last_round:
+        if self._ledger.account(client).total_admitted:
             return 0
         return self.room_of(number, client)
 

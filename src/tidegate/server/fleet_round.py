@@ -38,6 +38,8 @@ class FleetRound:
     """N(t)."""
     effective_samples: float
     """N_eff(t)."""
+    pause: int = 0
+    """Rounds to come in which nothing is bought, because what was bought could not be used."""
 
     @property
     def told(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate._internal.saving import read, write
 from tidegate.admission.allocation import Allocation
+from tidegate.errors import RunDiffersError
 from tidegate.policies import JointPolicy
 from tidegate.wire import LARGEST_INTEGER
 
@@ -35,6 +36,19 @@ def from_bytes(policy: JointPolicy[Any], content: bytes, source: object) -> Save
     """What ``to_bytes`` gave under the same policy; ``source`` names the file in errors."""
     shape = SavedState(policy.admission.start(), Allocation.start(policy.shares))
     return read(shape, io.BytesIO(content), source)
+
+
+def check_terms(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run that was begun on other terms."""
+    for name, value in saved.items():
+        if value != given.get(name):
+            raise RunDiffersError(
+                f"the checkpoint was made with {name} = {value}, this run has {given.get(name)}; "
+                "resume with the same, or start a new run in another folder",
+                name=name,
+                saved=value,
+                given=given.get(name),
+            )
 
 
 def check_numbers(record: Mapping[str, Any]) -> None:

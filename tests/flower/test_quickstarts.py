@@ -1,0 +1,227 @@
+"""Flower's own quickstarts, before and after: a few lines more, and with everything the same model.
+
+The apps are used as they are, apart from these lines. Their data are made here.
+"""
+
+import difflib
+import json
+import random
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message
+from quickstart_data import stand_in
+from real_data import DATA, WHERE
+
+from tidegate.flower import LocalGrid
+from tidegate.flower.app import run_app
+from tidegate.flower.strategy import AdmissionControl
+
+pytestmark = [
+    pytest.mark.data("flower-apps"),
+    pytest.mark.no_cover,
+]
+
+CLIENTS = 4
+MOST_ON_THE_CLIENT, MOST_ON_THE_SERVER = 6, 3
+
+LOAD = 'load_data(context.node_config["partition-id"],\n    context.node_config["num-partitions"]'
+"""As the apps call it themselves."""
+APP = "app = ClientApp()\n"
+
+
+def gate(samples: str) -> str:
+    """What becomes of the line that makes the app; the buffer holds everything."""
+    return (
+        f"gate = ClientGate(lambda context: {samples}, buffer_capacity=1000)\n"
+        "app = ClientApp(mods=[gate])\n"
+    )
+
+
+@dataclass(frozen=True)
+class Quickstart:
+    """An app, what its client and its server change, and the model that it saves."""
+
+    package: str
+    client: Mapping[str, str]
+    model: str
+    needs: tuple[str, ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    wrapped: str = "FedAvg("
+
+
+LOADER = "trainloader, _ = load_data(partition_id, num_partitions, batch_size)\n"
+
+QUICKSTARTS = {
+    "quickstart-pytorch": Quickstart(
+        "pytorchexample",
+        {
+            "import torch\n": "import torch\nfrom torch.utils.data import DataLoader\n",
+            APP: gate(f"{LOAD}, 1)[0].dataset"),
+            LOADER: "trainloader = DataLoader("
+            "gate.samples(context), batch_size=batch_size, shuffle=True)\n",
+        },
+        "final_model.pt", ("torch",), {"num-server-rounds": 2},
+    ),
+    "quickstart-sklearn": Quickstart(
+        "sklearnexample",
+        {
+            "import warnings\n": "import warnings\nimport numpy as np\n",
+            APP: gate(f"list(zip(*{LOAD})[:2]))"),
+            "X_train, y_train, _, _ = load_data(partition_id, num_partitions)":
+            "X_train, y_train = map(np.stack, zip(*gate.samples(context)))",
+        },
+        "logreg_model.pkl", ("sklearn",), {"num-server-rounds": 3},
+    ),
+    "quickstart-xgboost": Quickstart(
+        "quickstart_xgboost",
+        {
+            APP: gate(f"range({LOAD})[2])"),
+            "train_dmatrix, _, num_train, _ = load_data(partition_id, num_partitions)":
+            "train_dmatrix, _, num_train, _ = load_data(partition_id, num_partitions)\n"
+            "    train_dmatrix = train_dmatrix.slice(gate.samples(context))",
+        },
+        "final_model.json", ("xgboost",), {"params.nthread": 1, "fraction-train": 1.0},
+        "FedXgbBagging(",
+    ),
+    "quickstart-jax": Quickstart(
+        "jaxexample",
+        {
+            APP: gate(f"{LOAD}, context.run_config[\"batch-size\"])[0]"),
+            LOADER: "trainloader = gate.samples(context)\n",
+        },
+        "final_model.npz", ("jax", "flax", "optax"), {"num-server-rounds": 2, "batch-size": 8},
+    ),
+    "quickstart-numpy": Quickstart(
+        "quickstart_numpy",
+        {
+            APP: gate("range(10)"),
+            "# Simulate local": "assert len(gate.samples(context)) == 10\n    # Simulate local",
+        },
+        "final_model.npz",
+    ),
+}  # fmt: skip
+
+
+def edited(text: str, edits: Mapping[str, str]) -> str:
+    for old, new in edits.items():
+        assert old in text, f"the app has no {old!r}"
+        text = text.replace(old, new, 1)
+    return text
+
+
+def changed_lines(before: str, after: str) -> int:
+    """Lines that are new or changed."""
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return sum(line.startswith("+ ") and line != "+ " for line in lines)
+
+
+def add_tidegate(folder: Path, app: Quickstart) -> None:
+    """The documented lines, counted."""
+    client, server = folder / app.package / "client_app.py", folder / app.package / "server_app.py"
+    plain = client.read_text("utf-8")
+    with_gate = edited(
+        plain,
+        {
+            "from flwr.clientapp import ClientApp\n": "from flwr.clientapp import ClientApp\n"
+            "from tidegate.flower import ClientGate\n",
+            **app.client,
+        },
+    )
+    assert changed_lines(plain, with_gate) <= MOST_ON_THE_CLIENT
+    client.write_text(with_gate, "utf-8")
+    plain = server.read_text("utf-8")
+    begins = plain.index(f"strategy = {app.wrapped}")
+    ends = plain.index("# Start strategy", begins)
+    made = plain[begins:ends].rstrip()
+    wrapped = made.replace("strategy = ", "strategy = AdmissionControl(", 1)
+    ending = ', "tide", budget=1e6, prices=PricePath(ConstantPrice(1.0), seed=0))'
+    with_control = plain.replace(made, wrapped + ending).replace(
+        "from flwr.serverapp import Grid, ServerApp\n",
+        "from flwr.serverapp import Grid, ServerApp\nfrom tidegate.flower import AdmissionControl\n"
+        "from tidegate.prices import ConstantPrice, PricePath\n",
+    )
+    server.write_text(with_control, "utf-8")
+    assert changed_lines(plain, with_control) <= MOST_ON_THE_SERVER + 1  # a closing bracket moves
+
+
+@pytest.fixture
+def _seen_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    stand_in(monkeypatch)
+    push = LocalGrid.push_messages
+
+    def in_their_own_order(self: LocalGrid, messages: Iterable[Message]) -> list[str]:
+        """Not as the strategy has drawn them: clients share generators of random numbers."""
+        return push(self, sorted(messages, key=lambda one: one.metadata.dst_node_id))
+
+    monkeypatch.setattr(LocalGrid, "push_messages", in_their_own_order)
+    yield
+    packages = {app.package for app in QUICKSTARTS.values()}
+    for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
+        del sys.modules[name]
+
+
+def run(folder: Path, app: Quickstart, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run an app as if for the first time; the model that it saves."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == app.package]:
+        del sys.modules[name]
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the apps draw from it
+    if "torch" in app.needs:
+        import torch
+
+        torch.manual_seed(0)
+    monkeypatch.chdir(folder)
+    run_app(folder, num_clients=CLIENTS, changes=app.changes)
+    return read(folder / app.model)
+
+
+def read(path: Path) -> Any:
+    if path.suffix == ".npz":
+        with np.load(path) as saved:
+            return {name: saved[name].tobytes() for name in saved}
+    if path.suffix == ".json":
+        return json.loads(path.read_text("utf-8"))
+    if path.suffix == ".pt":
+        import torch
+
+        return {name: one.numpy().tobytes() for name, one in torch.load(path).items()}
+    import joblib  # type: ignore[import-untyped]
+
+    model = joblib.load(path)
+    return model.coef_.tobytes(), model.intercept_.tobytes()
+
+
+@pytest.mark.usefixtures("_seen_anew")
+@pytest.mark.filterwarnings("ignore")  # what their frameworks warn of is theirs
+@pytest.mark.parametrize("name", QUICKSTARTS)
+def test_a_quickstart_of_flower_learns_the_same_with_a_few_lines_more(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = QUICKSTARTS[name]
+    for package in app.needs:
+        pytest.importorskip(package)
+    source = DATA / WHERE["flower-apps"] / name
+    for folder in ("before", "after"):
+        shutil.copytree(source, tmp_path / folder)
+    add_tidegate(tmp_path / "after", app)
+    started: list[AdmissionControl] = []
+    begin = AdmissionControl._begin
+
+    def noticed(self: AdmissionControl, *arguments: Any) -> None:
+        started.append(self)
+        begin(self, *arguments)
+
+    monkeypatch.setattr(AdmissionControl, "_begin", noticed)
+    before = run(tmp_path / "before", app, monkeypatch)
+    assert not started
+    after = run(tmp_path / "after", app, monkeypatch)
+    (control,) = started
+    assert all(row.training_size for row in control.rounds)
+    assert after == before
