@@ -48,7 +48,7 @@ def test_an_older_file_is_brought_up_to_date(
     assert store._connection.execute("SELECT origin FROM samples").fetchall() == [(None,)] * 3
     store.close()
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has schema 2, this program knows 1"):
+    with pytest.raises(ValueError, match="has schema 3, this program knows 2"):
         SqliteStore(path, "r", "site", 5)
 
 

@@ -21,6 +21,7 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import (
     Books,
     Change,
+    FailedSample,
     MemoryStore,
     Store,
     StoredSample,
@@ -64,6 +65,9 @@ class Disk:
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         return self.store.answer(round_number)
+
+    def failures(self) -> list[FailedSample]:
+        return self.store.failures()
 
     def pack(self, sample: Any) -> bytes:
         return self.store.pack(sample)
@@ -155,7 +159,7 @@ class Device:
         """What a client app does with an order; none if its process dies over it."""
         try:
             check_meant_for(self.disk.books(), address)
-            return self.gate.apply(order, address.skip)
+            return self.gate.apply(order, address)
         except ProcessDied:
             self.start()
             return None

@@ -38,6 +38,8 @@ class FleetRound:
     """N(t)."""
     effective_samples: float
     """N_eff(t)."""
+    set_aside: int = 0
+    """Samples so far that clients could not read, acquire or store, and passed over."""
 
     @property
     def told(self) -> str:
