@@ -101,10 +101,14 @@ class Gate:
         """Pass over what lost buffers have taken; false if the stream fails, to be tried again."""
         if address is None or not address.skip:
             return True
-        digest = partial(cursor_digest, books.run, books.client)
-        taken = TakenBefore(
-            address.skip, address.skip_after, lambda cursor: digest(cursor) == address.last_taken
-        )
+        taken = TakenBefore(address.skip, address.skip, lambda cursor: cursor == self._start)
+        if address.last_taken:
+            digest = partial(cursor_digest, books.run, books.client)
+            taken = TakenBefore(
+                address.skip,
+                address.skip_after,
+                lambda cursor: digest(cursor) == address.last_taken,
+            )
         try:
             pass_over(self._stream, taken)
         except Exception:

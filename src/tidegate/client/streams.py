@@ -43,7 +43,8 @@ class TakenBefore:
     after_last: int
     """Those of them that may have been taken after the last that is known."""
     is_last: Callable[[str], bool]
-    """Whether a cursor is the one after the last sample that is known to be taken."""
+    """Whether a cursor is the one after the last sample that is known to be taken; the one at the
+    beginning, if none is known."""
 
 
 @runtime_checkable
