@@ -138,8 +138,8 @@ class Ledger:
             raise WireError(f"{client} is not believed: {refused}") from None
         if after.total_set_aside > account.total_set_aside:
             logger.warning(
-                "%s has set aside %d samples that could not be read, acquired or stored, %d in "
-                "all; its own log and its buffer say which, and why",
+                "%s set samples aside that could not be read, acquired or stored: %d now, %d in "
+                "all; its own log and its buffer name them",
                 *(client, after.total_set_aside - account.total_set_aside, after.total_set_aside),
             )
         booking = Booking(
