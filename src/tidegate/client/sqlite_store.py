@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidegate._internal.saving import plain, reading
 from tidegate.client.codec import ArrayCodec, SampleCodec
-from tidegate.client.sqlite_schema import APPLICATION_ID, MIGRATIONS
+from tidegate.client.sqlite_file import APPLICATION_ID, MIGRATIONS, is_damage
 from tidegate.client.store import (
     KEPT_ANSWERS,
     KEPT_FAILURES,
@@ -68,8 +68,7 @@ def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
         except sqlite3.ProgrammingError:  # closed, or used by another thread
             raise
         except sqlite3.DatabaseError as wrong:
-            code = getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-            if isinstance(wrong, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+            if not is_damage(wrong):
                 raise
             reason = f"is damaged ({type(wrong).__name__}: {str(wrong)[:500]})"
             raise DamagedFileError(self._path, reason, REMEDY) from wrong
@@ -99,10 +98,12 @@ class SqliteStore:
             self._prepare(path, start)
         except (sqlite3.DatabaseError, OverflowError) as wrong:
             self.close()
-            raise DamagedFileError(
-                path,
-                f"cannot be opened as a buffer: {wrong}",
-                "if it is damaged, delete it, and the client begins again",
+            told = f"cannot be opened as a buffer: {wrong}"
+            if is_damage(wrong):
+                raise DamagedFileError(path, told, REMEDY) from wrong
+            raise ConfigurationError(
+                f"{path} {told}; see that its disk has room, that this user may write to it, and "
+                "that no other program holds it"
             ) from wrong
         except BaseException:
             self.close()

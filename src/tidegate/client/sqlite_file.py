@@ -1,4 +1,6 @@
-"""The tables of a buffer's file, and how an older file gets them."""
+"""A buffer's file: its tables, how an older one gets them, and what counts as damage."""
+
+import sqlite3
 
 APPLICATION_ID = 0x71DE6A7E
 """Marks a file as ours, so that nobody else's database is ever changed."""
@@ -22,3 +24,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
 )
 """Statements number v take a file of schema version v to version v + 1."""
+
+
+def is_damage(wrong: sqlite3.DatabaseError | OverflowError) -> bool:
+    """Whether it is the file's content; a full disk or a locked file is not."""
+    code = getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return not isinstance(wrong, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
