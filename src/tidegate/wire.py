@@ -6,7 +6,6 @@ of range is refused with a reason.
 """
 
 import dataclasses
-import functools
 import hashlib
 import itertools
 import json
@@ -243,7 +242,7 @@ def _need(fulfilled: bool, name: str, value: object, limit: str) -> None:
 
 def _check_kinds(message: Record) -> None:
     """Every field is of its own kind and within what the wire and a database can carry."""
-    for name, kind, optional in _fields(type(message)):
+    for name, kind, optional, _ in _fields(type(message)):
         value = getattr(message, name)
         if kind is str:
             named = type(value) is str and (value != "" or optional)
@@ -263,27 +262,27 @@ def _check_kinds(message: Record) -> None:
                 _need_amount(name, amount)
 
 
-_FIELDS: dict[type, tuple[tuple[str, object, bool], ...]] = {}
+_Fields = tuple[tuple[str, object, bool, bool], ...]
+_FIELDS: dict[type, _Fields] = {}
 
 
-def _fields(kind: type[Record]) -> tuple[tuple[str, object, bool], ...]:
-    """Name and kind of every field, and whether an empty text will do; looked up once."""
+def _fields(kind: type[Record]) -> _Fields:
+    """Of every field name and kind, and whether it may be empty or missing; looked up once."""
     if kind not in _FIELDS:
         _FIELDS[kind] = _look_up(kind)
     return _FIELDS[kind]
 
 
-def _look_up(kind: type[Record]) -> tuple[tuple[str, object, bool], ...]:
+def _look_up(kind: type[Record]) -> _Fields:
     return tuple(
-        (one.name, typing.get_origin(one.type) or one.type, one.default == "")
+        (
+            one.name,
+            typing.get_origin(one.type) or one.type,
+            one.default == "",
+            "added" in one.metadata,
+        )
         for one in dataclasses.fields(kind)
     )
-
-
-@functools.cache
-def _added(kind: type[Record]) -> frozenset[str]:
-    """Fields that may be missing in a record."""
-    return frozenset(one.name for one in dataclasses.fields(kind) if one.metadata.get("added"))
 
 
 def _need_amount(name: str, value: object) -> None:
@@ -293,7 +292,7 @@ def _need_amount(name: str, value: object) -> None:
 
 def _to_record(message: Record) -> dict[str, Plain]:
     record: dict[str, Plain] = {"version": WIRE_VERSION}
-    for name, _, _ in _fields(type(message)):
+    for name, *_ in _fields(type(message)):
         value = getattr(message, name)
         record[name] = list(value) if isinstance(value, tuple) else value
     return record
@@ -305,7 +304,7 @@ def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
     version = record.get("version")
     if type(version) is not int or version != WIRE_VERSION:
         raise WireError(f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}")
-    names = [name for name, _, _ in _fields(kind) if name in record or name not in _added(kind)]
+    names = [name for name, *_, added in _fields(kind) if name in record or not added]
     wrong = record.keys() ^ {"version", *names}
     if wrong:
         raise WireError(f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}")

@@ -14,6 +14,7 @@ from tidegate.client import sqlite_store
 from tidegate.client import store as memory_store
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
+from tidegate.client.sqlite_file import MIGRATIONS
 from tidegate.client.sqlite_store import SqliteStore, store_path
 from tidegate.client.store import BooksMovedError, MemoryStore, Store
 from tidegate.client.streams import IndexedStream
@@ -31,7 +32,7 @@ def test_the_file_is_written_as_promised(tmp_path: Path) -> None:
         store._connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "user_version")
     ]
-    assert settings == ["wal", 2, len(sqlite_store.MIGRATIONS)]
+    assert settings == ["wal", 2, len(MIGRATIONS)]
     store.close()
 
 
@@ -42,7 +43,7 @@ def test_an_older_file_is_brought_up_to_date(
     store = SqliteStore(path, "r", "site", 5)
     Gate(store, IndexedStream("abcdef")).apply(order(1, 3))
     store.close()
-    newer = (*sqlite_store.MIGRATIONS, ("ALTER TABLE samples ADD COLUMN origin TEXT",))
+    newer = (*MIGRATIONS, ("ALTER TABLE samples ADD COLUMN origin TEXT",))
     monkeypatch.setattr(sqlite_store, "MIGRATIONS", newer)
     store = SqliteStore(path, "r", "site", 5)
     assert store.samples() == ["a", "b", "c"]

@@ -51,7 +51,7 @@ class TakenBefore:
 class Skips(Protocol):
     """A stream that can pass over samples without reading them."""
 
-    def skip(self, taken: TakenBefore) -> None:
+    def skip_taken(self, taken: TakenBefore) -> None:
         """From the beginning, go on after what was taken before."""
         ...
 
@@ -59,7 +59,7 @@ class Skips(Protocol):
 def pass_over(stream: Stream, taken: TakenBefore) -> None:
     """Pass over what was taken before: unread if the stream can, or else one sample at a time."""
     if isinstance(stream, Skips):
-        stream.skip(taken)
+        stream.skip_taken(taken)
         return
     for _ in range(taken.count):
         before = stream.cursor
@@ -101,7 +101,7 @@ class IndexedStream:
         """Skip what was taken before."""
         self._position = int(cursor)
 
-    def skip(self, taken: TakenBefore) -> None:
+    def skip_taken(self, taken: TakenBefore) -> None:
         """Go on after so many samples."""
         self._position = min(self._position + taken.count, len(self._order))
 
@@ -199,7 +199,7 @@ class FolderStream:
         self._last = cursor
         self._waiting = []
 
-    def skip(self, taken: TakenBefore) -> None:
+    def skip_taken(self, taken: TakenBefore) -> None:
         """Go on after the last file taken; if it is gone, older ones are, and all here is fresh.
 
         Files are expected to leave a folder oldest first. What a count of files would pass over
@@ -214,7 +214,7 @@ class FolderStream:
         """The next files that have arrived by now; the folder is listed when none is waiting."""
         if len(self._waiting) < count:
             self._waiting = self._arrived()
-        contents = []
+        contents: list[bytes] = []
         while self._waiting and len(contents) < count:
             self._last = self._waiting.pop(0)
             contents.append((self._folder / self._last).read_bytes())
