@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tidegate.client.gate import TRIES, Gate
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import KEPT_FAILURES, FailedSample, MemoryStore, Store
-from tidegate.client.streams import IndexedStream
+from tidegate.client.streams import FolderStream, IndexedStream
 from tidegate.wire import MOST_IN_A_ROW, Order, Receipt
 
 RUN = "run-1"
@@ -170,6 +170,32 @@ def test_the_last_sample_waits_for_one_after_it(open_store: Opener) -> None:
     receipt = apply(open_store, 6, 1, Sick(4, {2}))
     assert (receipt.admitted, receipt.set_aside) == (1, 1)
     assert open_store().samples() == [0, 1, 3]
+
+
+def test_a_file_that_leaves_before_it_is_read_is_not_noted(
+    open_store: Opener, tmp_path: Path
+) -> None:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    for name in "123":
+        (folder / name).write_bytes(name.encode())
+    one = Gate(open_store(), FolderStream(folder))
+    one.apply(order(1, 1))
+    (folder / "2").unlink()
+    receipt = one.apply(order(2, 1))
+    assert (receipt.admitted, receipt.set_aside) == (1, 0)
+    assert one.samples() == [b"1", b"3"]
+    assert open_store().failures() == []
+
+
+def test_what_lies_ahead_keeps_its_tries(open_store: Opener) -> None:
+    supplier = Supplier(sells_not={0, 1})
+    for now in range(1, 5):
+        apply(open_store, now, 1, acquire=supplier)
+    assert [one.tries for one in open_store().failures()] == [4, 2]
+    supplier.sells_not = {1}
+    assert apply(open_store, 5, 1, acquire=supplier).admitted == 1
+    assert [(one.key, one.tries) for one in open_store().failures()] == [("run-1/site/2", 2)]
 
 
 def test_a_name_that_is_no_unicode_is_noted(open_store: Opener) -> None:

@@ -178,7 +178,7 @@ class _Taken:
     admitted: list[bytes]
     set_aside: list[FailedSample]
     tried: dict[str, FailedSample]
-    """By their keys, samples that failed and will be tried again."""
+    """By their keys, samples that failed and will be tried again, in the order of the stream."""
 
     def fails(self, key: str, wrong: Exception) -> FailedSample:
         """Note one try more."""
@@ -193,8 +193,9 @@ class _Taken:
         for one in passed:
             logger.warning("%s is set aside after %d tries: %s", one.key, one.tries, one.error)
             self.set_aside.append(replace(one, set_aside=True))
-        for done in (key, *(one.key for one in passed)):
-            self.tried.pop(done, None)
+        keys = list(self.tried)  # up to this one all are done with; files may have left, too
+        for done in keys[: keys.index(key) + 1] if key in self.tried else keys:
+            del self.tried[done]
 
 
 def _is_over(uses: int, order: Order) -> bool:

@@ -213,7 +213,7 @@ class MemoryStore:
 
     def failures(self) -> list[FailedSample]:
         """Samples that failed, in the order in which they were noted."""
-        return self._failures
+        return list(self._failures)
 
     def pack(self, sample: Any) -> bytes:
         """A sample as it will be stored."""
