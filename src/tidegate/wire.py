@@ -6,12 +6,15 @@ of range is refused with a reason.
 """
 
 import dataclasses
+import hashlib
 import itertools
+import json
 import math
 import reprlib
 import typing
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, Self, TypeVar
 
 from tidegate.errors import WireError
@@ -34,6 +37,11 @@ LARGEST_CAPACITY = 100_000_000
 """Samples of one client: counts of its admissions are kept in 4 bytes, far from their end."""
 NO_LIMIT = 2**31 - 1
 """A count that nothing exceeds: what 4 bytes hold."""
+MOST_IN_A_ROW = 20
+"""Samples, one after another, that a client sets aside. A longer row of failures is a fault of the
+source (a share that is not mounted, a codec that fits nothing), and costs no sample."""
+DIGEST_LENGTH = 16
+"""Hexadecimal digits: enough to tell the cursors of one stream apart."""
 
 Plain = str | int | float | bool | list[float]
 """What a record may hold: values that Flower's records can carry."""
@@ -41,6 +49,9 @@ Plain = str | int | float | bool | list[float]
 Retention = Literal["k_step", "frozen", "oldest_first"]
 RETENTIONS: tuple[Retention, ...] = ("k_step", "frozen", "oldest_first")
 
+
+ADDED: Mapping[str, bool] = MappingProxyType({"added": True})
+"""Metadata of a field that records of this wire version once did not have: it may be missing."""
 
 Kind = TypeVar("Kind", bound="Record")
 
@@ -129,6 +140,11 @@ class Receipt(Record):
     total_spent: float
     exhausted: bool = False
     """The stream, or the acquisition, gave fewer samples than were asked for."""
+    set_aside: int = field(default=0, metadata=ADDED)
+    """Samples that this buffer has passed over in all, because they could not be read, acquired or
+    stored."""
+    last_taken: str = field(default="", metadata=ADDED)
+    """``cursor_digest`` of how far the stream was read; empty if nobody knows."""
 
     def _check(self) -> None:
         _need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
@@ -141,6 +157,8 @@ class Receipt(Record):
         _need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
         paid = f"at least this round's {self.spent}"
         _need(self.total_spent >= self.spent, "total_spent", self.total_spent, paid)
+        most_aside = MOST_IN_A_ROW * self.total_admitted
+        _need(self.set_aside <= most_aside, "set_aside", self.set_aside, f"at most {most_aside}")
 
     def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
         """Refuse a receipt that cannot be the answer to this order.
@@ -178,8 +196,13 @@ class Address(Record):
     void_round: int = 0
     """To a client it does not know: apply no order up to this round any more."""
     skip: int = 0
-    """Samples at the beginning of the stream that went into buffers which are lost: a new one must
+    """Samples at the beginning of the stream that lost buffers took or set aside: a new one must
     not take them again."""
+    last_taken: str = field(default="", metadata=ADDED)
+    """Of the newest receipt of a lost buffer: how far that had read the stream."""
+    skip_after: int = field(default=0, metadata=ADDED)
+    """The part of ``skip`` that may have been taken after ``last_taken``, by an order that was
+    never answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +225,16 @@ class Introduction(Record):
         _need(capacity <= LARGEST_CAPACITY, "buffer_capacity", capacity, most)
 
 
+def cursor_digest(run: str, client: str, cursor: str) -> str:
+    """How far a stream was read, without saying it: a cursor may be the name of a file.
+
+    >>> cursor_digest("run-1", "site-0", "patient-17.dcm")
+    '215478a70fbccbe5'
+    """
+    text = json.dumps([run, client, cursor])
+    return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
+
+
 def _need(fulfilled: bool, name: str, value: object, limit: str) -> None:
     if not fulfilled:
         raise WireError(f"{name} must be {limit}, got {reprlib.repr(value)}")
@@ -209,7 +242,7 @@ def _need(fulfilled: bool, name: str, value: object, limit: str) -> None:
 
 def _check_kinds(message: Record) -> None:
     """Every field is of its own kind and within what the wire and a database can carry."""
-    for name, kind, optional in _fields(type(message)):
+    for name, kind, optional, _ in _fields(type(message)):
         value = getattr(message, name)
         if kind is str:
             named = type(value) is str and (value != "" or optional)
@@ -229,19 +262,25 @@ def _check_kinds(message: Record) -> None:
                 _need_amount(name, amount)
 
 
-_FIELDS: dict[type, tuple[tuple[str, object, bool], ...]] = {}
+_Fields = tuple[tuple[str, object, bool, bool], ...]
+_FIELDS: dict[type, _Fields] = {}
 
 
-def _fields(kind: type[Record]) -> tuple[tuple[str, object, bool], ...]:
-    """Name and kind of every field, and whether an empty text will do; looked up once."""
+def _fields(kind: type[Record]) -> _Fields:
+    """Of every field name and kind, and whether it may be empty or missing; looked up once."""
     if kind not in _FIELDS:
         _FIELDS[kind] = _look_up(kind)
     return _FIELDS[kind]
 
 
-def _look_up(kind: type[Record]) -> tuple[tuple[str, object, bool], ...]:
+def _look_up(kind: type[Record]) -> _Fields:
     return tuple(
-        (one.name, typing.get_origin(one.type) or one.type, one.default == "")
+        (
+            one.name,
+            typing.get_origin(one.type) or one.type,
+            one.default == "",
+            "added" in one.metadata,
+        )
         for one in dataclasses.fields(kind)
     )
 
@@ -253,7 +292,7 @@ def _need_amount(name: str, value: object) -> None:
 
 def _to_record(message: Record) -> dict[str, Plain]:
     record: dict[str, Plain] = {"version": WIRE_VERSION}
-    for name, _, _ in _fields(type(message)):
+    for name, *_ in _fields(type(message)):
         value = getattr(message, name)
         record[name] = list(value) if isinstance(value, tuple) else value
     return record
@@ -265,7 +304,7 @@ def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
     version = record.get("version")
     if type(version) is not int or version != WIRE_VERSION:
         raise WireError(f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}")
-    names = [name for name, _, _ in _fields(kind)]
+    names = [name for name, *_, added in _fields(kind) if name in record or not added]
     wrong = record.keys() ^ {"version", *names}
     if wrong:
         raise WireError(f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}")

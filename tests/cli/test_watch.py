@@ -21,6 +21,7 @@ from rich.console import Console
 
 from tidegate.cli import main
 from tidegate.report.live import bars, live_view, summary
+from tidegate.report.run_page import write_run_page
 from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
 from tidegate.runs.reader import read_run
@@ -218,6 +219,22 @@ def test_a_model_that_has_diverged_does_not_look_well(
     assert "nan in round 8, highest 0.4" in shown
     assert "××××" in shown
     assert set(read_run(tmp_path).metrics["server/accuracy"]) == set(range(ROUNDS + 1))
+
+
+def test_samples_set_aside_are_told_on_screen_and_page(tmp_path: Path) -> None:
+    play(tmp_path)
+    view = read_run(tmp_path)
+    rows = [*view.rounds[:-1], replace(view.rounds[-1], set_aside=3)]
+    console = Console(width=140, record=True, file=io.StringIO())
+    for shown in (view, replace(view, rounds=rows)):
+        console.print(live_view(shown))
+    words = "3 samples could not be read, acquired or stored; the log names the clients"
+    assert console.export_text().count("could not be read") == 1
+    page = tmp_path / "page.html"
+    write_run_page(replace(view, rounds=rows), page, time.time())
+    assert f"{words}. They were passed over and not paid for." in page.read_text("utf-8")
+    write_run_page(view, page, time.time())
+    assert "could not be read" not in page.read_text("utf-8")
 
 
 def test_a_client_cannot_write_on_the_screen(tmp_path: Path) -> None:

@@ -12,11 +12,13 @@ from breakable import Disk, can_mount
 
 from tidegate.client import sqlite_store
 from tidegate.client import store as memory_store
+from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
+from tidegate.client.sqlite_file import MIGRATIONS
 from tidegate.client.sqlite_store import SqliteStore, store_path
-from tidegate.client.store import BooksMovedError, MemoryStore
+from tidegate.client.store import BooksMovedError, MemoryStore, Store
 from tidegate.client.streams import IndexedStream
-from tidegate.errors import WireError
+from tidegate.errors import ConfigurationError, WireError
 from tidegate.wire import Order
 
 
@@ -30,7 +32,7 @@ def test_the_file_is_written_as_promised(tmp_path: Path) -> None:
         store._connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "user_version")
     ]
-    assert settings == ["wal", 2, len(sqlite_store.MIGRATIONS)]
+    assert settings == ["wal", 2, len(MIGRATIONS)]
     store.close()
 
 
@@ -41,14 +43,14 @@ def test_an_older_file_is_brought_up_to_date(
     store = SqliteStore(path, "r", "site", 5)
     Gate(store, IndexedStream("abcdef")).apply(order(1, 3))
     store.close()
-    newer = (*sqlite_store.MIGRATIONS, ("ALTER TABLE samples ADD COLUMN origin TEXT",))
+    newer = (*MIGRATIONS, ("ALTER TABLE samples ADD COLUMN origin TEXT",))
     monkeypatch.setattr(sqlite_store, "MIGRATIONS", newer)
     store = SqliteStore(path, "r", "site", 5)
     assert store.samples() == ["a", "b", "c"]
     assert store._connection.execute("SELECT origin FROM samples").fetchall() == [(None,)] * 3
     store.close()
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="has schema 2, this program knows 1"):
+    with pytest.raises(ValueError, match="has schema 3, this program knows 2"):
         SqliteStore(path, "r", "site", 5)
 
 
@@ -109,6 +111,37 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         SqliteStore(path, "r", "site", 5)
 
 
+def test_a_file_that_somebody_holds_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.sqlite"
+    SqliteStore(path, "r", "site", 5).close()
+    monkeypatch.setattr(sqlite_store, "BUSY_SECONDS", 0.0)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(ConfigurationError, match="database is locked; see that") as refused:
+            SqliteStore(path, "r", "site", 5)
+    assert "delete" not in str(refused.value)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_mistake_in_somebodys_codec_is_not_called_damage(tmp_path: Path, durable: bool) -> None:
+    class Mistaken(ArrayCodec):
+        def decode(self, data: bytes) -> object:
+            return data.colour  # type: ignore[attr-defined]
+
+    store: Store = MemoryStore("r", "site", 5, Mistaken())
+    if durable:
+        store = SqliteStore(tmp_path / "a.sqlite", "r", "site", 5, Mistaken())
+    gate = Gate(store, IndexedStream("abc"))
+    gate.apply(order(1, 2))
+    with pytest.raises(AttributeError, match="colour"):
+        gate.samples()
+    if isinstance(store, SqliteStore):
+        store.close()
+
+
 def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     with sqlite3.connect(path) as connection:
@@ -159,7 +192,7 @@ def test_a_new_file_on_a_full_disk_is_refused_at_once(tmp_path: Path) -> None:
         path = tmp_path / "disk" / "a.sqlite"
         disk.fill()
         before = time.monotonic()
-        with pytest.raises(ValueError, match="buffer: database or disk is full"):
+        with pytest.raises(ValueError, match="buffer: database or disk is full; see that"):
             SqliteStore(path, "r", "site", 5)
         assert time.monotonic() - before < sqlite_store.BUSY_SECONDS / 2
         disk.free()

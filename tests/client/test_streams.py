@@ -78,16 +78,34 @@ def test_an_iterable_that_became_shorter_says_so() -> None:
         stream.seek("10")
 
 
-def test_a_file_that_cannot_be_read_is_not_passed_over(tmp_path: Path) -> None:
-    for name in ("1", "2"):
+def test_the_cursor_moves_past_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for name in ("1", "2", "3"):
         (tmp_path / name).write_bytes(name.encode())
     stream = FolderStream(tmp_path)
     assert stream.take(1) == [b"1"]
-    (tmp_path / "2").rename(tmp_path / ".2")
-    stream._waiting = ["2"]
+    (tmp_path / "2").unlink()
     with pytest.raises(FileNotFoundError):
         stream.take(1)
-    assert stream.cursor == "1"
+    assert stream.cursor == "2"
+    assert stream.take(1) == [b"3"]
+
+
+def test_an_iterable_goes_on_after_a_sample_that_cannot_be_read() -> None:
+    stream = IterableStream(lambda: map(int, ["1", "two", "3", "4"]))
+    assert stream.take(1) == [1]
+    with pytest.raises(ValueError, match="two"):
+        stream.take(1)
+    assert (stream.cursor, stream.take(1)) == ("2", [3])
+    again = IterableStream(lambda: map(int, ["1", "two", "3", "4"]))
+    again.seek("3")
+    assert again.take(5) == [4]
+
+
+def test_a_folder_may_be_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "1").write_bytes(b"one")
+    assert FolderStream(str(tmp_path)).take(1) == [b"one"]
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    assert FolderStream(f"~/{tmp_path.name}").take(1) == [b"one"]
 
 
 def test_a_folder_stream_goes_back(tmp_path: Path) -> None:

@@ -37,9 +37,13 @@ class Faults(RuleBasedStateMachine):
         self.world.join(4, 1000)
 
     @precondition(lambda self: len(self.world.devices) < 5)
-    @rule(capacity=st.integers(1, 6), pool=st.sampled_from([0, 3, 1000]))
-    def somebody_joins(self, capacity: int, pool: int) -> None:
-        self.world.join(capacity, pool)
+    @rule(
+        capacity=st.integers(1, 6),
+        pool=st.sampled_from([0, 3, 1000]),
+        at_fault=st.frozensets(st.integers(0, 12), max_size=4),
+    )
+    def somebody_joins(self, capacity: int, pool: int, at_fault: frozenset[int]) -> None:
+        self.world.join(capacity, pool, at_fault)
 
     @precondition(lambda self: not self.world.deciding)
     @rule(dies=st.booleans())

@@ -623,6 +623,29 @@ def test_a_stream_that_runs_dry_is_told(caplog: pytest.LogCaptureFixture) -> Non
     assert "partition-0 could not take in all that was ordered" in caplog.text
 
 
+def test_a_damaged_sample_is_set_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Damaged(list[float]):
+        def __getitem__(self, index: Any) -> Any:
+            if index == 1:
+                raise OSError("the file is cut short")
+            return super().__getitem__(index)
+
+    gate = ClientGate(lambda context: Damaged(range(900)), buffer_capacity=9)
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        assert 1 not in gate.samples(context)
+        return Message(RecordDict({"arrays": MODEL}), reply_to=message)
+
+    strategy = control(policy="constant_admission", budget=55.0)
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(strategy, recording(app), rounds=4)
+    assert [row.set_aside for row in strategy.rounds][-2:] == [3, 3]
+    assert [row.exhausted for row in strategy.rounds] == [0] * 4
+    assert caplog.text.count("partition-0 set samples aside") == 1
+
+
 def test_half_a_migration_is_told_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
     bare = ClientApp()
 

@@ -21,6 +21,7 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import (
     Books,
     Change,
+    FailedSample,
     MemoryStore,
     Store,
     StoredSample,
@@ -65,6 +66,9 @@ class Disk:
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         return self.store.answer(round_number)
 
+    def failures(self) -> list[FailedSample]:
+        return self.store.failures()
+
     def pack(self, sample: Any) -> bytes:
         return self.store.pack(sample)
 
@@ -93,12 +97,16 @@ class Device:
     pool: int
     """Samples in its stream."""
     make_store: MakeStore
+    at_fault: frozenset[int] = frozenset()
+    """Places of samples that cannot be had: those with odd numbers cannot even be read."""
     online: bool = True
     disks_lost: int = 0
     paid_before: float = 0.0
     """From books that went with a disk."""
     read_before: int = 0
     """Samples of the stream that went into buffers which are lost."""
+    aside_unheard: int = 0
+    """Samples that these have set aside by orders which were never answered."""
     bought: dict[str, int] = field(default_factory=dict)
     """How often a supplier was asked for each key."""
     supplier_fails_after: int | None = None
@@ -111,8 +119,15 @@ class Device:
 
     def start(self) -> None:
         """A new process."""
-        stream = IndexedStream([f"{self.name}:{number}" for number in range(self.pool)])
-        self.gate = Gate(self.disk, stream, self.acquire)
+        self.gate = Gate(self.disk, IndexedStream(self), self.acquire)
+
+    def __len__(self) -> int:
+        return self.pool
+
+    def __getitem__(self, number: int) -> str:
+        if number % 2 and number in self.at_fault:
+            raise OSError(f"sample {number} is damaged")
+        return f"{self.name}:{number}"
 
     def acquire(self, sample: str, key: str) -> str:
         """Pay a supplier who knows what was paid for by its key."""
@@ -121,6 +136,8 @@ class Device:
             if self.supplier_fails_after < 0:
                 self.supplier_fails_after = None
                 raise ConnectionError("the supplier does not answer")
+        if int(sample.rsplit(":", 1)[1]) in self.at_fault:
+            raise LookupError(f"nobody knows {sample}")
         self.bought[key] = self.bought.get(key, 0) + 1
         return sample
 
@@ -155,7 +172,7 @@ class Device:
         """What a client app does with an order; none if its process dies over it."""
         try:
             check_meant_for(self.disk.books(), address)
-            return self.gate.apply(order, address.skip)
+            return self.gate.apply(order, address)
         except ProcessDied:
             self.start()
             return None
@@ -206,9 +223,9 @@ class World:
 
     # What can happen.
 
-    def join(self, capacity: int, pool: int) -> None:
+    def join(self, capacity: int, pool: int, at_fault: frozenset[int] = frozenset()) -> None:
         name = f"client-{len(self.devices)}"
-        self.devices[name] = Device(name, capacity, pool, self.make_store)
+        self.devices[name] = Device(name, capacity, pool, self.make_store, at_fault)
 
     def open_round(self, *, dies_before_saving: bool = False) -> None:
         """Introductions, a decision, a checkpoint, and orders on their way."""
@@ -279,7 +296,13 @@ class World:
         self.known, self.replies, self.deciding = set(), [], False
 
     def lose_disk(self, name: str) -> None:
-        self.devices[name].lose_disk()
+        device, ledger = self.devices[name], self.controller.ledger
+        aside = device.disk.books().total_set_aside
+        if name in ledger and ledger.account(name).buffer_id == device.disk.books().buffer_id:
+            account = ledger.account(name)
+            aside -= account.total_set_aside - account.earlier_set_aside
+        device.aside_unheard += aside
+        device.lose_disk()
 
     def save(self) -> None:
         record = self.controller.to_record()
@@ -329,10 +352,16 @@ class World:
         assert len({one.position for one in stored}) == len(stored)
         samples = device.disk.samples()
         assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
-        skipped = int(books.cursor or 0) - books.total_admitted
+        aside = [one.key for one in device.disk.failures() if one.set_aside]
+        assert len(aside) == len(set(aside)) == books.total_set_aside
+        assert newest is None or newest.set_aside == books.total_set_aside
+        places = {int(key.rsplit("/", 1)[1]) - 1 for key in aside}
+        assert places <= device.at_fault, "a sample was set aside that is not at fault"
+        skipped = int(books.cursor or 0) - books.total_admitted - books.total_set_aside
         assert skipped == 0 or device.disks_lost, "each sample of the stream once"
         if books.total_admitted:
-            assert skipped >= device.read_before, "a sample that a lost disk had, once more"
+            heard = device.read_before - device.aside_unheard
+            assert skipped >= heard, "a sample that a lost disk had, once more"
         # A key may be asked for again after a crash, but no other in its place.
         assert books.total_admitted <= len(device.bought) <= books.total_admitted + device.capacity
 
@@ -380,7 +409,7 @@ def play_schedule(number: int, make_store: MakeStore | None = None) -> World:
     lossy, clumsy = draw.choice((0.0, 0.1, 0.4)), draw.choice((0.0, 0.05, 0.2))
     may_lose_disks = draw.random() < 0.3
     for _ in range(draw.randint(1, 4) + (policy == "hybrid")):
-        world.join(draw.randint(1, 6), draw.choice((3, 30, 1000)))
+        world.join(draw.randint(1, 6), draw.choice((3, 30, 1000)), _some_at_fault(draw))
     with suppress(NotApplicable):  # hybrid, while only one client has introduced itself
         for _ in range(STEPS):
             _step(world, draw, lossy, clumsy, may_lose_disks=may_lose_disks)
@@ -425,6 +454,11 @@ def _move(
         arrive(number)
 
 
+def _some_at_fault(draw: random.Random) -> frozenset[int]:
+    """None of a device's samples, or some of the first ones."""
+    return frozenset(draw.sample(range(40), draw.choice((0, 0, 2, 10))))
+
+
 def _accident(world: World, draw: random.Random, *, may_lose_disks: bool) -> None:
     device = draw.choice(list(world.devices.values()))
     kind = draw.choice(
@@ -439,7 +473,7 @@ def _accident(world: World, draw: random.Random, *, may_lose_disks: bool) -> Non
     elif kind in ("offline", "online"):
         device.online = kind == "online"
     elif kind == "join" and len(world.devices) < 6:
-        world.join(draw.randint(1, 6), draw.choice((3, 30, 1000)))
+        world.join(draw.randint(1, 6), draw.choice((3, 30, 1000)), _some_at_fault(draw))
     elif kind == "server":
         world.restart_server()
     elif kind == "lost" and may_lose_disks:

@@ -122,6 +122,7 @@ def honest(now: int = 1) -> Receipt:
         ),
         ({"spent": 3.0}, "spent must be the price, 6.0, got 3.0"),
         ({"total_spent": 600.0}, "it reports 600.0 spent in all, in place of 6.0"),
+        ({"set_aside": 61}, "set_aside must be at most 60, got 61"),
     ],
 )
 def test_a_lie_is_refused_and_changes_nothing(lie: dict[str, Any], reason: str) -> None:
@@ -132,6 +133,37 @@ def test_a_lie_is_refused_and_changes_nothing(lie: dict[str, Any], reason: str) 
         ledger.book("a", replace(honest(), **lie))
     assert ledger.account("a") == before
     assert ledger.close_round(1).spent == 0.0
+
+
+def test_samples_set_aside_are_counted_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = opened("a", "b")
+    ledger.send("a", order(1, 3))
+    ledger.book("a", replace(honest(), set_aside=2))
+    words = "a set samples aside that could not be read, acquired or stored: 2 now, 2 in all"
+    assert words in caplog.text
+    again = replace(
+        honest(2), admitted=0, spent=0.0, prior_uses=3, set_aside=2, last_taken="0123456789abcdef"
+    )
+    ledger.send("a", order(2, 3))
+    ledger.book("a", again)
+    assert caplog.text.count("set samples aside") == 1
+    assert ledger.set_aside == 2
+    assert ledger.account("a").last_taken == "0123456789abcdef"
+    assert Ledger.from_record(json.loads(json.dumps(ledger.to_record()))).set_aside == 2
+    ledger.begin_again("a", "next")
+    assert (ledger.set_aside, ledger.account("a").lost_samples) == (2, 5)
+
+
+@pytest.mark.parametrize("lie", [1, 3])
+def test_a_lie_about_samples_set_aside_is_refused(lie: int) -> None:
+    """Their number does not fall, and grows only where a sample after them was admitted."""
+    ledger = opened("a")
+    ledger.send("a", order(1, 3))
+    ledger.book("a", replace(honest(), set_aside=2))
+    ledger.send("a", order(2, 3))
+    told = replace(honest(2), admitted=0, spent=0.0, prior_uses=3, set_aside=lie)
+    with pytest.raises(WireError, match=f"it reports {lie} samples set aside in all, after 2 and"):
+        ledger.book("a", told)
 
 
 RULE: dict[str, Any] = {

@@ -70,6 +70,12 @@ class CountsNoUses(MemoryStore):
         return [replace(one, uses=1) for one in super().stored()]
 
 
+class ForgetsFailures(MemoryStore):
+    def commit(self, change: Change) -> None:
+        super().commit(change)
+        self._failures = list(change.failed)
+
+
 class HasNoId(MemoryStore):
     def books(self) -> Books:
         books = super().books()
@@ -82,6 +88,7 @@ class HasNoId(MemoryStore):
         (in_memory(LosesTheLast), "holds_what_was_committed", "it holds"),
         (in_memory(KeepsTheRemoved), "holds_what_was_committed", "it holds"),
         (in_memory(CountsNoUses), "holds_what_was_committed", "it holds"),
+        (in_memory(ForgetsFailures), "holds_what_was_committed", "it notes the failures"),
         (in_memory(TakesOldBooks), "refuses_a_change_from_old_books", "worked out from old books"),
         (in_memory(GoesBack), "a_void_round_stays_void", "after void(3) and void(1)"),
         (in_memory(HasNoId), "begins_empty", "a new store has the books"),

@@ -11,7 +11,7 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,34 +19,19 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidegate._internal.saving import plain, reading
 from tidegate.client.codec import ArrayCodec, SampleCodec
+from tidegate.client.sqlite_file import APPLICATION_ID, MIGRATIONS, is_damage
 from tidegate.client.store import (
     KEPT_ANSWERS,
+    KEPT_FAILURES,
     Books,
     Change,
+    FailedSample,
     StoredSample,
     checked_books,
     with_void,
 )
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.wire import LARGEST_INTEGER, Order, Receipt
-
-APPLICATION_ID = 0x71DE6A7E
-"""Marks a file as ours, so that nobody else's database is ever changed."""
-
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        "CREATE TABLE books (only INTEGER PRIMARY KEY CHECK (only = 1), content TEXT NOT NULL)",
-        """CREATE TABLE samples (
-            position INTEGER PRIMARY KEY, admitted_round INTEGER NOT NULL, uses INTEGER NOT NULL
-        )""",
-        # Apart from the counts, which change in every round, while contents never do.
-        "CREATE TABLE contents (position INTEGER PRIMARY KEY, content BLOB NOT NULL)",
-        """CREATE TABLE answers (
-            round_number INTEGER PRIMARY KEY, sent_order TEXT NOT NULL, receipt TEXT NOT NULL
-        )""",
-    ),
-)
-"""Statements number v take a file of schema version v to version v + 1."""
 
 OWNER_ONLY = 0o600
 BUSY_SECONDS = 30.0
@@ -83,8 +68,7 @@ def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
         except sqlite3.ProgrammingError:  # closed, or used by another thread
             raise
         except sqlite3.DatabaseError as wrong:
-            code = getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-            if isinstance(wrong, sqlite3.OperationalError) and code != sqlite3.SQLITE_ERROR:
+            if not is_damage(wrong):
                 raise
             reason = f"is damaged ({type(wrong).__name__}: {str(wrong)[:500]})"
             raise DamagedFileError(self._path, reason, REMEDY) from wrong
@@ -114,10 +98,12 @@ class SqliteStore:
             self._prepare(path, start)
         except (sqlite3.DatabaseError, OverflowError) as wrong:
             self.close()
-            raise DamagedFileError(
-                path,
-                f"cannot be opened as a buffer: {wrong}",
-                "if it is damaged, delete it, and the client begins again",
+            told = f"cannot be opened as a buffer: {wrong}"
+            if is_damage(wrong):
+                raise DamagedFileError(path, told, REMEDY) from wrong
+            raise ConfigurationError(
+                f"{path} {told}; see that its disk has room, that this user may write to it, and "
+                "that no other program holds it"
             ) from wrong
         except BaseException:
             self.close()
@@ -179,6 +165,15 @@ class SqliteStore:
         with reading(self._path, REMEDY):
             return Order.from_record(json.loads(row[0])), Receipt.from_record(json.loads(row[1]))
 
+    @_names_the_file
+    def failures(self) -> list[FailedSample]:
+        """Samples that failed, in the order in which they were noted."""
+        rows = self._connection.execute(
+            "SELECT content FROM failures ORDER BY number LIMIT ?", (2 * KEPT_FAILURES,)
+        ).fetchall()
+        with reading(self._path, REMEDY):
+            return [plain(FailedSample, json.loads(content)) for (content,) in rows]
+
     def pack(self, sample: Any) -> bytes:
         """A sample as it will be stored."""
         return self._codec.encode(sample)
@@ -196,6 +191,7 @@ class SqliteStore:
             for position, packed in enumerate(change.admitted, change.before.total_admitted):
                 execute("INSERT INTO samples VALUES (?, ?, 1)", (position, now))
                 execute("INSERT INTO contents VALUES (?, ?)", (position, packed))
+            self._note(change.failed)
             execute("UPDATE books SET content = ?", (_text(asdict(books)),))
             execute(
                 "INSERT INTO answers VALUES (?, ?, ?)",
@@ -203,6 +199,20 @@ class SqliteStore:
             )
             execute("DELETE FROM answers WHERE round_number <= ?", (now - KEPT_ANSWERS,))
         self._empty_log()
+
+    def _note(self, failed: Sequence[FailedSample]) -> None:
+        """Keep what failed; what was to be tried again is among it, or is done with."""
+        execute = self._connection.execute
+        execute("DELETE FROM failures WHERE set_aside = 0")
+        for one in failed:
+            row = int(one.set_aside), _text(asdict(one))
+            execute("INSERT INTO failures (set_aside, content) VALUES (?, ?)", row)
+        if failed:
+            execute(
+                "DELETE FROM failures WHERE set_aside AND number NOT IN "
+                "(SELECT number FROM failures WHERE set_aside ORDER BY number DESC LIMIT ?)",
+                (KEPT_FAILURES,),
+            )
 
     @_names_the_file
     def void(self, round_number: int) -> None:

@@ -34,11 +34,14 @@ class Books:
     total_admitted: int = 0
     """Also the position of the next sample: positions count from 0 and are never used twice."""
     total_spent: float = 0.0
+    total_set_aside: int = 0
+    """Samples that were passed over, because they could not be read, acquired or stored."""
 
     def __post_init__(self) -> None:
         if not (self.run and self.client and self.buffer_id and self.buffer_capacity >= 1):
             raise ValueError(f"books need a run, a client, an id and capacity for a sample: {self}")
-        if min(self.last_round, self.void_round, self.total_admitted, self.total_spent) < 0:
+        counts = self.last_round, self.void_round, self.total_admitted, self.total_set_aside
+        if min(*counts, self.total_spent) < 0:
             raise ValueError(f"these books cannot be right: {self}")
 
 
@@ -50,6 +53,19 @@ class StoredSample:
     admitted_round: int
     uses: int
     """Rounds in which it was trained on."""
+
+
+@dataclass(frozen=True)
+class FailedSample:
+    """A sample that could not be read, acquired or stored."""
+
+    key: str
+    """As ``acquire`` gets it: run, client and the stream's cursor after the sample."""
+    tries: int
+    error: str
+    """Of the last try."""
+    set_aside: bool = False
+    """Whether it was passed over for good; else it is tried again."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,9 @@ class Change:
     """Positions of samples that expired or made room."""
     admitted: Sequence[bytes]
     """Fresh samples, packed, at the positions from the old ``total_admitted`` on."""
+    failed: Sequence[FailedSample] = ()
+    """Samples that are set aside now, and all that will be tried again, which take the place of
+    those that were noted before."""
 
 
 class Store(Protocol):
@@ -85,6 +104,13 @@ class Store(Protocol):
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """The order of a round and the receipt that was given for it."""
+        ...
+
+    def failures(self) -> list[FailedSample]:
+        """Samples that failed, in the order in which they were noted.
+
+        All that will be tried again, and at least the newest that were set aside.
+        """
         ...
 
     def pack(self, sample: Any) -> bytes:
@@ -139,8 +165,18 @@ def checked_books(change: Change, now: Books) -> Books:
     return replace(change.books, void_round=now.void_round)
 
 
+def noted(before: Sequence[FailedSample], now: Sequence[FailedSample]) -> list[FailedSample]:
+    """The failures that a store keeps after a change."""
+    set_aside = [*(one for one in before if one.set_aside), *(one for one in now if one.set_aside)]
+    return [*set_aside[-KEPT_FAILURES:], *(one for one in now if not one.set_aside)]
+
+
 KEPT_ANSWERS = 1000
 """Rounds whose order and receipt are kept, so that money can be traced, and storage is bounded."""
+
+
+KEPT_FAILURES = 1000
+"""Samples set aside whose key and error are kept; the books count them all."""
 
 
 class MemoryStore:
@@ -153,6 +189,7 @@ class MemoryStore:
         self._books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
         self._stored: dict[int, _Kept] = {}
         self._answers: dict[int, tuple[Order, Receipt]] = {}
+        self._failures: list[FailedSample] = []
         self._applied = 0
 
     def books(self) -> Books:
@@ -174,6 +211,10 @@ class MemoryStore:
         """The order of a round and the receipt that was given for it."""
         return self._answers.get(round_number)
 
+    def failures(self) -> list[FailedSample]:
+        """Samples that failed, in the order in which they were noted."""
+        return list(self._failures)
+
     def pack(self, sample: Any) -> bytes:
         """A sample as it will be stored."""
         return self._codec.encode(sample)
@@ -190,6 +231,7 @@ class MemoryStore:
         self._answers[now] = change.order, change.receipt
         if len(self._answers) > KEPT_ANSWERS:
             del self._answers[next(iter(self._answers))]
+        self._failures = noted(self._failures, change.failed)
         self._applied += 1
         self._stored, self._books = stored, books
 

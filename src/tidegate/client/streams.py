@@ -5,10 +5,10 @@ it back there in a new process. It never repeats a sample: one that has run dry 
 """
 
 import fnmatch
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from tidegate.errors import ConfigurationError
 
@@ -26,8 +26,49 @@ class Stream(Protocol):
         ...
 
     def take(self, count: int) -> Sequence[Any]:
-        """The next samples; fewer than asked for where there are no more (for now)."""
+        """The next samples; fewer than asked for where there are no more (for now).
+
+        Where the next sample cannot be read, ``take(1)`` raises and the cursor moves past it, so
+        that it can be set aside; a stream whose cursor stays gives nothing more until it can.
+        """
         ...
+
+
+@dataclass(frozen=True)
+class TakenBefore:
+    """What lost buffers have taken from a stream, as far as the server knows."""
+
+    count: int
+    """Samples in all, from the first one on."""
+    after_last: int
+    """Those of them that may have been taken after the last that is known."""
+    is_last: Callable[[str], bool]
+    """Whether a cursor is the one after the last sample that is known to be taken; the one at the
+    beginning, if none is known."""
+
+
+@runtime_checkable
+class Skips(Protocol):
+    """A stream that can pass over samples without reading them."""
+
+    def skip_taken(self, taken: TakenBefore) -> None:
+        """From the beginning, go on after what was taken before."""
+        ...
+
+
+def pass_over(stream: Stream, taken: TakenBefore) -> None:
+    """Pass over what was taken before: unread if the stream can, or else one sample at a time."""
+    if isinstance(stream, Skips):
+        stream.skip_taken(taken)
+        return
+    for _ in range(taken.count):
+        before = stream.cursor
+        try:
+            if not stream.take(1):
+                return
+        except Exception:  # it is not wanted, if only the stream goes on after it
+            if stream.cursor == before:
+                raise
 
 
 class Indexed(Protocol):
@@ -59,6 +100,10 @@ class IndexedStream:
     def seek(self, cursor: str) -> None:
         """Skip what was taken before."""
         self._position = int(cursor)
+
+    def skip_taken(self, taken: TakenBefore) -> None:
+        """Go on after so many samples."""
+        self._position = min(self._position + taken.count, len(self._order))
 
     def take(self, count: int) -> list[Any]:
         """The next samples in order."""
@@ -92,18 +137,38 @@ class IterableStream:
             raise ConfigurationError(
                 "the iterable cannot be started anew; give a function that makes one"
             )
-        skipped = sum(1 for _ in itertools.islice(again, int(cursor)))
-        if skipped < int(cursor):
-            raise ConfigurationError(
-                f"the iterable has {skipped} samples, {cursor} were taken before"
-            )
-        self._samples, self._position = again, skipped
+        self._samples, self._position = again, 0
+        while self._position < int(cursor):
+            try:
+                self._next()
+            except StopIteration:
+                raise ConfigurationError(
+                    f"the iterable has {self._position} samples, {cursor} were taken before"
+                ) from None
+            except Exception:  # noqa: S112 - it was set aside, and is not wanted now
+                continue
 
     def take(self, count: int) -> list[Any]:
         """The next samples."""
-        taken = list(itertools.islice(self._samples, count))
-        self._position += len(taken)
+        taken: list[Any] = []
+        while len(taken) < count:
+            try:
+                taken.append(self._next())
+            except StopIteration:
+                break
         return taken
+
+    def _next(self) -> Any:
+        """The next sample; one that cannot be read counts, if the iterator goes on after it."""
+        try:
+            sample = next(self._samples)
+        except StopIteration:
+            raise
+        except Exception:
+            self._position += 1
+            raise
+        self._position += 1
+        return sample
 
 
 class FolderStream:
@@ -114,12 +179,12 @@ class FolderStream:
     so that no half-written file is taken; names that begin with a dot are passed over.
     """
 
-    def __init__(self, folder: Path, pattern: str = "*") -> None:
-        if not folder.is_dir():
+    def __init__(self, folder: Path | str, pattern: str = "*") -> None:
+        self._folder = Path(folder).expanduser()
+        if not self._folder.is_dir():
             raise ConfigurationError(
                 f"{folder} is no folder; create it before the stream is opened"
             )
-        self._folder = folder
         self._pattern = pattern
         self._last = ""
         self._waiting: list[str] = []
@@ -134,20 +199,34 @@ class FolderStream:
         self._last = cursor
         self._waiting = []
 
+    def skip_taken(self, taken: TakenBefore) -> None:
+        """Go on after the last file taken; if it is gone, older ones are, and all here is fresh.
+
+        Files are expected to leave a folder oldest first. What a count of files would pass over
+        could be fresh, where those that were counted have left.
+        """
+        names = ["", *self._arrived()]
+        known = next((place for place, name in enumerate(names) if taken.is_last(name)), None)
+        if known is not None:
+            self.seek(names[min(known + taken.after_last, len(names) - 1)])
+
     def take(self, count: int) -> list[bytes]:
         """The next files that have arrived by now; the folder is listed when none is waiting."""
         if len(self._waiting) < count:
-            self._waiting = sorted(
-                path.name
-                for path in self._folder.iterdir()
-                if path.name > self._last
-                and fnmatch.fnmatch(path.name, self._pattern)
-                and not path.name.startswith(".")
-                and path.is_file()
-            )
-        names = self._waiting[:count]
-        contents = [(self._folder / name).read_bytes() for name in names]
-        if names:
-            self._last = names[-1]
-            self._waiting = self._waiting[count:]
+            self._waiting = self._arrived()
+        contents: list[bytes] = []
+        while self._waiting and len(contents) < count:
+            self._last = self._waiting.pop(0)
+            contents.append((self._folder / self._last).read_bytes())
         return contents
+
+    def _arrived(self) -> list[str]:
+        """Names of the files that are there and were not taken, in order."""
+        return sorted(
+            path.name
+            for path in self._folder.iterdir()
+            if path.name > self._last
+            and fnmatch.fnmatch(path.name, self._pattern)
+            and not path.name.startswith(".")
+            and path.is_file()
+        )

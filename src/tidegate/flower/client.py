@@ -154,9 +154,9 @@ class ClientGate:
             check_meant_for(store.books(), address)
             gate = self._buffers.gate(store, context)
             try:
-                receipt = gate.apply(order, address.skip)
+                receipt = gate.apply(order, address)
             except BooksMovedError:  # another process came first: its receipt is ours
-                receipt = gate.apply(order, address.skip)
+                receipt = gate.apply(order, address)
             yield GatedRound(message, receipt, gate)
 
     def _introduce(self, message: Message, asked: Address, context: Context) -> Message:

@@ -88,6 +88,8 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
         f"{len(view.clients):,} known, {rounds[-1].answered} of {rounds[-1].orders} answered, "
         f"{rounds[-1].exhausted} could not take in all",
     )
+    if told["set_aside"]:
+        lines.add_row("set aside", "", Text(set_aside_words(told["set_aside"]), style="yellow"))
     if told["rounds_without_models"]:
         words = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
         lines.add_row("", "", Text(f"{words}: the server's log says why", style="bold red"))
@@ -143,7 +145,20 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "answered": last.answered,
         "orders": last.orders,
         "exhausted": last.exhausted,
+        "set_aside": last.set_aside,
     }
+
+
+def set_aside_words(count: int) -> str:
+    """How many samples were set aside, and where to look.
+
+    >>> set_aside_words(1)
+    '1 sample could not be read, acquired or stored; the log names the client'
+    """
+    return (
+        f"{count:,} sample{'s' * (count > 1)} could not be read, acquired or stored; the log names "
+        f"the client{'s' * (count > 1)}"
+    )
 
 
 def bars(

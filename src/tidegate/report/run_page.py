@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.report.figures import COLOURS, STYLES
-from tidegate.report.live import SHOWN, clock, newest, state_of, summary
+from tidegate.report.live import SHOWN, clock, newest, set_aside_words, state_of, summary
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
@@ -47,7 +47,9 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
     with drawing() as picture:
         money, memory, model = _money(view, picture), _memory(view, picture), _model(view, picture)
     sections = [
-        Section("What was spent", [_spent(view, told), *_dry(view)], pictures=money),
+        Section(
+            "What was spent", [_spent(view, told), *_dry(view), *_set_aside(told)], pictures=money
+        ),
         Section(
             "What was stored, and how well it was used",
             [
@@ -92,6 +94,13 @@ def _dry(view: RunView) -> list[str]:
         "failed. What it would have cost was not spent."
     )
     return [told]
+
+
+def _set_aside(told: dict[str, Any]) -> list[str]:
+    """Samples that nobody paid for, because they were damaged or not to be had."""
+    if not told["set_aside"]:
+        return []
+    return [f"{set_aside_words(told['set_aside'])}. They were passed over and not paid for."]
 
 
 def _lead(view: RunView, told: dict[str, object], now: float) -> str:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tidegate.errors import WireError
-from tidegate.wire import Order, Receipt
+from tidegate.wire import MOST_IN_A_ROW, Address, Order, Receipt
 
 ROUNDING = 1e-9
 """Of sums of money: for each unit of them."""
@@ -36,7 +36,15 @@ class Account:
     losses: int = 0
     """Buffers that the client has lost."""
     lost_samples: int = 0
-    """That may have gone into them: at most so many were read from the stream."""
+    """That may have gone into them, or were set aside: so many were read from the stream."""
+    total_set_aside: int = 0
+    """Samples that the client has passed over, because they could not be used."""
+    earlier_set_aside: int = 0
+    """Part of the total that belongs to books which the client has lost."""
+    last_taken: str = ""
+    """Of the newest receipt: a digest of how far the stream was read."""
+    lost_after: int = 0
+    """The part of ``lost_samples`` that may have been read after that."""
     lost_batches: Batches = ()
     """What may have been in them, from the second on, and has not been bought again."""
     applied: int = 0
@@ -108,6 +116,12 @@ class Account:
         forgiven = ROUNDING * (1 + self.total_spent + receipt.total_spent)
         if abs(receipt.total_spent - paid) > forgiven:
             raise WireError(f"it reports {receipt.total_spent} spent in all, in place of {paid}")
+        aside, most_aside = self._own_set_aside, MOST_IN_A_ROW * admitted
+        if not aside <= receipt.set_aside <= aside + most_aside:
+            raise WireError(
+                f"it reports {receipt.set_aside} samples set aside in all, after {aside} and at "
+                f"most {most_aside} in round {order.round_number}"
+            )
         holds = self.stores_after(order, admitted)
         if (receipt.occupancy, receipt.expiring) != (holds.occupancy, holds.expiring):
             raise WireError(
@@ -128,6 +142,10 @@ class Account:
             applied=self.applied + 1,
             batches=holds.batches,
             lost_batches=_without_oldest(self.lost_batches, admitted),
+            total_set_aside=self.earlier_set_aside + receipt.set_aside,
+            # A client that does not know how far it read has not begun to read.
+            last_taken=receipt.last_taken or self.last_taken,
+            lost_after=0 if receipt.last_taken else self.lost_after,
             outstanding=None,
         )
 
@@ -157,7 +175,23 @@ class Account:
             losses=self.losses + bool(self._all_batches or waits),
             lost_samples=self.lost_samples + self._read_from_stream(),
             lost_batches=self._lost() if self.losses else (),
+            total_set_aside=self.total_set_aside,
+            earlier_set_aside=self.total_set_aside,
+            last_taken=self.last_taken,
+            lost_after=self.lost_after + self._unheard,
             applied=self.applied + waits,
+        )
+
+    def address(self, run: str, client: str) -> Address:
+        """Whom an order is for, and how far the client's books are known here."""
+        return Address(
+            run=run,
+            client=client,
+            buffer_id=self.buffer_id,
+            booked_round=self.last_round,
+            skip=self.lost_samples,
+            last_taken=self.last_taken if self.lost_samples else "",
+            skip_after=self.lost_after,
         )
 
     def within_losses(self, order: Order) -> Order:
@@ -172,8 +206,13 @@ class Account:
         return tuple(sorted((*self.lost_batches, *self.batches)))
 
     def _read_from_stream(self) -> int:
-        """Samples that may have gone into the present buffer."""
-        return self.total_admitted - self.earlier_admitted + self._unheard
+        """Samples that may have gone into the present buffer, or were set aside before it."""
+        return self.total_admitted - self.earlier_admitted + self._own_set_aside + self._unheard
+
+    @property
+    def _own_set_aside(self) -> int:
+        """Samples that the present buffer has set aside, as far as was heard."""
+        return self.total_set_aside - self.earlier_set_aside
 
     def _lost(self) -> Batches:
         """What a client may have had and lost: all that was booked, and what was not answered."""

@@ -96,14 +96,7 @@ class Controller:
 
     def address(self, client: str) -> Address:
         """Whom an order is for, and how far that client's books are known here."""
-        account = self._ledger.account(client)
-        return Address(
-            run=self.run,
-            client=client,
-            buffer_id=account.buffer_id,
-            booked_round=account.last_round,
-            skip=account.lost_samples,
-        )
+        return self._ledger.account(client).address(self.run, client)
 
     def decide(self, present: Collection[str], online: Collection[str]) -> dict[str, Order]:
         """The order of each client that takes part in this round.
@@ -199,6 +192,7 @@ class Controller:
             distinct_samples=self._tally.distinct_samples,
             effective_samples=self._tally.effective_sample_size,
             pause=self._pause.rounds_left,
+            set_aside=self._ledger.set_aside,
         )
 
     def to_record(self) -> dict[str, Any]:

@@ -40,6 +40,8 @@ class FleetRound:
     """N_eff(t)."""
     pause: int = 0
     """Rounds to come in which nothing is bought, because what was bought could not be used."""
+    set_aside: int = 0
+    """Samples so far that clients could not read, acquire or store, and passed over."""
 
     @property
     def told(self) -> str:

@@ -5,6 +5,7 @@ it will not apply the order any more. So the server knows exactly what a client'
 believes no receipt that cannot follow from it.
 """
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,9 @@ class Booking:
     on_time: bool
     """Its round is still open; a late one is paid but trained on an old model."""
 
+
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
 
@@ -69,6 +73,11 @@ class Ledger:
     def exposure(self) -> float:
         """What unanswered orders may turn out to have cost, all clients together."""
         return math.fsum(account.exposure for account in self._accounts.values())
+
+    @property
+    def set_aside(self) -> int:
+        """Samples that could not be used, all clients together."""
+        return sum(account.total_set_aside for account in self._accounts.values())
 
     def open(self, client: str, buffer_capacity: int, buffer_id: str = "") -> None:
         """Give a client an account; one that has it keeps it."""
@@ -127,6 +136,12 @@ class Ledger:
             after = account.after(receipt, order)
         except WireError as refused:
             raise WireError(f"{client} is not believed: {refused}") from None
+        if after.total_set_aside > account.total_set_aside:
+            logger.warning(
+                "%s set samples aside that could not be read, acquired or stored: %d now, %d in "
+                "all; its own log and its buffer name them",
+                *(client, after.total_set_aside - account.total_set_aside, after.total_set_aside),
+            )
         booking = Booking(
             admitted=receipt.admitted,
             spent=after.total_spent - account.total_spent,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tidegate._internal.randomness import generator
-from tidegate.client.store import BooksMovedError, Change, Store, StoredSample
+from tidegate.client.store import BooksMovedError, Change, FailedSample, Store, StoredSample
 from tidegate.testing.law import Trial
 from tidegate.wire import Order, Receipt
 
@@ -30,6 +30,7 @@ class Played:
     stored: list[StoredSample] = field(default_factory=list)
     samples: list[Any] = field(default_factory=list)
     answers: dict[int, tuple[Order, Receipt]] = field(default_factory=dict)
+    failures: list[FailedSample] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.draw = generator(self.seed)
@@ -54,6 +55,10 @@ class Played:
             total_admitted=total,
             total_spent=before.total_spent + 2.0 * admitted,
         )
+        failed = [
+            FailedSample(f"{RUN}/{round_number}/{place}", place, "OSError: gone", bool(set_aside))
+            for place, set_aside in enumerate(self.draw.integers(0, 2, size=admitted), start=1)
+        ]
         order = Order(
             run=RUN,
             round_number=round_number,
@@ -74,7 +79,7 @@ class Played:
             exhausted=False,
         )
         packed = [self.store.pack(sample) for sample in fresh]
-        return Change(order, receipt, before, after, removed, packed), fresh
+        return Change(order, receipt, before, after, removed, packed, failed), fresh
 
     def commit(self, round_number: int) -> None:
         """Commit a random order, and note what the store should hold then."""
@@ -88,6 +93,7 @@ class Played:
         ]
         self.samples = [*self.samples[gone:], *fresh]
         self.answers[round_number] = change.order, change.receipt
+        self.failures = [*(one for one in self.failures if one.set_aside), *change.failed]
 
     def compare(self, store: Store, when: str) -> None:
         """Everything that the store says, against what it should."""
@@ -106,6 +112,11 @@ class Played:
             for mine, other in zip(held, self.samples, strict=True)
         )
         expect(same, f"{when}, its samples are not those that were committed, oldest first")
+        noted = sorted(store.failures(), key=lambda one: one.key)
+        expect(
+            noted == sorted(self.failures, key=lambda one: one.key),
+            f"{when}, it notes the failures {noted} in place of {self.failures}",
+        )
         for round_number, answer in self.answers.items():
             expect(
                 store.answer(round_number) == answer,
@@ -127,7 +138,7 @@ def begins_empty(played: Played) -> None:
 
 
 def holds_what_was_committed(played: Played) -> None:
-    """Samples, ages, uses and answers are those of the orders, after each of them."""
+    """Samples, ages, uses, answers and failures are those of the orders, after each of them."""
     for now in range(1, ROUNDS + 1):
         played.commit(now)
         played.compare(played.store, f"after round {now}")
