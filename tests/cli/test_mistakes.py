@@ -40,6 +40,7 @@ MISTAKES = {
     "plan --budget lots": "is not a valid float",
     "plan --capacities 8,nine --budget 5": "'nine' is no capacity",
     "plan --capacities 0x5 --budget 5": "room for at least 1",
+    "plan --capacities 10x --budget 5": "'10x' is no capacity",
     "plan --capacities 10x0 --budget 5": "these are 0 clients",
     "plan --capacities 10": "add --budget",
     "plan --price uniform:9,1": "lies above the highest",

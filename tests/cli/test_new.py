@@ -31,6 +31,16 @@ def test_the_app_has_flowers_layout_and_its_own_name(
         assert "my_fleet" not in path.read_text("utf-8").replace("my-fleet", "my_fleet"), path
 
 
+def test_a_second_app_of_the_same_name_is_told_that_the_folder_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("new", "north-sea") == 0
+    monkeypatch.syspath_prepend(tmp_path / "north-sea")  # as `pip install -e north-sea` does
+    assert command("new", "north-sea") == 2
+    assert "tidegate: north-sea is there already; take another name" in capsys.readouterr().err
+
+
 @pytest.mark.process
 def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     for arguments in (["new", "fleet"], ["run", "fleet", "--set", "folder=run"]):
@@ -39,8 +49,10 @@ def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
             cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr.lower()
     view = read_run(tmp_path / "run")
     assert view.is_over
+    assert view.metrics["clients/eval_loss"][50] < view.metrics["clients/eval_loss"][1]
     assert len(view.clients) == 10
     accuracy = view.metrics["server/accuracy"]
     assert accuracy[0] < 0.2

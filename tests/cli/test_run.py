@@ -61,6 +61,37 @@ def test_an_apps_own_config_reaches_it_with_the_changes(
     assert (code, printed.strip()) == (0, "{'rounds': 4, 'name': 'x y'} 3")
 
 
+def test_a_changed_value_takes_the_type_of_the_apps_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    more = "rate = 0.5\nfast = true\n"
+    changes = {"name": "12", "rate": "2", "fast": "false", "rounds": "7"}
+    given = [part for key, value in changes.items() for part in ("--set", f"{key}={value}")]
+    app = app_with(tmp_path, "print(dict(context.run_config))", more)
+    code, printed = run(capsys, app, *given)
+    expected = {"rounds": 7, "name": "12", "rate": 2.0, "fast": False}
+    assert (code, printed.strip()) == (0, str(expected))
+    code, printed = run(capsys, app, "--set", "fast=yes")
+    assert (code, len(printed.strip().splitlines())) == (2, 1)
+    assert "fast = 'yes' must be true or false, such as the app's own true" in printed
+    code, printed = run(capsys, app, "--set", "name='a b'")
+    assert "'name': 'a b'" in printed
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_run_of_no_rounds_says_so(
+    wrapped: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    bare = "FedAvg(fraction_evaluate=0.0)"
+    prices = "PricePath(UniformPrice(1, 10), seed=1)"
+    control = f"AdmissionControl({bare}, 'tide', budget=9.0, prices={prices}, folder='run')"
+    start = "start(grid, __import__('flwr.app').app.ArrayRecord(), num_rounds=0)"
+    code, printed = run(capsys, app_with(tmp_path, f"{control if wrapped else bare}.{start}"))
+    assert code != 0
+    assert "no round was run" in printed
+    assert not (tmp_path / "run" / "control.npz").exists()
+
+
 ROUNDS = """
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -77,7 +108,7 @@ def main(grid, context):
 @client.train()
 def train(message, context):
     if context.node_config["partition-id"] < context.run_config["rounds"]:
-        raise OSError("no disk")
+        raise OSError(f"no disk {context.node_config['partition-id']}")
     metrics = MetricRecord({"train_loss": 0.25, "num-examples": 1})
     return Message(RecordDict({"arrays": ArrayRecord(), "metrics": metrics}), reply_to=message)
 """
@@ -99,6 +130,8 @@ def test_a_run_ends_with_what_was_measured_and_who_failed(
     assert (failures in printed) == (failing > 0)
     assert ("the first of them with OSError: no disk" in printed) == (failing > 0)
     assert printed.count("Traceback") == (failing > 0)
+    assert printed.count("error: ") == (failing > 0)
+    assert len(printed.splitlines()) < 25
 
 
 def app_with(folder: Path, body: str, config: str = "") -> str:
@@ -243,6 +276,8 @@ def test_an_app_of_ours_whose_training_always_fails_ends_with_1(
         sys.modules.pop(name)
     assert code == 1, printed
     assert "6 of 6 train messages to clients failed" in printed
+    assert printed.count("is left out") == 2
+    assert "5 more like: partition-0 is left out: OSError: no disk" in printed
 
 
 def test_flowers_whole_log_is_there_for_who_wants_it(
@@ -266,6 +301,8 @@ def test_flowers_whole_log_is_there_for_who_wants_it(
         ("nonsense", [], "is not TOML"),
         (WHOLE, ["--set", "round=4"], "has no key 'round'; did you mean rounds?"),
         (WHOLE, ["--set", "zzz=4"], "has no key 'zzz'; it has rounds, name"),
+        (WHOLE, ["--set", "rounds=abc"], "rounds = 'abc' must be a whole number, such as the a"),
+        (WHOLE, ["--set", "rounds=1.5"], "rounds = '1.5' must be a whole number, such as the a"),
         (WHOLE, ["--set", "rounds"], "--set 'rounds' must read key=value"),
         (WHOLE, [], "lonely:server needs 'lonely', which is not installed"),
         ("[tool.flwr.app]", [], "must give serverapp as module:object, got ''"),

@@ -21,7 +21,7 @@ from flwr.serverapp.strategy import (
 )
 from gated_apps import MODEL, gated_app
 
-from tidegate.errors import TidegateError
+from tidegate.errors import ConfigurationError, TidegateError
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.records import asks_who
@@ -347,6 +347,17 @@ def test_two_servers_cannot_use_one_folder(tmp_path: Path) -> None:
             control(tmp_path / "run").start(grid, MODEL, 2)
 
     control(tmp_path / "run").start(grid, MODEL, 2, evaluate_fn=second)
+
+
+def test_a_lock_that_cannot_be_had_is_not_called_another_run(tmp_path: Path) -> None:
+    (tmp_path / "run" / "lock").mkdir(parents=True)
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    with pytest.raises(ConfigurationError, match=r"run cannot be written to \(unable to open"):
+        control(tmp_path / "run").start(grid, MODEL, 2)
+    (tmp_path / "run" / "lock").rmdir()
+    (tmp_path / "run" / "lock").write_text("this is no database" * 100)
+    with pytest.raises(ConfigurationError, match=r"run cannot be written to \(file is not a da"):
+        control(tmp_path / "run").start(grid, MODEL, 2)
 
 
 def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(

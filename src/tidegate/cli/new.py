@@ -28,11 +28,11 @@ def new(
 
         tidegate run my-fleet --set folder=run
     """
-    package = _package(folder.name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(
-            f"{folder} is there already; name a folder that is not, or an empty one"
+            f"{folder} is there already; take another name, or an empty folder"
         )
+    package = _package(folder.absolute().name)
     names = {"my-fleet": folder.name, "my_fleet": package}
     for source in sorted(TEMPLATE.rglob("*")):
         if source.is_dir() or "__pycache__" in source.parts:

@@ -1,5 +1,6 @@
 """``tidegate run``: a Flower app in this process, or all runs of an experiment."""
 
+import contextlib
 import tomllib
 from pathlib import Path
 from time import perf_counter, time
@@ -10,7 +11,6 @@ import typer
 from tidegate.errors import ConfigurationError
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
-from tidegate.runs.folder import CONTROL
 from tidegate.runs.reader import read_run
 
 
@@ -80,7 +80,7 @@ def run(
                 raise ConfigurationError(
                     "--verbose is for apps; an experiment shows its runs as they end"
                 )
-            changes = dict(map(_pair, change or []))
+            changes = {key: _value(text) for key, text in map(_pair, change or [])}
             run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
             return
         if not (app / "pyproject.toml").exists() and (app / "config.toml").exists():
@@ -102,7 +102,7 @@ def run(
     _run_app(app, clients or 10, dict(map(_pair, change or [])), verbose=verbose)
 
 
-def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: bool) -> None:
+def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool) -> None:
     """Run a Flower app; tell what was measured, what failed, and where it was saved."""
     from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
     from tidegate.flower.app import run_app  # noqa: PLC0415
@@ -113,9 +113,10 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: b
     if rounds.finished and not verbose:
         taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
         typer.echo("; ".join([taken, *rounds.measured]))
-    folder = changes.get("folder")
-    if isinstance(folder, str) and (Path(folder) / CONTROL).exists():
-        typer.echo(_saved(Path(folder)))
+    for told, more in rounds.repeated.items():
+        typer.echo(f"{more:,} more like: {told}", err=True)
+    for folder in rounds.folders:
+        typer.echo(_saved(folder))
     for kind, failed in answers.failed.items():
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
         typer.echo(told, err=True)
@@ -124,12 +125,16 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: b
     in_vain = 0 < rounds.in_vain == rounds.finished
     if in_vain:
         typer.echo("nobody's model was used in any of these rounds", err=True)
-    if in_vain or 0 < answers.sent["train"] == answers.failed["train"]:
+    if rounds.asked_for_none:
+        typer.echo("no round was run: the app asked its strategy for none", err=True)
+    if in_vain or rounds.asked_for_none or 0 < answers.sent["train"] == answers.failed["train"]:
         raise typer.Exit(1)
 
 
 def _saved(folder: Path) -> str:
     """Where a run is, and what it cost so far."""
+    with contextlib.suppress(ValueError):
+        folder = folder.relative_to(Path.cwd())
     told = summary(read_run(folder), time())
     spent = ""
     if "spent" in told:
@@ -137,12 +142,17 @@ def _saved(folder: Path) -> str:
     return f"saved in {folder}: {spent}tidegate watch {folder}, tidegate report {folder}"
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    """``key=value``, where the value is TOML, or else a plain text."""
+def _pair(text: str) -> tuple[str, str]:
+    """``key=value``."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise ConfigurationError(f"--set {text!r} must read key=value")
+    return key, value
+
+
+def _value(text: str) -> Any:
+    """TOML, or else a plain text."""
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
-        return key, value
+        return text

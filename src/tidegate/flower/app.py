@@ -1,7 +1,10 @@
 """A Flower app from its folder, run in this process."""
 
+import contextlib
 import importlib
+import reprlib
 import sys
+import tomllib
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +18,8 @@ from tidegate.errors import ConfigurationError
 from tidegate.flower.local_grid import Answers, run_in_process
 
 PACKAGE = Path(__file__).parents[1]
+KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+"""What a run-config holds beside texts."""
 
 
 class AppError(Exception):
@@ -32,18 +37,19 @@ def run_app(
     Args:
         folder: where ``pyproject.toml`` is, as ``flwr run`` expects it.
         num_clients: nodes; each gets its partition-id and num-partitions.
-        changes: by key, in place of the defaults in ``[tool.flwr.app.config]``.
+        changes: by key, in place of the defaults in ``[tool.flwr.app.config]``, and of the same
+            type; a text is read as that type.
 
     Returns:
         How many messages clients were sent, and how many failed.
     """
     app = _settings(folder)
     config = dict(_flat(app.get("config", {})))
-    for key in changes or {}:
+    for key, value in (changes or {}).items():
         if key not in config:
             hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
             raise ConfigurationError(f"{folder}: the app's config has no key {key!r}; {hint}")
-    config |= changes or {}
+        config[key] = _as_default(key, value, config[key])
     sys.path.insert(0, str(folder.absolute()))
     try:
         server_app, client_app = (
@@ -82,6 +88,24 @@ def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
             yield from _flat(value, f"{before}{key}.")
         else:
             yield f"{before}{key}", value
+
+
+def _as_default(key: str, given: UserConfigValue, default: UserConfigValue) -> UserConfigValue:
+    """A value of the type that an app's own has, as its code expects it."""
+    value = given
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError, RecursionError):  # what is not TOML is a plain text
+            value = tomllib.loads(f"value = {given}")["value"]
+    if isinstance(default, str):
+        return value if isinstance(value, str) else str(given)
+    if isinstance(default, float) and type(value) is int:
+        value = float(value)
+    if type(default) in KINDS and type(value) is not type(default):
+        raise ConfigurationError(
+            f"{key} = {reprlib.repr(given)} must be {KINDS[type(default)]}, such as the app's own "
+            f"{str(default).lower()}"
+        )
+    return value
 
 
 def _settings(folder: Path) -> dict[str, Any]:

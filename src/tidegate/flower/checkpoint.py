@@ -35,8 +35,8 @@ class Checkpoint:
     """The folder of one run."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._books = RunWriter(folder)
+        self.folder = folder.expanduser().absolute()
+        self._books = RunWriter(self.folder)
         self._model = ""
 
     def held(self) -> AbstractContextManager[None]:
@@ -46,7 +46,7 @@ class Checkpoint:
     @property
     def buffers(self) -> Path:
         """Where clients in this process keep their samples."""
-        return self._folder / "buffers"
+        return self.folder / "buffers"
 
     def load(self, terms: Terms, strategy: Strategy) -> Resumed | None:
         """The run that the folder holds, if any; the strategy gets its own state back."""
@@ -54,13 +54,13 @@ class Checkpoint:
         if found is None:
             return None
         controller, name = found
-        if not (self._folder / name).exists():
-            raise DamagedFileError(self._folder / name, "is missing", REMEDY)
-        arrays, kept = read_model(self._folder / name)
+        if not (self.folder / name).exists():
+            raise DamagedFileError(self.folder / name, "is missing", REMEDY)
+        arrays, kept = read_model(self.folder / name)
         rounds = self._books.rounds_before(controller.round_number)
         give_back(strategy, kept)
         self._model = name
-        for model in self._folder.glob("model-*.npz"):
+        for model in self.folder.glob("model-*.npz"):
             if model.name != self._model:
                 model.unlink()  # left over by a server that died while it saved
         return Resumed(controller, arrays, rounds)
@@ -79,7 +79,7 @@ class Checkpoint:
         self, controller: Controller, arrays: ArrayRecord, strategy: Strategy, row: FleetRound
     ) -> None:
         """A round that is settled, with the model that it led to."""
-        older = self._folder / self._model
+        older = self.folder / self._model
         self._save_model(row.round_number, arrays, strategy)
         self._books.append(row)
         self.save_control(controller)
@@ -92,4 +92,4 @@ class Checkpoint:
         def write(file: IO[bytes]) -> None:
             write_model(file, arrays, kept)
 
-        replace_file(self._folder / self._model, write)
+        replace_file(self.folder / self._model, write)

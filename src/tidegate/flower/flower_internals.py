@@ -50,6 +50,7 @@ __all__ = [
     "metrics_in",
     "name_message",
     "round_in",
+    "rounds_asked",
 ]
 
 
@@ -71,6 +72,13 @@ def round_in(record: logging.LogRecord) -> tuple[int, int] | None:
         return None
     now, rounds = (int(str(number)) for number in record.args)
     return now, rounds
+
+
+def rounds_asked(record: logging.LogRecord) -> int | None:
+    """How many rounds a strategy is started for, where Flower's log tells."""
+    if "Number of rounds: %d" not in str(record.msg) or not isinstance(record.args, tuple):
+        return None
+    return int(str(record.args[0]))
 
 
 def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:

@@ -5,6 +5,7 @@ The app is the one that runs on Flower's Simulation and Deployment engines, unch
 
 import itertools
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -149,15 +150,19 @@ class LocalGrid(Grid):
         except Exception as failure:
             reason = f"{type(failure).__name__}: {failure}"
             self.answers.failed[kind] += 1
-            level, new = logging.ERROR, self._is_new(reason)
+            self.answers.first_failure = self.answers.first_failure or reason
+            new = self._is_new(failure)
+            level = logging.ERROR if new else logging.INFO
             logger.log(level, "node %s failed: %s", node_id, reason, exc_info=new)
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
 
-    def _is_new(self, failure: str) -> bool:
-        """Note a failure; one that was seen before needs no traceback again."""
-        self.answers.first_failure = self.answers.first_failure or failure
-        seen = failure in self._failures
-        self._failures.add(failure)
+    def _is_new(self, failure: Exception) -> bool:
+        """Note where a failure comes from; the same line of code need not be shown again."""
+        frames = traceback.walk_tb(failure.__traceback__)
+        lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in frames]
+        place = " ".join([type(failure).__name__, *lines])
+        seen = place in self._failures
+        self._failures.add(place)
         return not seen
 
 

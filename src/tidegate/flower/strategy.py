@@ -30,7 +30,7 @@ from tidegate.flower.wrapped_strategies import check_averages, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
-from tidegate.runs.folder import NOTHING_USED, RESUMING
+from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
 from tidegate.runs.journal import Journal
 from tidegate.runs.sinks import Moment, Sink, Sinks
 from tidegate.server.controller import Controller
@@ -130,7 +130,8 @@ class AdmissionControl(Strategy):
         self._importance = checked_importance(importance)
         self._weight_key = weight_key(strategy)
         self._checkpoint = None if folder is None else Checkpoint(Path(folder))
-        self._sinks = Sinks(sinks, None if folder is None else Journal(Path(folder)))
+        journal = None if self._checkpoint is None else Journal(self._checkpoint.folder)
+        self._sinks = Sinks(sinks, journal)
         self._run = run if purse is None else purse.run
         self._time_to_live = time_to_live
         self._seconds_to_live = self._timeout = 0.0
@@ -164,6 +165,8 @@ class AdmissionControl(Strategy):
         held = nullcontext() if self._checkpoint is None else self._checkpoint.held()
         with self._sinks.open(), held:
             self._begin(initial_arrays, num_rounds)
+            if self._checkpoint is not None:
+                logger.info(SAVING, self._checkpoint.folder)
             if self._checkpoint is not None and isinstance(grid, LocalGrid):
                 grid.keep_buffers(self._checkpoint.buffers)
             before = self._rounds_before
@@ -174,7 +177,7 @@ class AdmissionControl(Strategy):
                 self._sinks.measured(now + before, "server", measured)
                 return measured
 
-            with self._sinks.kept():
+            with self._sinks.kept(self.rounds):
                 result = super().start(
                     grid,
                     self._arrays,
@@ -308,6 +311,10 @@ class AdmissionControl(Strategy):
 
     def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""
+        if num_rounds < 1:
+            raise ConfigurationError(
+                f"num_rounds must be at least 1, got {num_rounds}; no round was run"
+            )
         check_model(initial_arrays)
         check_averages(self.strategy, initial_arrays)
         terms = self._terms(num_rounds=num_rounds)

@@ -5,6 +5,7 @@ round is decided, so that a server which dies afterwards sends the same orders a
 it is settled.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -39,14 +40,18 @@ class RunWriter:
     def held(self) -> Iterator[None]:
         """Keep other servers out of the folder; the lock goes with the process that holds it."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
-        with closing(lock):
+        with contextlib.ExitStack() as opened:
             try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError:
+                lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
+                opened.enter_context(closing(lock)).execute("BEGIN EXCLUSIVE")
+            except sqlite3.DatabaseError as wrong:
+                if wrong.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    told = f"another run is using {self._folder}; wait for it, or take another"
+                    raise ConfigurationError(f"{told} folder") from None
                 raise ConfigurationError(
-                    f"another run is using {self._folder}; wait for it, or take another folder"
-                ) from None
+                    f"{self._folder} cannot be written to ({wrong}); make room, or give the "
+                    "server the right to write there, or take another folder"
+                ) from wrong
             yield
 
     def load(self, terms: Terms) -> tuple[Controller, str] | None:
