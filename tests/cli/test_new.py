@@ -44,6 +44,7 @@ def test_a_second_app_of_the_same_name_is_told_that_the_folder_exists(
     assert "tidegate: north-sea is there already; take another name" in capsys.readouterr().err
 
 
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern")  # Flower, beside a newer pathspec
 def test_a_run_in_the_apps_folder_is_not_sent_to_the_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

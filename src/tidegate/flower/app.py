@@ -43,7 +43,7 @@ def run_app(
     Returns:
         How many messages clients were sent, and how many failed.
     """
-    app = _settings(folder)
+    app, name = _settings(folder)
     config = dict(_flat(app.get("config", {})))
     for key, value in (changes or {}).items():
         if key not in config:
@@ -60,6 +60,7 @@ def run_app(
             client_app,
             num_clients=num_clients,
             run_config=config,
+            app=name,
         )
     except Exception as wrong:
         if _raised_by(wrong, folder):
@@ -108,7 +109,8 @@ def _as_default(key: str, given: UserConfigValue, default: UserConfigValue) -> U
     return value
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _settings(folder: Path) -> tuple[dict[str, Any], str]:
+    """What an app says of itself, and the name that Flower knows it by, if it has one."""
     path = folder / "pyproject.toml"
     if not path.exists():
         raise ConfigurationError(
@@ -120,7 +122,8 @@ def _settings(folder: Path) -> dict[str, Any]:
         app: dict[str, Any] = settings["tool"]["flwr"]["app"]
     except KeyError:
         raise ConfigurationError(f"{path} has no [tool.flwr.app]: it is not a Flower app") from None
-    return app
+    publisher, name = app.get("publisher"), settings.get("project", {}).get("name")
+    return app, f"{publisher}/{name}" if publisher and name else ""
 
 
 def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:

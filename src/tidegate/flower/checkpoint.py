@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import IO
 
 from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from tidegate._internal.saving import replace_file
-from tidegate.errors import DamagedFileError
+from tidegate.errors import ConfigurationError, DamagedFileError
+from tidegate.flower.flower_internals import app_of
+from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.model_file import read_model, write_model
 from tidegate.flower.wrapped_strategies import give_back, kept_by
 from tidegate.runs.folder import REMEDY
@@ -35,13 +38,24 @@ class Checkpoint:
     """The folder of one run."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.expanduser().absolute()
+        self._given = folder.expanduser()
+        self.folder = self._given.absolute()
         self._books = RunWriter(self.folder)
         self._model = ""
 
-    def held(self) -> AbstractContextManager[None]:
-        """Keep other servers out of the folder; the lock goes with the process that holds it."""
-        return self._books.held()
+    def held(self, grid: Grid) -> AbstractContextManager[None]:
+        """Keep other servers and apps out of the folder, as long as this process has it.
+
+        Flower's engines run a server in a process that the SuperLink has started, wherever that
+        was: a relative folder would be in that place, and be another in the next start.
+        """
+        app = app_of(grid.run)
+        if app and not isinstance(grid, LocalGrid) and not self._given.is_absolute():
+            raise ConfigurationError(
+                f"folder {str(self._given)!r} is relative, and would lie in {self.folder}, because "
+                "Flower's SuperLink was started there; give an absolute one"
+            )
+        return self._books.held(app)
 
     @property
     def buffers(self) -> Path:

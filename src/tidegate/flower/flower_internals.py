@@ -45,12 +45,14 @@ __all__ = [
     "NodeInfo",
     "Run",
     "act_as_server",
+    "app_of",
     "check_flower",
     "is_last_record",
     "metrics_in",
     "name_message",
     "round_in",
     "rounds_asked",
+    "run_of",
 ]
 
 
@@ -59,6 +61,18 @@ def act_as_server(run_id: int) -> None:
     TaskIdentity.run_id = run_id
     TaskIdentity.node_id = SERVER_NODE_ID
     TaskIdentity.task_id = 1
+
+
+def run_of(run_id: int, app: str) -> Run:
+    """A run in this process, of an app that may have no name."""
+    run = Run.create_empty(run_id)
+    run.fab_id = app
+    return run
+
+
+def app_of(run: Run) -> str:
+    """The app that a run is of, as ``publisher/name``; nothing where it came in no package."""
+    return run.fab_id
 
 
 def name_message(message: Message, message_id: str) -> None:

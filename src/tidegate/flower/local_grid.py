@@ -21,6 +21,7 @@ from tidegate.flower.flower_internals import (
     Run,
     act_as_server,
     name_message,
+    run_of,
 )
 from tidegate.flower.node_buffer import FOLDER, IN_MEMORY
 from tidegate.flower.records import asks_who
@@ -51,6 +52,7 @@ class LocalGrid(Grid):
         run_config: Mapping[str, UserConfigValue] | None = None,
         *,
         run_id: int = 1,
+        app: str = "",
     ) -> None:
         self._client_app = client_app
         config = dict(run_config or {})
@@ -70,7 +72,7 @@ class LocalGrid(Grid):
         self._replies: dict[str, Message] = {}
         self._failures: set[str] = set()
         self.answers = Answers()
-        self.set_run(Run.create_empty(run_id))
+        self.set_run(run_of(run_id, app))
 
     def keep_buffers(self, folder: Path) -> None:
         """Keep buffers here, unless somebody has said where."""
@@ -181,12 +183,21 @@ def run_in_process(
     *,
     num_clients: int,
     run_config: Mapping[str, UserConfigValue] | None = None,
+    app: str = "",
 ) -> Answers:
-    """Run a Flower app in this process; nodes are configured as Flower's simulation does."""
+    """Run a Flower app in this process; nodes are configured as Flower's simulation does.
+
+    Args:
+        server_app: the server's part.
+        client_app: the clients' part.
+        num_clients: nodes; each gets its partition-id and num-partitions.
+        run_config: of the server and all nodes.
+        app: its name, ``publisher/name``, if it has one.
+    """
     node_configs = [
         {"partition-id": number, "num-partitions": num_clients} for number in range(num_clients)
     ]
-    grid = LocalGrid(client_app, node_configs, run_config)
+    grid = LocalGrid(client_app, node_configs, run_config, app=app)
     context = Context(
         run_id=grid.run.run_id,
         node_id=SERVER_NODE_ID,

@@ -69,7 +69,8 @@ class AdmissionControl(Strategy):
             ``fraction_train`` of the strategy by default, and at least its ``min_train_nodes``.
         learning: constants of the learning-error bound.
         importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
-        folder: where the run is saved after every round. A new start with the same folder resumes.
+        folder: where the run is saved after every round. A new start of the same app with the same
+            folder resumes. It must be absolute where ``flwr run`` starts the app.
         run: the run's name on the clients, unique by default. Needed only to make two runs alike.
         largest_buffer: the capacity above which no client is believed. Orders and weights go by
             capacity, which each client states itself: set this where clients might lie.
@@ -162,7 +163,7 @@ class AdmissionControl(Strategy):
         """
         self._timeout = timeout
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
-        held = nullcontext() if self._checkpoint is None else self._checkpoint.held()
+        held = nullcontext() if self._checkpoint is None else self._checkpoint.held(grid)
         with self._sinks.open(), held:
             self._begin(initial_arrays, num_rounds)
             if self._checkpoint is not None:

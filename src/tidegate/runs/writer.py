@@ -20,7 +20,7 @@ from typing import IO
 import numpy as np
 
 from tidegate._internal.saving import Archive, reading, replace_file
-from tidegate.errors import ConfigurationError, DamagedFileError
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.runs.reader import control_of, settled_rounds
 from tidegate.server.controller import Controller
@@ -35,10 +35,16 @@ class RunWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._app = ""
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other servers out of the folder; the lock goes with the process that holds it."""
+    def held(self, app: str = "") -> Iterator[None]:
+        """Keep other servers out of the folder; the lock goes with the process that holds it.
+
+        Args:
+            app: the name of the app whose run it is; other apps will not resume it.
+        """
+        self._app = app
         self._folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as opened:
             try:
@@ -69,6 +75,16 @@ class RunWriter:
             record, model = {**content["controller"], "state": state}, content["model"]
             if not MODEL_NAME.fullmatch(model):
                 raise ValueError(f"it names a model {reprlib.repr(model)}")
+            app = content.get("app", "")  # older folders do not say
+        if app and self._app not in ("", app):
+            raise RunDiffersError(
+                f"{self._folder} holds a run of the app {reprlib.repr(app)}, and this is "
+                f"{self._app!r}; take another folder",
+                name="app",
+                saved=app,
+                given=self._app,
+            )
+        self._app = self._app or app
         return Controller.from_record(terms, record, path), model
 
     def begin(self) -> None:
@@ -81,6 +97,8 @@ class RunWriter:
         record = controller.to_record()
         state = record.pop("state")
         content = {"version": FORMAT_VERSION, "model": model, "controller": record}
+        if self._app:
+            content["app"] = self._app
         parts = {"control": np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)}
         if state is not None:
             parts["state"] = np.frombuffer(state, dtype=np.uint8)
