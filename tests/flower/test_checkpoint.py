@@ -371,13 +371,16 @@ def test_a_relative_folder_is_refused_where_flower_chose_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    here = LocalGrid(gated_app(), nodes(tmp_path / "buffers"), app="me/first")
-    elsewhere = PromptGrid(here)  # like Flower's own, it is not ours
+
+    def grid(name: str) -> LocalGrid:
+        return LocalGrid(gated_app(), nodes(tmp_path / name), app="me/first")
+
+    elsewhere = PromptGrid(grid("buffers-1"))  # like Flower's own, it is not ours
     with pytest.raises(ConfigurationError, match=r"folder 'run' is relative, .*absolute one"):
         control(Path("run")).start(elsewhere, MODEL, 2)
     assert not Path("run").exists()
     with caplog.at_level("INFO", logger="flwr.tidegate"):
-        control(Path("run")).start(here, MODEL, 2)
+        control(Path("run")).start(grid("buffers-2"), MODEL, 2)
         control(tmp_path / "other").start(elsewhere, MODEL, 2)
     told = [record.getMessage() for record in caplog.records if "saved in" in record.msg]
     assert told == [f"the run is saved in {tmp_path / name}" for name in ("run", "other")]
