@@ -57,7 +57,7 @@ def test_an_apps_own_config_reaches_it_with_the_changes(
         "def main(grid, context):\n"
         "    print(dict(context.run_config), len(list(grid.get_node_ids())))\n"
     )
-    code, printed = run(capsys, app, "--clients", "3", "--set", "rounds=4", "--set", "name=x y")
+    code, printed = run(capsys, app, "--clients", "3", "--set", "rounds = 4", "--set", "name=x y")
     assert (code, printed.strip()) == (0, "{'rounds': 4, 'name': 'x y'} 3")
 
 
@@ -233,7 +233,9 @@ def train(message, context):
         code, printed = run(capsys, app, "--clients", "2", *flags)
         sys.modules.pop("lonely")
         assert code == 1, printed
-        assert printed.strip().endswith("nobody's model was used in any of these rounds")
+        last = printed.strip().splitlines()[-1]
+        assert last.startswith("nobody's model was used in any of these rounds")
+        assert last.endswith("--verbose shows what each of them did") == (flags == [])
 
 
 def test_a_run_in_which_some_models_are_used_ends_with_0(
@@ -247,6 +249,33 @@ def test_a_run_in_which_some_models_are_used_ends_with_0(
     sys.modules.pop("lonely")
     assert code == 0, printed
     assert "4 rounds in" in printed
+
+
+@pytest.mark.parametrize("flags", [[], ["--verbose"]])
+def test_a_strategy_that_would_wait_for_ever_is_told_of(
+    flags: list[str],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    app = make_app(tmp_path, WHOLE)
+    (tmp_path / "lonely.py").write_text(ROUNDS)
+    with caplog.at_level("INFO", logger="flwr"):
+        code, printed = run(capsys, app, "--clients", "1", *flags)
+    assert code == 2
+    assert "waits for 2 nodes" in printed
+    assert "add --clients 2" in printed
+
+
+def test_a_mistake_that_tidegate_finds_in_a_client_needs_no_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = app_with(tmp_path, TWO_STARTS.replace("buffer_capacity=3", "buffer_capacity=0"))
+    module = tmp_path / "lonely.py"
+    module.write_text(LEARNS + module.read_text())
+    _, printed = run(capsys, app, "--clients", "2")
+    assert "buffer_capacity of partition-0 must be at least 1, got 0" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_component_that_the_module_lacks_is_named(
@@ -325,6 +354,9 @@ def test_a_folder_without_an_app_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, printed = run(capsys, str(tmp_path / "nowhere"))
+    assert code == 2
+    assert "there is no folder" in printed
+    code, printed = run(capsys, str(tmp_path))
     assert code == 2
     assert "holds no Flower app: it has no pyproject.toml" in printed
 

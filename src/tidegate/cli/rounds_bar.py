@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import (
     LOGGER,
     is_last_record,
     metrics_in,
+    nodes_awaited,
     round_in,
     rounds_asked,
 )
@@ -52,9 +54,11 @@ class Rounds(logging.Handler):
         """How many more were like one that was told, of another client or another round."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one record of the log, whatever it is."""
+        """Take one record of the log, whatever it is; end a run that would wait for ever."""
         try:
             self._follow(record)
+        except ConfigurationError:
+            raise
         except Exception:
             self.handleError(record)
 
@@ -63,6 +67,13 @@ class Rounds(logging.Handler):
         self.in_vain += text == NOTHING_USED
         if text == SAVING and isinstance(record.args, tuple):
             self.folders += {Path(str(record.args[0]))} - set(self.folders)
+        if (awaited := nodes_awaited(record)) is not None:
+            there, wanted = awaited
+            raise ConfigurationError(
+                f"the app's strategy waits for {wanted} nodes, and in this process there are never "
+                f"more than {there}: add --clients {wanted}, or lower its min_train_nodes, "
+                "min_evaluate_nodes and min_available_nodes"
+            )
         self._resumes |= text == RESUMING
         if (asked := rounds_asked(record)) is not None:
             self.asked_for_none |= asked < 1 and not self._resumes

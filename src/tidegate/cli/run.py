@@ -124,7 +124,8 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
         typer.echo(f"the first of them with {answers.first_failure}", err=True)
     in_vain = 0 < rounds.in_vain == rounds.finished
     if in_vain:
-        typer.echo("nobody's model was used in any of these rounds", err=True)
+        told = "nobody's model was used in any of these rounds"
+        typer.echo(told if verbose else f"{told}; --verbose shows what each of them did", err=True)
     if rounds.asked_for_none:
         typer.echo("no round was run: the app asked its strategy for none", err=True)
     if in_vain or rounds.asked_for_none or 0 < answers.sent["train"] == answers.failed["train"]:
@@ -145,9 +146,9 @@ def _saved(folder: Path) -> str:
 def _pair(text: str) -> tuple[str, str]:
     """``key=value``."""
     key, equals, value = text.partition("=")
-    if not (key and equals):
+    if not (key.strip() and equals):
         raise ConfigurationError(f"--set {text!r} must read key=value")
-    return key, value
+    return key.strip(), value.strip()
 
 
 def _value(text: str) -> Any:

@@ -112,6 +112,12 @@ def _as_default(key: str, given: UserConfigValue, default: UserConfigValue) -> U
 def _settings(folder: Path) -> tuple[dict[str, Any], str]:
     """What an app says of itself, and the name that Flower knows it by, if it has one."""
     path = folder / "pyproject.toml"
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"{folder} is a file; give the folder of a Flower app"
+            if folder.exists()
+            else f"there is no folder {folder}; `tidegate new {folder}` writes an app there"
+        )
     if not path.exists():
         raise ConfigurationError(
             f"{folder.absolute()} holds no Flower app: it has no pyproject.toml; `tidegate new "

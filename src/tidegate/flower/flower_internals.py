@@ -50,6 +50,7 @@ __all__ = [
     "is_last_record",
     "metrics_in",
     "name_message",
+    "nodes_awaited",
     "round_in",
     "rounds_asked",
     "run_of",
@@ -93,6 +94,15 @@ def rounds_asked(record: logging.LogRecord) -> int | None:
     if "Number of rounds: %d" not in str(record.msg) or not isinstance(record.args, tuple):
         return None
     return int(str(record.args[0]))
+
+
+def nodes_awaited(record: logging.LogRecord) -> tuple[int, int] | None:
+    """How many nodes there are, and how many a strategy waits for, where Flower's log tells."""
+    told = str(record.msg).startswith("Waiting for nodes to connect: %d connected")
+    if not told or not isinstance(record.args, tuple):
+        return None
+    there, wanted = (int(str(number)) for number in record.args)
+    return there, wanted
 
 
 def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:

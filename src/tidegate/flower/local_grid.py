@@ -15,6 +15,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConf
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import (
     CLIENT_RAISED,
     SERVER_NODE_ID,
@@ -155,7 +156,10 @@ class LocalGrid(Grid):
             self.answers.first_failure = self.answers.first_failure or reason
             new = self._is_new(failure)
             level = logging.ERROR if new else logging.INFO
-            logger.log(level, "node %s failed: %s", node_id, reason, exc_info=new)
+            told_whole = isinstance(failure, ConfigurationError)  # its text names the remedy
+            logger.log(
+                level, "node %s failed: %s", node_id, reason, exc_info=new and not told_whole
+            )
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
 
     def _is_new(self, failure: Exception) -> bool:
