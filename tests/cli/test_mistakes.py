@@ -75,7 +75,7 @@ MISTAKES = {
     "run nowhere": "there is no folder nowhere; `tidegate new nowhere` writes an app",
     "run no-app": "no-app",
     "run broken-app": "must give serverapp",
-    "run lost-app": "needs 'nowhere'",
+    "run lost-app": "the app has no module 'nowhere'",
     "run no-app --set budget": "must read key=value",
     "run no-app --workers 2": "is for experiments",
     "run nowhere.toml": "nowhere.toml",

@@ -9,7 +9,7 @@ import pytest
 from real_data import DATA, needs_mnist
 
 from tidegate.cli import main
-from tidegate.flower.app import AppError
+from tidegate.flower.app import AppError, run_app
 
 ROOT = Path(__file__).parents[2]
 
@@ -154,11 +154,29 @@ def _imported_anew() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("wrong", ["int('x')", "open('/nowhere/at/all')", "1 / 0"])
-def test_what_an_app_raises_keeps_its_traceback(wrong: str, tmp_path: Path) -> None:
-    app = app_with(tmp_path, wrong)
-    with pytest.raises(AppError, match="raised") as raised:
-        main(["run", app])
-    assert str(raised.value.__cause__) in str(raised.value)
+def test_what_an_app_raises_is_shown_from_the_apps_own_code_on(
+    wrong: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, printed = run(capsys, app_with(tmp_path, wrong))
+    assert code == 1
+    assert f"    {wrong}\n" in printed
+    assert "tidegate/cli" not in printed
+    told = printed.strip().splitlines()
+    assert told[0] == "Traceback (most recent call last):"
+    assert told[-1] == f"tidegate: the app in {tmp_path} raised {told[-2]}"
+    assert len(told) < 8
+    with pytest.raises(AppError, match="raised"):
+        run_app(tmp_path, num_clients=2)
+
+
+def test_an_app_that_is_not_python_is_shown_where(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, printed = run(capsys, app_with(tmp_path, "1 +"))
+    assert code == 1
+    assert "    1 +\n" in printed
+    assert "raised SyntaxError: invalid syntax (lonely.py, line 10)" in printed
+    assert len(printed.strip().splitlines()) < 8
 
 
 def test_what_tidegate_refuses_in_an_app_is_told_in_one_line(
@@ -333,7 +351,7 @@ def test_flowers_whole_log_is_there_for_who_wants_it(
         (WHOLE, ["--set", "rounds=abc"], "rounds = 'abc' must be a whole number, such as the a"),
         (WHOLE, ["--set", "rounds=1.5"], "rounds = '1.5' must be a whole number, such as the a"),
         (WHOLE, ["--set", "rounds"], "--set 'rounds' must read key=value"),
-        (WHOLE, [], "lonely:server needs 'lonely', which is not installed"),
+        (WHOLE, [], "serverapp = 'lonely:server', and the app has no module 'lonely'; is it spelt"),
         ("[tool.flwr.app]", [], "must give serverapp as module:object, got ''"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import contextlib
 import tomllib
+import traceback
 from pathlib import Path
 from time import perf_counter, time
 from typing import Annotated, Any, Literal
@@ -105,11 +106,16 @@ def run(
 def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool) -> None:
     """Run a Flower app; tell what was measured, what failed, and where it was saved."""
     from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
-    from tidegate.flower.app import run_app  # noqa: PLC0415
+    from tidegate.flower.app import AppError, run_app  # noqa: PLC0415
 
     begun = perf_counter()
-    with rounds_followed(verbose=verbose) as rounds:
-        answers = run_app(app, num_clients=num_clients, changes=changes)
+    try:
+        with rounds_followed(verbose=verbose) as rounds:
+            answers = run_app(app, num_clients=num_clients, changes=changes)
+    except AppError as failed:
+        traceback.print_exception(failed.__cause__)
+        typer.echo(f"tidegate: {failed}", err=True)
+        raise typer.Exit(1) from failed
     if rounds.finished and not verbose:
         taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
         typer.echo("; ".join([taken, *rounds.measured]))

@@ -8,6 +8,7 @@ import tomllib
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from flwr.app import UserConfigValue
@@ -65,17 +66,31 @@ def run_app(
     except Exception as wrong:
         if _raised_by(wrong, folder):
             told = f"{type(wrong).__name__}: {wrong}"
-            raise AppError(f"the app in {folder} raised {told}") from wrong
+            raise AppError(f"the app in {folder} raised {told}") from _from_app_on(wrong, folder)
         raise
     finally:
         sys.path.remove(str(folder.absolute()))
 
 
+def _from_app_on(wrong: Exception, folder: Path) -> Exception:
+    """An exception whose traceback begins where the app does."""
+    begins = wrong.__traceback__
+    while begins is not None and not _is_in(begins.tb_frame, folder):
+        begins = begins.tb_next
+    return wrong.with_traceback(begins)
+
+
+def _is_in(frame: FrameType, folder: Path) -> bool:
+    return Path(frame.f_code.co_filename).is_relative_to(folder.absolute())
+
+
 def _raised_by(wrong: Exception, folder: Path) -> bool:
     """Whether the app itself raised, or something that it called, and not Tidegate for it."""
+    if isinstance(wrong, SyntaxError):  # its file was not run, and is in no frame
+        return Path(wrong.filename or "").is_relative_to(folder.absolute())
     for frame, _ in reversed(list(traceback.walk_tb(wrong.__traceback__))):
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(folder.absolute()):
+        if _is_in(frame, folder):
             return True
         if path.is_relative_to(PACKAGE) and path != Path(__file__):
             return False
@@ -143,6 +158,11 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as missing:
+        if f"{module}.".startswith(f"{missing.name}."):
+            raise ConfigurationError(
+                f"{folder}: {name} = {place!r}, and the app has no module {missing.name!r}; is it "
+                "spelt as its file?"
+            ) from missing
         raise ConfigurationError(
             f"{folder}: {place} needs {missing.name!r}, which is not installed"
         ) from missing
