@@ -175,7 +175,7 @@ def test_an_app_that_is_not_python_is_shown_where(
     code, printed = run(capsys, app_with(tmp_path, "1 +"))
     assert code == 1
     assert "    1 +\n" in printed
-    assert "raised SyntaxError: invalid syntax (lonely.py, line 10)" in printed
+    assert "raised SyntaxError: invalid syntax (lonely.py, line 11)" in printed
     assert len(printed.strip().splitlines()) < 8
 
 

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from deployment import BIN, SuperLink, free_port, wait_for
 
@@ -124,6 +125,8 @@ def test_the_guide_runs_as_printed_with_two_supernodes_on_one_machine(guide: Gui
     assert [one.name for one in view.clients] == ["site-0", "site-1"]
     assert len(view.rounds) == 3
     assert all(row.answered == 2 for row in view.rounds)
+    with np.load(run / "control.npz") as books:  # other apps will not resume it
+        assert json.loads(books["control"].tobytes())["app"] == "me/my-fleet"
     assert len(list((guide.folder / "var" / "tidegate").glob("*.sqlite"))) == 2
 
 

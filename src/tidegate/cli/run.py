@@ -112,10 +112,10 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
     try:
         with rounds_followed(verbose=verbose) as rounds:
             answers = run_app(app, num_clients=num_clients, changes=changes)
-    except AppError as failed:
-        traceback.print_exception(failed.__cause__)
-        typer.echo(f"tidegate: {failed}", err=True)
-        raise typer.Exit(1) from failed
+    except AppError as raised:
+        traceback.print_exception(raised.__cause__)
+        typer.echo(f"tidegate: {raised}", err=True)
+        raise typer.Exit(1) from raised
     if rounds.finished and not verbose:
         taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
         typer.echo("; ".join([taken, *rounds.measured]))
