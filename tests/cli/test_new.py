@@ -27,6 +27,11 @@ def test_the_app_has_flowers_layout_and_its_own_name(
     assert command("new", "north-sea") == 0
     assert command("new", "my_fleet2") == 0
     assert 'name = "my_fleet2"' in Path("my_fleet2/pyproject.toml").read_text("utf-8")
+    Path("south-sea").mkdir()
+    monkeypatch.chdir(tmp_path / "south-sea")
+    assert command("new", ".") == 0
+    assert 'name = "south-sea"' in Path("pyproject.toml").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
     written = {path.relative_to("north-sea").as_posix() for path in Path("north-sea").rglob("*.*")}
     modules = {f"north_sea/{name}.py" for name in ("__init__", "client_app", "server_app", "task")}
     assert written == {".gitignore", "pyproject.toml", "README.md", *modules}

@@ -34,8 +34,9 @@ def new(
         raise ConfigurationError(
             f"{folder} is there already; take another name, or an empty folder"
         )
-    package = _package(folder.absolute().name)
-    names = {"my-fleet": folder.name, "my_fleet": package}
+    name = folder.resolve().name
+    package = _package(name)
+    names = {"my-fleet": name, "my_fleet": package}
     for source in sorted(TEMPLATE.rglob("*")):
         if source.is_dir() or "__pycache__" in source.parts:
             continue
