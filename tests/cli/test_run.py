@@ -80,8 +80,12 @@ def test_a_changed_value_takes_the_type_of_the_apps_own(
 
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_run_of_no_rounds_says_so(
-    wrapped: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    wrapped: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     bare = "FedAvg(fraction_evaluate=0.0)"
     prices = "PricePath(UniformPrice(1, 10), seed=1)"
     control = f"AdmissionControl({bare}, 'tide', budget=9.0, prices={prices}, folder='run')"
