@@ -1,10 +1,13 @@
 """The app that ``tidegate new`` writes: Flower's layout, and it runs as it is."""
 
+import io
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+from flwr.cli.build import build_fab_from_disk
 
 from tidegate.cli import main
 from tidegate.cli.new import TEMPLATE
@@ -24,11 +27,50 @@ def test_the_app_has_flowers_layout_and_its_own_name(
     assert command("new", "north-sea") == 0
     assert command("new", "my_fleet2") == 0
     assert 'name = "my_fleet2"' in Path("my_fleet2/pyproject.toml").read_text("utf-8")
+    Path("south-sea").mkdir()
+    monkeypatch.chdir(tmp_path / "south-sea")
+    assert command("new", ".") == 0
+    assert 'name = "south-sea"' in Path("pyproject.toml").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
     written = {path.relative_to("north-sea").as_posix() for path in Path("north-sea").rglob("*.*")}
     modules = {f"north_sea/{name}.py" for name in ("__init__", "client_app", "server_app", "task")}
-    assert written == {"pyproject.toml", "README.md", *modules}
+    assert written == {".gitignore", "pyproject.toml", "README.md", *modules}
     for path in Path("north-sea").rglob("*.*"):
         assert "my_fleet" not in path.read_text("utf-8").replace("my-fleet", "my_fleet"), path
+
+
+def test_a_second_app_of_the_same_name_is_told_that_the_folder_exists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("new", "north-sea") == 0
+    monkeypatch.syspath_prepend(tmp_path / "north-sea")  # as `pip install -e north-sea` does
+    assert command("new", "north-sea") == 2
+    assert "tidegate: north-sea is there already; take another name" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:GitWildMatchPattern")  # Flower, beside a newer pathspec
+def test_a_run_in_the_apps_folder_is_not_sent_to_the_nodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("new", "west-sea") == 0
+    sent = packed(Path("west-sea"))
+    assert "west_sea/task.py" in sent
+    for place in ("run", "results/first"):
+        folder = f"folder=west-sea/{place}"
+        changes = ["--set", folder, "--set", "num-server-rounds=1", "--clients", "2"]
+        assert command("run", "west-sea", *changes) == 0
+    for name in [name for name in sys.modules if name.startswith("west_sea")]:
+        sys.modules.pop(name)
+    assert Path("west-sea/results/first/rounds.jsonl").exists()
+    assert packed(Path("west-sea")) == sent
+
+
+def packed(app: Path) -> set[str]:
+    """What Flower sends to nodes."""
+    with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(app))) as package:
+        return set(package.namelist())
 
 
 @pytest.mark.process
@@ -39,8 +81,10 @@ def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
             cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr.lower()
     view = read_run(tmp_path / "run")
     assert view.is_over
+    assert view.metrics["clients/eval_loss"][50] < view.metrics["clients/eval_loss"][1]
     assert len(view.clients) == 10
     accuracy = view.metrics["server/accuracy"]
     assert accuracy[0] < 0.2

@@ -9,7 +9,7 @@ import pytest
 from real_data import DATA, needs_mnist
 
 from tidegate.cli import main
-from tidegate.flower.app import AppError
+from tidegate.flower.app import AppError, run_app
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,8 +57,43 @@ def test_an_apps_own_config_reaches_it_with_the_changes(
         "def main(grid, context):\n"
         "    print(dict(context.run_config), len(list(grid.get_node_ids())))\n"
     )
-    code, printed = run(capsys, app, "--clients", "3", "--set", "rounds=4", "--set", "name=x y")
+    code, printed = run(capsys, app, "--clients", "3", "--set", "rounds = 4", "--set", "name=x y")
     assert (code, printed.strip()) == (0, "{'rounds': 4, 'name': 'x y'} 3")
+
+
+def test_a_changed_value_takes_the_type_of_the_apps_own(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    more = "rate = 0.5\nfast = true\n"
+    changes = {"name": "12", "rate": "2", "fast": "false", "rounds": "7"}
+    given = [part for key, value in changes.items() for part in ("--set", f"{key}={value}")]
+    app = app_with(tmp_path, "print(dict(context.run_config))", more)
+    code, printed = run(capsys, app, *given)
+    expected = {"rounds": 7, "name": "12", "rate": 2.0, "fast": False}
+    assert (code, printed.strip()) == (0, str(expected))
+    code, printed = run(capsys, app, "--set", "fast=yes")
+    assert (code, len(printed.strip().splitlines())) == (2, 1)
+    assert "fast = 'yes' must be true or false, such as the app's own true" in printed
+    code, printed = run(capsys, app, "--set", "name='a b'")
+    assert "'name': 'a b'" in printed
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_run_of_no_rounds_says_so(
+    wrapped: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bare = "FedAvg(fraction_evaluate=0.0)"
+    prices = "PricePath(UniformPrice(1, 10), seed=1)"
+    control = f"AdmissionControl({bare}, 'tide', budget=9.0, prices={prices}, folder='run')"
+    start = "start(grid, __import__('flwr.app').app.ArrayRecord(), num_rounds=0)"
+    code, printed = run(capsys, app_with(tmp_path, f"{control if wrapped else bare}.{start}"))
+    assert code != 0
+    assert "no round was run" in printed
+    assert not (tmp_path / "run" / "control.npz").exists()
 
 
 ROUNDS = """
@@ -77,7 +112,7 @@ def main(grid, context):
 @client.train()
 def train(message, context):
     if context.node_config["partition-id"] < context.run_config["rounds"]:
-        raise OSError("no disk")
+        raise OSError(f"no disk {context.node_config['partition-id']}")
     metrics = MetricRecord({"train_loss": 0.25, "num-examples": 1})
     return Message(RecordDict({"arrays": ArrayRecord(), "metrics": metrics}), reply_to=message)
 """
@@ -99,6 +134,8 @@ def test_a_run_ends_with_what_was_measured_and_who_failed(
     assert (failures in printed) == (failing > 0)
     assert ("the first of them with OSError: no disk" in printed) == (failing > 0)
     assert printed.count("Traceback") == (failing > 0)
+    assert printed.count("error: ") == (failing > 0)
+    assert len(printed.splitlines()) < 25
 
 
 def app_with(folder: Path, body: str, config: str = "") -> str:
@@ -121,11 +158,29 @@ def _imported_anew() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("wrong", ["int('x')", "open('/nowhere/at/all')", "1 / 0"])
-def test_what_an_app_raises_keeps_its_traceback(wrong: str, tmp_path: Path) -> None:
-    app = app_with(tmp_path, wrong)
-    with pytest.raises(AppError, match="raised") as raised:
-        main(["run", app])
-    assert str(raised.value.__cause__) in str(raised.value)
+def test_what_an_app_raises_is_shown_from_the_apps_own_code_on(
+    wrong: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, printed = run(capsys, app_with(tmp_path, wrong))
+    assert code == 1
+    assert f"    {wrong}\n" in printed
+    assert "tidegate/cli" not in printed
+    told = printed.strip().splitlines()
+    assert told[0] == "Traceback (most recent call last):"
+    assert told[-1] == f"tidegate: the app in {tmp_path} raised {told[-2]}"
+    assert len(told) < 8
+    with pytest.raises(AppError, match="raised"):
+        run_app(tmp_path, num_clients=2)
+
+
+def test_an_app_that_is_not_python_is_shown_where(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, printed = run(capsys, app_with(tmp_path, "1 +"))
+    assert code == 1
+    assert "    1 +\n" in printed
+    assert "raised SyntaxError: invalid syntax (lonely.py, line 11)" in printed
+    assert len(printed.strip().splitlines()) < 8
 
 
 def test_what_tidegate_refuses_in_an_app_is_told_in_one_line(
@@ -200,7 +255,9 @@ def train(message, context):
         code, printed = run(capsys, app, "--clients", "2", *flags)
         sys.modules.pop("lonely")
         assert code == 1, printed
-        assert printed.strip().endswith("nobody's model was used in any of these rounds")
+        last = printed.strip().splitlines()[-1]
+        assert last.startswith("nobody's model was used in any of these rounds")
+        assert last.endswith("--verbose shows what each of them did") == (flags == [])
 
 
 def test_a_run_in_which_some_models_are_used_ends_with_0(
@@ -214,6 +271,33 @@ def test_a_run_in_which_some_models_are_used_ends_with_0(
     sys.modules.pop("lonely")
     assert code == 0, printed
     assert "4 rounds in" in printed
+
+
+@pytest.mark.parametrize("flags", [[], ["--verbose"]])
+def test_a_strategy_that_would_wait_for_ever_is_told_of(
+    flags: list[str],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+) -> None:
+    app = make_app(tmp_path, WHOLE)
+    (tmp_path / "lonely.py").write_text(ROUNDS)
+    with caplog.at_level("INFO", logger="flwr"):
+        code, printed = run(capsys, app, "--clients", "1", *flags)
+    assert code == 2
+    assert "waits for 2 nodes" in printed
+    assert "add --clients 2" in printed
+
+
+def test_a_mistake_that_tidegate_finds_in_a_client_needs_no_traceback(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = app_with(tmp_path, TWO_STARTS.replace("buffer_capacity=3", "buffer_capacity=0"))
+    module = tmp_path / "lonely.py"
+    module.write_text(LEARNS + module.read_text())
+    _, printed = run(capsys, app, "--clients", "2")
+    assert "buffer_capacity of partition-0 must be at least 1, got 0" in printed
+    assert "Traceback" not in printed
 
 
 def test_a_component_that_the_module_lacks_is_named(
@@ -243,6 +327,8 @@ def test_an_app_of_ours_whose_training_always_fails_ends_with_1(
         sys.modules.pop(name)
     assert code == 1, printed
     assert "6 of 6 train messages to clients failed" in printed
+    assert printed.count("is left out") == 2
+    assert "5 more like: partition-0 is left out: OSError: no disk" in printed
 
 
 def test_flowers_whole_log_is_there_for_who_wants_it(
@@ -266,8 +352,10 @@ def test_flowers_whole_log_is_there_for_who_wants_it(
         ("nonsense", [], "is not TOML"),
         (WHOLE, ["--set", "round=4"], "has no key 'round'; did you mean rounds?"),
         (WHOLE, ["--set", "zzz=4"], "has no key 'zzz'; it has rounds, name"),
+        (WHOLE, ["--set", "rounds=abc"], "rounds = 'abc' must be a whole number, such as the a"),
+        (WHOLE, ["--set", "rounds=1.5"], "rounds = '1.5' must be a whole number, such as the a"),
         (WHOLE, ["--set", "rounds"], "--set 'rounds' must read key=value"),
-        (WHOLE, [], "lonely:server needs 'lonely', which is not installed"),
+        (WHOLE, [], "serverapp = 'lonely:server', and the app has no module 'lonely'; is it spelt"),
         ("[tool.flwr.app]", [], "must give serverapp as module:object, got ''"),
     ],
 )
@@ -288,6 +376,9 @@ def test_a_folder_without_an_app_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     code, printed = run(capsys, str(tmp_path / "nowhere"))
+    assert code == 2
+    assert "there is no folder" in printed
+    code, printed = run(capsys, str(tmp_path))
     assert code == 2
     assert "holds no Flower app: it has no pyproject.toml" in printed
 

@@ -21,9 +21,10 @@ from flwr.serverapp.strategy import (
 )
 from gated_apps import MODEL, gated_app
 
-from tidegate.errors import TidegateError
+from tidegate.errors import ConfigurationError, RunDiffersError, TidegateError
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.checkpoint import Checkpoint
+from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import asks_who
 from tidegate.flower.wrapped_strategies import STRATEGY_STATE
 from tidegate.policies import ControlOptions, JointPolicy
@@ -347,6 +348,53 @@ def test_two_servers_cannot_use_one_folder(tmp_path: Path) -> None:
             control(tmp_path / "run").start(grid, MODEL, 2)
 
     control(tmp_path / "run").start(grid, MODEL, 2, evaluate_fn=second)
+
+
+def test_another_app_does_not_resume_a_run(tmp_path: Path) -> None:
+    def start(app: str, folder: str = "run") -> None:
+        grid = LocalGrid(gated_app(), nodes(tmp_path / f"buffers-{folder}"), app=app)
+        control(tmp_path / folder).start(grid, MODEL, 2)
+
+    start("", "older")
+    start("me/second", "older")  # a folder that does not say is resumed
+    start("me/first")
+    with pytest.raises(RunDiffersError, match="holds a run of the app 'me/first', and this is 'm"):
+        start("me/second")
+    start("me/first")
+    start("")
+    with pytest.raises(RunDiffersError) as refused:
+        start("me/second")
+    assert (refused.value.saved, refused.value.given) == ("me/first", "me/second")
+
+
+def test_a_relative_folder_is_refused_where_flower_chose_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def grid(name: str) -> LocalGrid:
+        return LocalGrid(gated_app(), nodes(tmp_path / name), app="me/first")
+
+    elsewhere = PromptGrid(grid("buffers-1"))  # like Flower's own, it is not ours
+    with pytest.raises(ConfigurationError, match=r"folder 'run' is relative, .*absolute one"):
+        control(Path("run")).start(elsewhere, MODEL, 2)
+    assert not Path("run").exists()
+    with caplog.at_level("INFO", logger="flwr.tidegate"):
+        control(Path("run")).start(grid("buffers-2"), MODEL, 2)
+        control(tmp_path / "other").start(elsewhere, MODEL, 2)
+    told = [record.getMessage() for record in caplog.records if "saved in" in record.msg]
+    assert told == [f"the run is saved in {tmp_path / name}" for name in ("run", "other")]
+
+
+def test_a_lock_that_cannot_be_had_is_not_called_another_run(tmp_path: Path) -> None:
+    (tmp_path / "run" / "lock").mkdir(parents=True)
+    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
+    with pytest.raises(ConfigurationError, match=r"run cannot be written to \(unable to open"):
+        control(tmp_path / "run").start(grid, MODEL, 2)
+    (tmp_path / "run" / "lock").rmdir()
+    (tmp_path / "run" / "lock").write_text("this is no database" * 100)
+    with pytest.raises(ConfigurationError, match=r"run cannot be written to \(file is not a da"):
+        control(tmp_path / "run").start(grid, MODEL, 2)
 
 
 def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(

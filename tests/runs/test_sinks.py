@@ -258,6 +258,36 @@ def test_prometheus_can_read_all_of_it_while_the_run_goes_on() -> None:
         page_of(page.port)
 
 
+def test_totals_for_prometheus_go_on_from_the_books_after_a_restart(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no more"):
+        control(folder=tmp_path, fails_in=3)
+    spent = sum(row.spent for row in read_run(tmp_path).rounds)
+    assert spent > 0
+    page, pages = Prometheus(port=0), []
+    assert not [name for name, _ in page_of(page.port) if name.startswith("tidegate_spent")]
+
+    def look(server_round: int, arrays: ArrayRecord) -> MetricRecord:
+        def there() -> bool | None:
+            return page_of(page.port).get(("tidegate_spent_total", "")) is not None or None
+
+        wait_for(there, "money on the page", 30)
+        pages.append(page_of(page.port)["tidegate_spent_total", ""])
+        if server_round > 3:
+            told = sum(row.spent for row in read_run(tmp_path).rounds)
+            wait_for(
+                lambda: (
+                    page_of(page.port)["tidegate_spent_total", ""] == pytest.approx(told) or None
+                ),
+                "the round's money on the page",
+                30,
+            )
+        return MetricRecord({"accuracy": 0.5})
+
+    control(page, folder=tmp_path, evaluate_fn=look)
+    assert pages[0] == pytest.approx(spent)
+    assert pages == sorted(pages)
+
+
 def test_what_was_measured_is_set_while_nobody_reads() -> None:
     page = Prometheus(port=0, run="r")
     tells = threading.Thread(

@@ -20,7 +20,9 @@ def new(
 
     The layout is Flower's own: `pyproject.toml`, `client_app.py`, `server_app.py` and `task.py`,
     which holds model, data and training. It runs as it is (handwritten digits, nothing is
-    downloaded): in this process, on Flower's Simulation engine, and on a deployment.
+    downloaded): in this process, on Flower's Simulation engine, and on a deployment. Keep runs
+    outside its folder, which Flower sends to every node; a `.gitignore` holds back those that are
+    not.
 
     An app, and its first run:
 
@@ -28,16 +30,19 @@ def new(
 
         tidegate run my-fleet --set folder=run
     """
-    package = _package(folder.name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(
-            f"{folder} is there already; name a folder that is not, or an empty one"
+            f"{folder} is there already; take another name, or an empty folder"
         )
-    names = {"my-fleet": folder.name, "my_fleet": package}
+    name = folder.resolve().name
+    package = _package(name)
+    names = {"my-fleet": name, "my_fleet": package}
     for source in sorted(TEMPLATE.rglob("*")):
         if source.is_dir() or "__pycache__" in source.parts:
             continue
         place = source.relative_to(TEMPLATE).as_posix()
+        # Its name has no dot here, where git and packagers would go by it.
+        place = ".gitignore" if place == "gitignore" else place
         target = folder / place.replace("my_fleet", package)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = re.sub("my[-_]fleet", lambda found: names[found[0]], source.read_text("utf-8"))

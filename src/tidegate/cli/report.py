@@ -44,7 +44,11 @@ def report(
     """
     page = folder / "report.html" if out is None else out
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is no folder")
+        raise ConfigurationError(
+            f"{folder} is a file; give the folder that it is in"
+            if folder.exists()
+            else f"there is no folder {folder}"
+        )
     check_page(page)
     if (folder / CONTROL).exists():
         view = read_run(folder)

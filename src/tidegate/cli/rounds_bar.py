@@ -1,28 +1,44 @@
 """Flower's log as a bar: the round that it is in, and what it measured last."""
 
 import logging
+import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from tidegate.flower.flower_internals import LOGGER, is_last_record, metrics_in, round_in
-from tidegate.runs.folder import NOTHING_USED, RESUMING
+from tidegate.errors import ConfigurationError
+from tidegate.flower.flower_internals import (
+    LOGGER,
+    is_last_record,
+    metrics_in,
+    nodes_awaited,
+    round_in,
+    rounds_asked,
+)
+from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
 
 
 class Rounds(logging.Handler):
-    """Follows the rounds in Flower's log; tells warnings and errors, each of them once."""
+    """Follows the rounds in Flower's log; tells warnings and errors, each kind of them once.
+
+    Those that differ in numbers only, of a client or a round, are of one kind.
+    """
 
     def __init__(self, progress: Progress, *, tells: bool) -> None:
         super().__init__()
         self._tells = tells
         self._progress = progress
         self._task = progress.add_task("starting", total=None)
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}
+        """The first line of what was told, by what others are alike in."""
         self._begun = 0
+        self._resumes = False
         self.measured: list[str] = []
         """Metrics of the round that was played last, as text."""
         self.finished = 0
@@ -30,16 +46,37 @@ class Rounds(logging.Handler):
         self.in_vain = 0
         """Those of them in which nobody's model was used."""
 
+        self.asked_for_none = False
+        """Whether a strategy was asked for no round at all, and not because all were played."""
+        self.folders: list[Path] = []
+        """Where runs are saved."""
+        self.repeated: Counter[str] = Counter()
+        """How many more were like one that was told, of another client or another round."""
+
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one record of the log, whatever it is."""
+        """Take one record of the log, whatever it is; end a run that would wait for ever."""
         try:
             self._follow(record)
+        except ConfigurationError:
+            raise
         except Exception:
             self.handleError(record)
 
     def _follow(self, record: logging.LogRecord) -> None:
         text = str(record.msg)
         self.in_vain += text == NOTHING_USED
+        if text == SAVING and isinstance(record.args, tuple):
+            self.folders += {Path(str(record.args[0]))} - set(self.folders)
+        if (awaited := nodes_awaited(record)) is not None:
+            there, wanted = awaited
+            raise ConfigurationError(
+                f"the app's strategy waits for {wanted} nodes, and in this process there are never "
+                f"more than {there}: add --clients {wanted}, or lower its min_train_nodes, "
+                "min_evaluate_nodes and min_available_nodes"
+            )
+        self._resumes |= text == RESUMING
+        if (asked := rounds_asked(record)) is not None:
+            self.asked_for_none |= asked < 1 and not self._resumes
         if record.levelno >= logging.WARNING or text == RESUMING:
             self._tell(record)
         elif (begins := round_in(record)) is not None:
@@ -53,10 +90,15 @@ class Rounds(logging.Handler):
 
     def _tell(self, record: logging.LogRecord) -> None:
         text = self.format(record).strip()
-        if self._tells and text not in self._told:
-            self._told.add(text)
-            kind = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-            self._progress.console.print(Text(kind + text), soft_wrap=True)
+        alike = re.sub(r"\d+", "0", text)
+        if not self._tells:
+            return
+        if alike in self._told:
+            self.repeated[self._told[alike]] += 1
+            return
+        self._told[alike] = text.partition("\n")[0]
+        kind = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        self._progress.console.print(Text(kind + text), soft_wrap=True)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """``tidegate run``: a Flower app in this process, or all runs of an experiment."""
 
+import contextlib
 import tomllib
+import traceback
 from pathlib import Path
 from time import perf_counter, time
 from typing import Annotated, Any, Literal
@@ -10,7 +12,6 @@ import typer
 from tidegate.errors import ConfigurationError
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
-from tidegate.runs.folder import CONTROL
 from tidegate.runs.reader import read_run
 
 
@@ -80,7 +81,7 @@ def run(
                 raise ConfigurationError(
                     "--verbose is for apps; an experiment shows its runs as they end"
                 )
-            changes = dict(map(_pair, change or []))
+            changes = {key: _value(text) for key, text in map(_pair, change or [])}
             run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
             return
         if not (app / "pyproject.toml").exists() and (app / "config.toml").exists():
@@ -102,20 +103,26 @@ def run(
     _run_app(app, clients or 10, dict(map(_pair, change or [])), verbose=verbose)
 
 
-def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: bool) -> None:
+def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool) -> None:
     """Run a Flower app; tell what was measured, what failed, and where it was saved."""
     from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
-    from tidegate.flower.app import run_app  # noqa: PLC0415
+    from tidegate.flower.app import AppError, run_app  # noqa: PLC0415
 
     begun = perf_counter()
-    with rounds_followed(verbose=verbose) as rounds:
-        answers = run_app(app, num_clients=num_clients, changes=changes)
+    try:
+        with rounds_followed(verbose=verbose) as rounds:
+            answers = run_app(app, num_clients=num_clients, changes=changes)
+    except AppError as raised:
+        traceback.print_exception(raised.__cause__)
+        typer.echo(f"tidegate: {raised}", err=True)
+        raise typer.Exit(1) from raised
     if rounds.finished and not verbose:
         taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
         typer.echo("; ".join([taken, *rounds.measured]))
-    folder = changes.get("folder")
-    if isinstance(folder, str) and (Path(folder) / CONTROL).exists():
-        typer.echo(_saved(Path(folder)))
+    for told, more in rounds.repeated.items():
+        typer.echo(f"{more:,} more like: {told}", err=True)
+    for folder in rounds.folders:
+        typer.echo(_saved(folder))
     for kind, failed in answers.failed.items():
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
         typer.echo(told, err=True)
@@ -123,13 +130,18 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, Any], *, verbose: b
         typer.echo(f"the first of them with {answers.first_failure}", err=True)
     in_vain = 0 < rounds.in_vain == rounds.finished
     if in_vain:
-        typer.echo("nobody's model was used in any of these rounds", err=True)
-    if in_vain or 0 < answers.sent["train"] == answers.failed["train"]:
+        told = "nobody's model was used in any of these rounds"
+        typer.echo(told if verbose else f"{told}; --verbose shows what each of them did", err=True)
+    if rounds.asked_for_none:
+        typer.echo("no round was run: the app asked its strategy for none", err=True)
+    if in_vain or rounds.asked_for_none or 0 < answers.sent["train"] == answers.failed["train"]:
         raise typer.Exit(1)
 
 
 def _saved(folder: Path) -> str:
     """Where a run is, and what it cost so far."""
+    with contextlib.suppress(ValueError):
+        folder = folder.relative_to(Path.cwd())
     told = summary(read_run(folder), time())
     spent = ""
     if "spent" in told:
@@ -137,12 +149,17 @@ def _saved(folder: Path) -> str:
     return f"saved in {folder}: {spent}tidegate watch {folder}, tidegate report {folder}"
 
 
-def _pair(text: str) -> tuple[str, Any]:
-    """``key=value``, where the value is TOML, or else a plain text."""
+def _pair(text: str) -> tuple[str, str]:
+    """``key=value``."""
     key, equals, value = text.partition("=")
-    if not (key and equals):
+    if not (key.strip() and equals):
         raise ConfigurationError(f"--set {text!r} must read key=value")
+    return key.strip(), value.strip()
+
+
+def _value(text: str) -> Any:
+    """TOML, or else a plain text."""
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
-        return key, value
+        return text

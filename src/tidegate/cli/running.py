@@ -64,6 +64,10 @@ def run_policies(
     problem, law = setting.problem, setting.price_law
     made = {}
     for name in policies or POLICIES:
+        if "," in name:
+            raise ConfigurationError(
+                f"--policy {name!r} names several; give --policy once for each"
+            )
         try:
             made[name] = make_policy(name, problem, setting.options, preset=preset)
         except NotApplicable as reason:

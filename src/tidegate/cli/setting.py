@@ -113,8 +113,8 @@ class Setting(BaseModel):
             raise ConfigurationError("write a list [8, 9, 10] or a text such as 10x1000")
         groups: list[tuple[int, int]] = []
         for part in parts:
-            size, _, count = str(part).strip().partition("x")
-            if not (size.isdecimal() and (count or "1").isdecimal()):
+            size, times, count = str(part).strip().partition("x")
+            if not (size.isdecimal() and (count if times else "1").isdecimal()):
                 raise ConfigurationError(f"{part!r} is no capacity; write 8,9,10 or 10x1000")
             if int(size) < 1:
                 raise ConfigurationError(f"{part!r}: every client needs room for at least 1 sample")

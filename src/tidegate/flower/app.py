@@ -1,10 +1,14 @@
 """A Flower app from its folder, run in this process."""
 
+import contextlib
 import importlib
+import reprlib
 import sys
+import tomllib
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from flwr.app import UserConfigValue
@@ -15,6 +19,8 @@ from tidegate.errors import ConfigurationError
 from tidegate.flower.local_grid import Answers, run_in_process
 
 PACKAGE = Path(__file__).parents[1]
+KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
+"""What a run-config holds beside texts."""
 
 
 class AppError(Exception):
@@ -32,18 +38,19 @@ def run_app(
     Args:
         folder: where ``pyproject.toml`` is, as ``flwr run`` expects it.
         num_clients: nodes; each gets its partition-id and num-partitions.
-        changes: by key, in place of the defaults in ``[tool.flwr.app.config]``.
+        changes: by key, in place of the defaults in ``[tool.flwr.app.config]``, and of the same
+            type; a text is read as that type.
 
     Returns:
         How many messages clients were sent, and how many failed.
     """
-    app = _settings(folder)
+    app, name = _settings(folder)
     config = dict(_flat(app.get("config", {})))
-    for key in changes or {}:
+    for key, value in (changes or {}).items():
         if key not in config:
             hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
             raise ConfigurationError(f"{folder}: the app's config has no key {key!r}; {hint}")
-    config |= changes or {}
+        config[key] = _as_default(key, value, config[key])
     sys.path.insert(0, str(folder.absolute()))
     try:
         server_app, client_app = (
@@ -54,21 +61,36 @@ def run_app(
             client_app,
             num_clients=num_clients,
             run_config=config,
+            app=name,
         )
     except Exception as wrong:
         if _raised_by(wrong, folder):
             told = f"{type(wrong).__name__}: {wrong}"
-            raise AppError(f"the app in {folder} raised {told}") from wrong
+            raise AppError(f"the app in {folder} raised {told}") from _from_app_on(wrong, folder)
         raise
     finally:
         sys.path.remove(str(folder.absolute()))
 
 
+def _from_app_on(wrong: Exception, folder: Path) -> Exception:
+    """An exception whose traceback begins where the app does."""
+    begins = wrong.__traceback__
+    while begins is not None and not _is_in(begins.tb_frame, folder):
+        begins = begins.tb_next
+    return wrong.with_traceback(begins)
+
+
+def _is_in(frame: FrameType, folder: Path) -> bool:
+    return Path(frame.f_code.co_filename).is_relative_to(folder.absolute())
+
+
 def _raised_by(wrong: Exception, folder: Path) -> bool:
     """Whether the app itself raised, or something that it called, and not Tidegate for it."""
+    if isinstance(wrong, SyntaxError):  # its file was not run, and is in no frame
+        return Path(wrong.filename or "").is_relative_to(folder.absolute())
     for frame, _ in reversed(list(traceback.walk_tb(wrong.__traceback__))):
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(folder.absolute()):
+        if _is_in(frame, folder):
             return True
         if path.is_relative_to(PACKAGE) and path != Path(__file__):
             return False
@@ -84,8 +106,33 @@ def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
             yield f"{before}{key}", value
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _as_default(key: str, given: UserConfigValue, default: UserConfigValue) -> UserConfigValue:
+    """A value of the type that an app's own has, as its code expects it."""
+    value = given
+    if isinstance(given, str):
+        with contextlib.suppress(ValueError, RecursionError):  # what is not TOML is a plain text
+            value = tomllib.loads(f"value = {given}")["value"]
+    if isinstance(default, str):
+        return value if isinstance(value, str) else str(given)
+    if isinstance(default, float) and type(value) is int:
+        value = float(value)
+    if type(default) in KINDS and type(value) is not type(default):
+        raise ConfigurationError(
+            f"{key} = {reprlib.repr(given)} must be {KINDS[type(default)]}, such as the app's own "
+            f"{str(default).lower()}"
+        )
+    return value
+
+
+def _settings(folder: Path) -> tuple[dict[str, Any], str]:
+    """What an app says of itself, and the name that Flower knows it by, if it has one."""
     path = folder / "pyproject.toml"
+    if not folder.is_dir():
+        raise ConfigurationError(
+            f"{folder} is a file; give the folder of a Flower app"
+            if folder.exists()
+            else f"there is no folder {folder}; `tidegate new {folder}` writes an app there"
+        )
     if not path.exists():
         raise ConfigurationError(
             f"{folder.absolute()} holds no Flower app: it has no pyproject.toml; `tidegate new "
@@ -96,7 +143,8 @@ def _settings(folder: Path) -> dict[str, Any]:
         app: dict[str, Any] = settings["tool"]["flwr"]["app"]
     except KeyError:
         raise ConfigurationError(f"{path} has no [tool.flwr.app]: it is not a Flower app") from None
-    return app
+    publisher, name = app.get("publisher"), settings.get("project", {}).get("name")
+    return app, f"{publisher}/{name}" if publisher and name else ""
 
 
 def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
@@ -110,6 +158,11 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
     try:
         found = importlib.import_module(module)
     except ModuleNotFoundError as missing:
+        if f"{module}.".startswith(f"{missing.name}."):
+            raise ConfigurationError(
+                f"{folder}: {name} = {place!r}, and the app has no module {missing.name!r}; is it "
+                "spelt as its file?"
+            ) from missing
         raise ConfigurationError(
             f"{folder}: {place} needs {missing.name!r}, which is not installed"
         ) from missing

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import IO
 
 from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from tidegate._internal.saving import replace_file
-from tidegate.errors import DamagedFileError, RunDiffersError
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
+from tidegate.flower.flower_internals import app_of
+from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.model_file import read_model, write_model
 from tidegate.flower.wrapped_strategies import check_resumable, give_back, kept_by
 from tidegate.runs.folder import REMEDY
@@ -35,18 +38,29 @@ class Checkpoint:
     """The folder of one run."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._books = RunWriter(folder)
+        self._given = folder.expanduser()
+        self.folder = self._given.absolute()
+        self._books = RunWriter(self.folder)
         self._model = ""
 
-    def held(self) -> AbstractContextManager[None]:
-        """Keep other servers out of the folder; the lock goes with the process that holds it."""
-        return self._books.held()
+    def held(self, grid: Grid) -> AbstractContextManager[None]:
+        """Keep other servers and apps out of the folder, as long as this process has it.
+
+        Flower's engines run a server in a process that the SuperLink has started, wherever that
+        was: a relative folder would be in that place, and be another in the next start.
+        """
+        app = app_of(grid.run)
+        if app and not isinstance(grid, LocalGrid) and not self._given.is_absolute():
+            raise ConfigurationError(
+                f"folder {str(self._given)!r} is relative, and would lie in {self.folder}, because "
+                "Flower's SuperLink was started there; give an absolute one"
+            )
+        return self._books.held(app)
 
     @property
     def buffers(self) -> Path:
         """Where clients in this process keep their samples."""
-        return self._folder / "buffers"
+        return self.folder / "buffers"
 
     def load(self, terms: Terms, strategy: Strategy, run: str | None = None) -> Resumed | None:
         """The run that the folder holds, if any; the strategy gets its own state back.
@@ -68,13 +82,13 @@ class Checkpoint:
                 given=run,
             )
         check_resumable(strategy)
-        if not (self._folder / name).exists():
-            raise DamagedFileError(self._folder / name, "is missing", REMEDY)
-        arrays, kept = read_model(self._folder / name)
+        if not (self.folder / name).exists():
+            raise DamagedFileError(self.folder / name, "is missing", REMEDY)
+        arrays, kept = read_model(self.folder / name)
         rounds = self._books.rounds_before(controller.round_number)
         give_back(strategy, kept)
         self._model = name
-        for model in self._folder.glob("model-*.npz"):
+        for model in self.folder.glob("model-*.npz"):
             if model.name != self._model:
                 model.unlink()  # left over by a server that died while it saved
         return Resumed(controller, arrays, rounds)
@@ -93,7 +107,7 @@ class Checkpoint:
         self, controller: Controller, arrays: ArrayRecord, strategy: Strategy, row: FleetRound
     ) -> None:
         """A round that is settled, with the model that it led to."""
-        older = self._folder / self._model
+        older = self.folder / self._model
         self._save_model(row.round_number, arrays, strategy)
         self._books.append(row)
         self.save_control(controller)
@@ -106,4 +120,4 @@ class Checkpoint:
         def write(file: IO[bytes]) -> None:
             write_model(file, arrays, kept)
 
-        replace_file(self._folder / self._model, write)
+        replace_file(self.folder / self._model, write)

@@ -45,11 +45,15 @@ __all__ = [
     "NodeInfo",
     "Run",
     "act_as_server",
+    "app_of",
     "check_flower",
     "is_last_record",
     "metrics_in",
     "name_message",
+    "nodes_awaited",
     "round_in",
+    "rounds_asked",
+    "run_of",
 ]
 
 
@@ -58,6 +62,18 @@ def act_as_server(run_id: int) -> None:
     TaskIdentity.run_id = run_id
     TaskIdentity.node_id = SERVER_NODE_ID
     TaskIdentity.task_id = 1
+
+
+def run_of(run_id: int, app: str) -> Run:
+    """A run in this process, of an app that may have no name."""
+    run = Run.create_empty(run_id)
+    run.fab_id = app
+    return run
+
+
+def app_of(run: Run) -> str:
+    """The app that a run is of, as ``publisher/name``; nothing where it came in no package."""
+    return run.fab_id
 
 
 def name_message(message: Message, message_id: str) -> None:
@@ -71,6 +87,22 @@ def round_in(record: logging.LogRecord) -> tuple[int, int] | None:
         return None
     now, rounds = (int(str(number)) for number in record.args)
     return now, rounds
+
+
+def rounds_asked(record: logging.LogRecord) -> int | None:
+    """How many rounds a strategy is started for, where Flower's log tells."""
+    if "Number of rounds: %d" not in str(record.msg) or not isinstance(record.args, tuple):
+        return None
+    return int(str(record.args[0]))
+
+
+def nodes_awaited(record: logging.LogRecord) -> tuple[int, int] | None:
+    """How many nodes there are, and how many a strategy waits for, where Flower's log tells."""
+    told = str(record.msg).startswith("Waiting for nodes to connect: %d connected")
+    if not told or not isinstance(record.args, tuple):
+        return None
+    there, wanted = (int(str(number)) for number in record.args)
+    return there, wanted
 
 
 def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:

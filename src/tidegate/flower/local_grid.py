@@ -5,6 +5,7 @@ The app is the one that runs on Flower's Simulation and Deployment engines, unch
 
 import itertools
 import logging
+import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,12 +15,14 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConf
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
+from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import (
     CLIENT_RAISED,
     SERVER_NODE_ID,
     Run,
     act_as_server,
     name_message,
+    run_of,
 )
 from tidegate.flower.node_buffer import FOLDER, IN_MEMORY
 from tidegate.flower.records import asks_who
@@ -50,6 +53,7 @@ class LocalGrid(Grid):
         run_config: Mapping[str, UserConfigValue] | None = None,
         *,
         run_id: int = 1,
+        app: str = "",
     ) -> None:
         self._client_app = client_app
         config = dict(run_config or {})
@@ -69,7 +73,7 @@ class LocalGrid(Grid):
         self._replies: dict[str, Message] = {}
         self._failures: set[str] = set()
         self.answers = Answers()
-        self.set_run(Run.create_empty(run_id))
+        self.set_run(run_of(run_id, app))
 
     def keep_buffers(self, folder: Path) -> None:
         """Keep buffers here, unless somebody has said where."""
@@ -149,15 +153,22 @@ class LocalGrid(Grid):
         except Exception as failure:
             reason = f"{type(failure).__name__}: {failure}"
             self.answers.failed[kind] += 1
-            level, new = logging.ERROR, self._is_new(reason)
-            logger.log(level, "node %s failed: %s", node_id, reason, exc_info=new)
+            self.answers.first_failure = self.answers.first_failure or reason
+            new = self._is_new(failure)
+            level = logging.ERROR if new else logging.INFO
+            told_whole = isinstance(failure, ConfigurationError)  # its text names the remedy
+            logger.log(
+                level, "node %s failed: %s", node_id, reason, exc_info=new and not told_whole
+            )
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
 
-    def _is_new(self, failure: str) -> bool:
-        """Note a failure; one that was seen before needs no traceback again."""
-        self.answers.first_failure = self.answers.first_failure or failure
-        seen = failure in self._failures
-        self._failures.add(failure)
+    def _is_new(self, failure: Exception) -> bool:
+        """Note where a failure comes from; the same line of code need not be shown again."""
+        frames = traceback.walk_tb(failure.__traceback__)
+        lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in frames]
+        place = " ".join([type(failure).__name__, *lines])
+        seen = place in self._failures
+        self._failures.add(place)
         return not seen
 
 
@@ -176,12 +187,21 @@ def run_in_process(
     *,
     num_clients: int,
     run_config: Mapping[str, UserConfigValue] | None = None,
+    app: str = "",
 ) -> Answers:
-    """Run a Flower app in this process; nodes are configured as Flower's simulation does."""
+    """Run a Flower app in this process; nodes are configured as Flower's simulation does.
+
+    Args:
+        server_app: the server's part.
+        client_app: the clients' part.
+        num_clients: nodes; each gets its partition-id and num-partitions.
+        run_config: of the server and all nodes.
+        app: its name, ``publisher/name``, if it has one.
+    """
     node_configs = [
         {"partition-id": number, "num-partitions": num_clients} for number in range(num_clients)
     ]
-    grid = LocalGrid(client_app, node_configs, run_config)
+    grid = LocalGrid(client_app, node_configs, run_config, app=app)
     context = Context(
         run_id=grid.run.run_id,
         node_id=SERVER_NODE_ID,

@@ -31,7 +31,7 @@ from tidegate.flower.wrapped_strategies import check_averages, give_back, state_
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.prices import PriceFeed
 from tidegate.problem import LearningConstants
-from tidegate.runs.folder import NOTHING_USED, RESUMING
+from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
 from tidegate.runs.journal import Journal
 from tidegate.runs.sinks import Moment, Sink, Sinks
 from tidegate.server.controller import Controller
@@ -69,7 +69,8 @@ class AdmissionControl(Strategy):
             ``fraction_train`` of the strategy by default, and at least its ``min_train_nodes``.
         learning: constants of the learning-error bound.
         importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
-        folder: where the run is saved after every round. A new start with the same folder resumes.
+        folder: where the run is saved after every round. A new start of the same app with the same
+            folder resumes. It must be absolute where ``flwr run`` starts the app.
         run: the run's name on the clients, unique by default. Needed only to make two runs alike.
         largest_buffer: the capacity above which no client is believed. Orders and weights go by
             capacity, which each client states itself: set this where clients might lie.
@@ -125,7 +126,8 @@ class AdmissionControl(Strategy):
         self._importance = checked_importance(importance)
         self._weight_key = weight_key(strategy)
         self._checkpoint = None if folder is None else Checkpoint(Path(folder))
-        self._sinks = Sinks(sinks, None if folder is None else Journal(Path(folder)))
+        journal = None if self._checkpoint is None else Journal(self._checkpoint.folder)
+        self._sinks = Sinks(sinks, journal)
         self._run = run if purse is None else purse.run
         self._time_to_live = time_to_live
         self._seconds_to_live = self._timeout = 0.0
@@ -152,9 +154,11 @@ class AdmissionControl(Strategy):
         """
         self._timeout = timeout
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
-        held = nullcontext() if self._checkpoint is None else self._checkpoint.held()
+        held = nullcontext() if self._checkpoint is None else self._checkpoint.held(grid)
         with self._sinks.open(), held:
             self._begin(initial_arrays, num_rounds)
+            if self._checkpoint is not None:
+                logger.info(SAVING, self._checkpoint.folder)
             if self._checkpoint is not None and isinstance(grid, LocalGrid):
                 grid.keep_buffers(self._checkpoint.buffers)
             before = self._rounds_before
@@ -165,7 +169,7 @@ class AdmissionControl(Strategy):
                 self._sinks.measured(now + before, "server", measured)
                 return measured
 
-            with self._sinks.kept():
+            with self._sinks.kept(self.rounds):
                 result = super().start(
                     grid,
                     self._model.arrays,
@@ -285,6 +289,10 @@ class AdmissionControl(Strategy):
 
     def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""
+        if num_rounds < 1:
+            raise ConfigurationError(
+                f"num_rounds must be at least 1, got {num_rounds}; no round was run"
+            )
         check_model(initial_arrays)
         check_averages(self.strategy, initial_arrays)
         terms = self._terms(num_rounds=num_rounds)

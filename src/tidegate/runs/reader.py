@@ -114,6 +114,8 @@ class RunView:
 def read_run(folder: Path) -> RunView:
     """What a folder says now."""
     path = folder / CONTROL
+    if folder.is_file():
+        raise ConfigurationError(f"{folder} is a file; give the run's folder, {folder.parent}")
     if not path.exists():
         raise ConfigurationError(
             f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"

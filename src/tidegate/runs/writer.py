@@ -5,6 +5,7 @@ round is decided, so that a server which dies afterwards sends the same orders a
 it is settled.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -19,7 +20,7 @@ from typing import IO
 import numpy as np
 
 from tidegate._internal.saving import Archive, reading, replace_file
-from tidegate.errors import ConfigurationError, DamagedFileError
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.runs.reader import control_of, settled_rounds
 from tidegate.server.controller import Controller
@@ -34,19 +35,29 @@ class RunWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._app = ""
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other servers out of the folder; the lock goes with the process that holds it."""
+    def held(self, app: str = "") -> Iterator[None]:
+        """Keep other servers out of the folder; the lock goes with the process that holds it.
+
+        Args:
+            app: the name of the app whose run it is; other apps will not resume it.
+        """
+        self._app = app
         self._folder.mkdir(parents=True, exist_ok=True)
-        lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
-        with closing(lock):
+        with contextlib.ExitStack() as opened:
             try:
-                lock.execute("BEGIN EXCLUSIVE")
-            except sqlite3.OperationalError:
+                lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
+                opened.enter_context(closing(lock)).execute("BEGIN EXCLUSIVE")
+            except sqlite3.DatabaseError as wrong:
+                if wrong.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                    told = f"another run is using {self._folder}; wait for it, or take another"
+                    raise ConfigurationError(f"{told} folder") from None
                 raise ConfigurationError(
-                    f"another run is using {self._folder}; wait for it, or take another folder"
-                ) from None
+                    f"{self._folder} cannot be written to ({wrong}); make room, or give the "
+                    "server the right to write there, or take another folder"
+                ) from wrong
             yield
 
     def load(self, terms: Terms) -> tuple[Controller, str] | None:
@@ -64,6 +75,16 @@ class RunWriter:
             record, model = {**content["controller"], "state": state}, content["model"]
             if not MODEL_NAME.fullmatch(model):
                 raise ValueError(f"it names a model {reprlib.repr(model)}")
+            app = content.get("app", "")  # older folders do not say
+        if app and self._app not in ("", app):
+            raise RunDiffersError(
+                f"{self._folder} holds a run of the app {reprlib.repr(app)}, and this is "
+                f"{self._app!r}; take another folder",
+                name="app",
+                saved=app,
+                given=self._app,
+            )
+        self._app = self._app or app
         return Controller.from_record(terms, record, path), model
 
     def begin(self) -> None:
@@ -76,6 +97,8 @@ class RunWriter:
         record = controller.to_record()
         state = record.pop("state")
         content = {"version": FORMAT_VERSION, "model": model, "controller": record}
+        if self._app:
+            content["app"] = self._app
         parts = {"control": np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)}
         if state is not None:
             parts["state"] = np.frombuffer(state, dtype=np.uint8)

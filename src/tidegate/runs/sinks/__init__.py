@@ -11,10 +11,10 @@ import numbers
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from tidegate.server.fleet_round import FleetRound
 
@@ -68,6 +68,15 @@ class Sink(Protocol):
         ...
 
 
+@runtime_checkable
+class Counting(Sink, Protocol):
+    """A sink with totals, which go on where an earlier start of the server left them."""
+
+    def resumed(self, before: Sequence[FleetRound]) -> None:
+        """The rounds that were settled before this start; none if the run is new."""
+        ...
+
+
 class Diary(Sink, Protocol):
     """A sink that belongs to the run itself."""
 
@@ -113,9 +122,15 @@ class Sinks:
                 line.wait(deadline)
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """While this server has the run, and nobody else: the first is told of begin and end."""
+    def kept(self, before: Sequence[FleetRound] = ()) -> Iterator[None]:
+        """While this server has the run, and nobody else: the first is told of begin and end.
+
+        Those of the others that count are told of the rounds before.
+        """
         self._tell_first(lambda diary: diary.begin())
+        settled = tuple(before)
+        for line in self._others:
+            line.put(lambda sink: sink.resumed(settled) if isinstance(sink, Counting) else None)
         failed = True
         try:
             yield

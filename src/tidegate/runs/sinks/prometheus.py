@@ -1,11 +1,13 @@
 """Numbers for Prometheus, on a port of the server."""
 
+import math
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidegate.errors import ConfigurationError
 from tidegate.runs.sinks import Moment, Source
+from tidegate.server.fleet_round import FleetRound
 
 try:
     import prometheus_client
@@ -68,7 +70,7 @@ class Prometheus:
         self._counters = {
             name: prometheus_client.Counter(
                 f"tidegate_{name}", text, ["run"], registry=self._registry
-            ).labels(run)
+            )
             for name, text in COUNTERS.items()
         }
         self._round = self._gauge("round", "The last round that was settled.")
@@ -101,6 +103,12 @@ class Prometheus:
         """The port that it listens on."""
         return int(self._server.server_port)
 
+    def resumed(self, before: Sequence[FleetRound]) -> None:
+        """Count on from the books; nothing is counted before, lest a total seem to fall to 0."""
+        with self._registry.lock:
+            for name, counter in self._counters.items():
+                counter.labels(self._run).inc(math.fsum(getattr(row, name) for row in before))
+
     def decided(self, round_number: int, price: float) -> None:
         """Note the time, and the price."""
         with self._registry.lock:
@@ -114,7 +122,7 @@ class Prometheus:
             for name, gauge in self._gauges.items():
                 gauge.set(values[name])
             for name, counter in self._counters.items():
-                counter.inc(values[name])
+                counter.labels(self._run).inc(values[name])
             self._round.set(moment.done.round_number)
             self._settled_at.set(time.time())
 

@@ -1,18 +1,23 @@
 """The client: an ordinary ClientApp with a gate in front of its training."""
 
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from tidegate.client.streams import IndexedStream, Stream
 from tidegate.flower import ClientGate
 
-from .task import Partition, train
+from .task import Partition, loss, train
+
+
+def partition(part: str, context: Context) -> Partition:
+    """What this node comes across of the ``train`` or the ``test`` part."""
+    number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
+    return Partition(part, number, count, int(context.run_config["seed"]))
 
 
 def open_stream(context: Context) -> Stream:
     """Where this node's samples come from, one after another."""
-    number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
-    return IndexedStream(Partition(number, count, int(context.run_config["seed"])))
+    return IndexedStream(partition("train", context))
 
 
 def buffer_capacity(context: Context) -> int:
@@ -32,6 +37,17 @@ def train_client(message: Message, context: Context) -> Message:
         model = {name: array.numpy() for name, array in sent.items()}
         config = context.run_config
         steps, rate = int(config["local-steps"]), float(config["learning-rate"])
-        model, loss = train(model, now.samples, steps, rate)
+        model, last_loss = train(model, now.samples, steps, rate)
         arrays = ArrayRecord({name: Array(values) for name, values in model.items()})
-        return now.reply(arrays, {"train_loss": loss})
+        return now.reply(arrays, {"train_loss": last_loss})
+
+
+@app.evaluate()
+def evaluate_client(message: Message, context: Context) -> Message:
+    """Say how well the model does on images that nobody trains on."""
+    sent = message.content.array_records["arrays"]
+    model = {name: array.numpy() for name, array in sent.items()}
+    unseen = partition("test", context)
+    samples = [unseen[index] for index in range(len(unseen))]
+    metrics = MetricRecord({"eval_loss": loss(model, samples), "num-examples": len(samples)})
+    return Message(RecordDict({"metrics": metrics}), reply_to=message)

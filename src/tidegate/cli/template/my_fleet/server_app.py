@@ -25,7 +25,7 @@ def main(grid: Grid, context: Context) -> None:
         return MetricRecord({"accuracy": accuracy(model)})
 
     strategy = AdmissionControl(
-        FedAvg(fraction_evaluate=0.0),
+        FedAvg(),
         str(config["policy"]),
         budget=float(config["budget"]),
         prices=PricePath(price_law(str(config["price"])), seed=int(config["seed"])),

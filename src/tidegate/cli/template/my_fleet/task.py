@@ -34,8 +34,8 @@ def load(part: str) -> tuple[Floats, NDArray[np.int64]]:
 class Partition:
     """The images that one client comes across, two neighbouring digits, in an order of its own."""
 
-    def __init__(self, number: int, count: int, seed: int) -> None:
-        self._images, self._labels = load("train")
+    def __init__(self, part: str, number: int, count: int, seed: int) -> None:
+        self._images, self._labels = load(part)
         first = number * DIGITS // max(count, 1) % DIGITS
         mine = np.flatnonzero(np.isin(self._labels, [first, (first + 1) % DIGITS]))
         self._order = np.random.default_rng([seed, number]).permutation(mine)
@@ -64,6 +64,14 @@ def train(
         weight -= learning_rate * images.T @ likely / len(labels)
         bias -= learning_rate * likely.mean(axis=0)
     return {"weight": weight, "bias": bias}, loss
+
+
+def loss(model: Weights, samples: Sequence[Sample]) -> float:
+    """The mean logarithmic loss on these samples."""
+    images = np.stack([image for image, _ in samples])
+    labels = [label for _, label in samples]
+    likely = _probabilities(images @ model["weight"] + model["bias"])
+    return -float(np.log(likely[range(len(labels)), labels]).mean())
 
 
 def accuracy(model: Weights) -> float:
