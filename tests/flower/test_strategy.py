@@ -19,12 +19,13 @@ from flwr.serverapp.strategy import (
 from gated_apps import MODEL, capacity, gated_app
 
 from tidegate.client.store import BooksMovedError, Change, MemoryStore
+from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import NodeInfo
 from tidegate.flower.records import TEXT, asks_who, expect, key_of
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
-from tidegate.prices import PricePath, UniformPrice
+from tidegate.prices import PricePath, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -107,6 +108,13 @@ def round_of(message: Message) -> int:
     if key_of(Order) not in message.content:
         return 0
     return expect(message.content, Order).round_number
+
+
+def test_a_trace_that_ends_before_the_run_is_refused_before_anybody_is_asked() -> None:
+    grid, trace = recording(), PricePath(RecordedPrices([2.0] * 4), seed=0)
+    with pytest.raises(ConfigurationError, match="prices for 4 rounds, and the run has 5"):
+        fit(control(prices=trace), grid, rounds=5)
+    assert not grid.sent
 
 
 def test_a_run_learns_spends_and_keeps_books() -> None:

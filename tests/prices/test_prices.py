@@ -5,13 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tidegate.errors import ConfigurationError
 from tidegate.prices import (
     ConstantPrice,
     MarkovPrice,
     Price,
+    PriceFeed,
     PriceLaw,
+    PricePath,
     RecordedPrices,
     UniformPrice,
+    check_length,
     price_law,
 )
 
@@ -90,6 +94,10 @@ def test_as_many_columns_as_clients() -> None:
         ("constant:-1", "must be 0 or more and at most 1e.15, got -1.0"),
         ("constant:inf", "at most 1e.15, got inf"),
         ("markov:1,2,0.5,1", r"stay_high must lie in \[0, 1\), got 1.0"),
+        (
+            "markov:9,2,.9,.8",
+            "low price 9.0 lies above the high price 2.0; .*: markov:2,9,0.8,0.9",
+        ),
         ("gauss:1,2", "unknown price law 'gauss'; choose constant, uniform, markov or trace"),
         ("trace:prices.csv", "must read trace:FILE.csv:COLUMN"),
     ],
@@ -136,3 +144,34 @@ def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
 def test_the_mean_of_a_record_is_that_of_the_rounds_played() -> None:
     assert RecordedPrices([1.0, 3.0, 100.0]).mean(2) == 2.0
     assert math.isclose(RecordedPrices([1.0, 3.0]).mean(10), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("law", "mean"),
+    [(ConstantPrice(5), 5.0), (UniformPrice(1, 10), 5.5), (MarkovPrice(2, 9, 0, 0), 5.5)],
+)
+def test_whole_numbers_are_prices(law: PriceLaw, mean: float) -> None:
+    assert law.mean(3) == mean
+    assert all(isinstance(price, float) for price in path(law, 3))
+    assert np.array(path(law, 1, size=2)).dtype == np.float64
+
+
+def test_a_path_of_several_columns_says_what_to_do() -> None:
+    with pytest.raises(ConfigurationError, match=r"has 2 prices a round.*name one column"):
+        PricePath(RecordedPrices([[1.0, 2.0], [3.0, 4.0]]), seed=0)
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [RecordedPrices([1.0, 2.0]), PricePath(RecordedPrices([1.0, 2.0]), seed=0)],
+    ids=["law", "feed"],
+)
+def test_a_trace_must_last_for_the_whole_run(prices: PriceLaw | PriceFeed) -> None:
+    check_length(prices, 2)
+    with pytest.raises(ConfigurationError, match="prices for 2 rounds, and the run has 3; shorten"):
+        check_length(prices, 3)
+
+
+def test_other_prices_have_no_end() -> None:
+    check_length(UniformPrice(1, 10), 10**6)
+    check_length(PricePath(UniformPrice(1, 10), seed=0), 10**6)

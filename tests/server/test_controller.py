@@ -14,10 +14,10 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.cohorts import Cohorts
-from tidegate.errors import SupplierError, WireError
+from tidegate.errors import ConfigurationError, SupplierError, WireError
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
-from tidegate.prices import ConstantPrice, PricePath, UniformPrice
+from tidegate.prices import ConstantPrice, PricePath, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
@@ -347,6 +347,21 @@ def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None
         old.join(hello("a", 20, buffer_id="another"), receipt)
     with pytest.raises(WireError, match="a capacity of 30 now, and had 20 before"):
         old.join(hello("a", 30))
+
+
+def test_terms_that_are_refused_stay_refused() -> None:
+    controller = Controller(terms("tide", headroom=4.0), "r")
+    controller.join(hello("a", 10))
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="has no use for a headroom of 4"):
+            controller.decide(["a"], ["a"])
+
+
+def test_a_trace_that_ends_before_the_run_is_refused_with_the_terms() -> None:
+    trace = PricePath(RecordedPrices([2.0] * 39), seed=0)
+    with pytest.raises(ConfigurationError, match="prices for 39 rounds, and the run has 40"):
+        terms(prices=trace)
+    assert terms(prices=trace, num_rounds=39).num_rounds == 39
 
 
 def test_a_round_needs_a_client_and_is_decided_before_it_is_closed() -> None:

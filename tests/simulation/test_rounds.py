@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.constant_admission import constant_admission
@@ -84,3 +85,25 @@ def test_a_budget_too_small_for_a_sample_a_round_still_works() -> None:
     assert run.columns["training_size"][0] == 0  # nobody has a sample yet
     assert np.all(np.isfinite(run.columns["bound"]))
     assert run.columns["distinct_samples"][-1] == 3  # 60 rounds * 0.0625, whole samples only
+
+
+@pytest.mark.parametrize("per_client", [False, True])
+def test_prices_may_be_whole_numbers(per_client: bool) -> None:
+    policy = acdpp(PROBLEM)
+    whole, same = (
+        simulate(policy, PROBLEM, ConstantPrice(price), 0, price_per_client=per_client)
+        for price in (2, 2.0)
+    )
+    assert np.array_equal(whole.columns["spent"], same.columns["spent"])
+    for price in (2, np.int64(2), np.array([2, 2])):
+        _, row = play_round(policy, PROBLEM, begin(policy, PROBLEM), price)
+        assert row.spent == same.columns["spent"][0]
+
+
+def test_a_trace_that_ends_before_the_run_is_refused_before_the_first_round() -> None:
+    policy, played = acdpp(PROBLEM), []
+    trace = RecordedPrices([2.0] * 39)
+    with pytest.raises(ConfigurationError, match="prices for 39 rounds, and the run has 40"):
+        simulate(policy, PROBLEM, trace, 0, each_round=lambda: played.append(1))
+    assert not played
+    assert len(simulate(policy, PROBLEM, trace, 0, until=39).columns["spent"]) == 39

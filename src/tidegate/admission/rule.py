@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.prices import Price
+from tidegate.prices import Price, as_price
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +33,7 @@ class Quote:
             price: one, or one for each client that takes part; there is at least one.
             shares: of these clients, as weights; where all are 0 each counts the same.
         """
+        price = as_price(price)
         if isinstance(price, float):
             return cls(price)
         if price.min() == price.max():

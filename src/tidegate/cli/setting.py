@@ -35,7 +35,8 @@ class Setting(BaseModel):
     budget: float = Field(gt=0, description="What may be spent in a round, in the long run.")
     price: str = Field(
         description="Price of a sample: constant:P, uniform:LOW,HIGH, "
-        "markov:A,B,P,Q (after A again A with probability P, after B again B with Q) or "
+        "markov:LOW,HIGH,P,Q (after LOW again LOW with probability P, after HIGH again HIGH with "
+        "Q) or "
         "trace:FILE.csv:COLUMN."
     )
     price_per_client: bool = Field(

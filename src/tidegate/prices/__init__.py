@@ -5,8 +5,8 @@ A price law yields one price a round, either one number for the whole fleet or, 
 rounds, so a longer run begins exactly like a shorter one.
 """
 
-from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices
-from tidegate.prices.laws import ConstantPrice, MarkovPrice, Price, PriceLaw, UniformPrice
+from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices, check_length
+from tidegate.prices.laws import ConstantPrice, MarkovPrice, Price, PriceLaw, UniformPrice, as_price
 from tidegate.prices.words import price_law
 
 __all__ = [
@@ -18,5 +18,7 @@ __all__ = [
     "PricePath",
     "RecordedPrices",
     "UniformPrice",
+    "as_price",
+    "check_length",
     "price_law",
 ]

@@ -41,22 +41,30 @@ class PricePath:
     """
 
     def __init__(self, law: PriceLaw, seed: int) -> None:
-        self._law = law
+        columns = np.shape(law.mean(1))
+        if columns:
+            raise ConfigurationError(
+                f"the price law has {columns[0]} prices a round, and a path gives one for all "
+                "clients; name one column of the trace, or write a feed whose `at` gives each "
+                "client its own"
+            )
+        self.law = law
+        """What the prices are drawn from."""
         self._seed = seed
         self._next_round = 1
         self._rounds = law.rounds(generator(seed, PRICES))
 
     def mean(self, num_rounds: int) -> float:
         """The law's own mean."""
-        return float(self._law.mean(num_rounds))
+        return float(np.asarray(self.law.mean(num_rounds)))
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
         """The price of a round; going back starts the path anew."""
         if round_number < self._next_round:
-            self._next_round, self._rounds = 1, self._law.rounds(generator(self._seed, PRICES))
+            self._next_round, self._rounds = 1, self.law.rounds(generator(self._seed, PRICES))
         price = next(itertools.islice(self._rounds, round_number - self._next_round, None))
         self._next_round = round_number + 1
-        return float(price)
+        return float(np.asarray(price))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +157,23 @@ class RecordedPrices:
                 yield np.broadcast_to(row, size)
         raise ConfigurationError(
             f"the record ends after {len(table)} rounds; shorten the run or record more"
+        )
+
+
+def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
+    """Refuse a trace that ends before the run does.
+
+    Args:
+        prices: a law or a feed; what is neither a trace nor made of one has no end.
+        num_rounds: rounds that are going to be played.
+
+    >>> check_length(RecordedPrices([3.0, 1.0]), num_rounds=2)
+    """
+    law = prices.law if isinstance(prices, PricePath) else prices
+    if isinstance(law, RecordedPrices) and len(law) < num_rounds:
+        raise ConfigurationError(
+            f"the trace has prices for {len(law)} rounds, and the run has {num_rounds}; shorten "
+            f"the run to {len(law)} rounds, or record more prices"
         )
 
 

@@ -18,7 +18,7 @@ from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.cohorts import Cohorts, share_reached
 from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.policies import JointPolicy
-from tidegate.prices import PriceFeed
+from tidegate.prices import PriceFeed, check_length
 from tidegate.problem import LearningConstants, Problem
 from tidegate.server.ledger import Ledger
 from tidegate.server.shards import Purse
@@ -68,6 +68,9 @@ class Terms:
     sums_only: bool = False
     """Whether decisions follow from sums over the fleet alone: no client's order depends on what
     that client, or any other, has reported. Who has no room then takes in less than it is asked."""
+
+    def __post_init__(self) -> None:
+        check_length(self.prices, self.num_rounds)
 
     def share_of(self, clients: int) -> float:
         """The part of so many clients that a round reaches."""
@@ -127,17 +130,18 @@ class Fleet:
                 cohorts=Cohorts(share=terms.share_of(len(self.absences))),
                 learning=terms.learning,
             )
-            self._policy = terms.policy(problem)
-            rules = {self.retention(number)[0] for number in range(len(self.absences))}
+            policy, clients = terms.policy(problem), len(self.absences)
+            rules = {policy.retention.for_client(one, clients)[0] for one in range(clients)}
             if "oldest_first" in rules and terms.headroom > 1:
                 raise ConfigurationError(
                     f"{terms.policy_name} keeps every slot full, and has no use for a headroom of "
                     f"{terms.headroom}; leave it out"
                 )
-            if terms.purse is not None and not isinstance(self._policy.admission, GrantedRule):
+            if terms.purse is not None and not isinstance(policy.admission, GrantedRule):
                 raise ConfigurationError(
                     f"{terms.policy_name} does not say what money is worth; shards need tide"
                 )
+            self._policy = policy
         return self._policy
 
     def see(self, reachable: Collection[str]) -> None:

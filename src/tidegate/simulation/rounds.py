@@ -23,7 +23,7 @@ from tidegate.admission.debt import cash, certificate_holds
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
-from tidegate.prices import Price, PriceLaw
+from tidegate.prices import Price, PriceLaw, as_price, check_length
 from tidegate.problem import Problem
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
@@ -155,7 +155,7 @@ def play_round(
         price: one for all, or one for each client of the fleet.
         who: the clients that take part, rising.
     """
-    capacities = problem.capacities[who]
+    capacities, price = problem.capacities[who], as_price(price)
     quote = _quote(price, policy.shares, who)
     if not isinstance(price, float):
         price = price[who]
@@ -269,6 +269,7 @@ def simulate(
             f"no round to play: {state.round_number} of {problem.num_rounds} are done, "
             f"and the run should stop after round {last}"
         )
+    check_length(price_law, last)
     size = problem.num_clients if price_per_client else None
     path = price_law.rounds(generator(seed, PRICES), size)
     members = problem.cohorts.rounds(generator(seed, COHORTS), problem.num_clients)
