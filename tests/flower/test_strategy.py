@@ -604,9 +604,23 @@ def test_values_out_of_range_are_refused_at_once(change: dict[str, Any], reason:
         control(**change)
 
 
-def test_a_price_law_alone_is_not_a_price_feed() -> None:
-    with pytest.raises(TypeError, match=r"prices must have `at` and `mean`.*PricePath"):
-        control(prices=UniformPrice(1, 10))
+@pytest.mark.parametrize("prices", ["uniform:1,10", UniformPrice(1, 10)], ids=["text", "law"])
+def test_prices_may_be_given_as_a_text_or_a_law(prices: Any) -> None:
+    strategy, same = control(prices=prices), control(prices=PricePath(UniformPrice(1, 10), seed=0))
+    fit(strategy, recording(), rounds=3)
+    fit(same, recording(), rounds=3)
+    assert strategy.rounds == same.rounds
+
+
+def test_one_price_for_ever_is_given_as_a_number() -> None:
+    strategy = control(prices=3)
+    fit(strategy, recording(), rounds=2)
+    assert [row.price for row in strategy.rounds] == [3.0, 3.0]
+
+
+def test_what_is_not_a_price_is_refused_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"prices must be a number, a text.*got None"):
+        control(prices=None)
 
 
 def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,9 @@
 import itertools
 import math
+import reprlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +16,12 @@ from tidegate.prices import (
     PriceFeed,
     PriceLaw,
     PricePath,
+    Prices,
     RecordedPrices,
     UniformPrice,
     check_length,
+    law_of,
+    price_feed,
     price_law,
 )
 
@@ -163,8 +169,12 @@ def test_a_path_of_several_columns_says_what_to_do() -> None:
 
 @pytest.mark.parametrize(
     "prices",
-    [RecordedPrices([1.0, 2.0]), PricePath(RecordedPrices([1.0, 2.0]), seed=0)],
-    ids=["law", "feed"],
+    [
+        RecordedPrices([1.0, 2.0]),
+        PricePath(RecordedPrices([1.0, 2.0]), seed=0),
+        law_of(PricePath(RecordedPrices([1.0, 2.0]), seed=0)),
+    ],
+    ids=["law", "feed", "simulated feed"],
 )
 def test_a_trace_must_last_for_the_whole_run(prices: PriceLaw | PriceFeed) -> None:
     check_length(prices, 2)
@@ -175,3 +185,49 @@ def test_a_trace_must_last_for_the_whole_run(prices: PriceLaw | PriceFeed) -> No
 def test_other_prices_have_no_end() -> None:
     check_length(UniformPrice(1, 10), 10**6)
     check_length(PricePath(UniformPrice(1, 10), seed=0), 10**6)
+
+
+class Market:
+    """Prices of clients' own: twice as much for each further one."""
+
+    def mean(self, num_rounds: int) -> float:
+        return 1.5
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Mapping[str, float]:
+        return {client: float(2 ** int(client[-1])) for client in clients}
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [5, 5.0, np.float32(5), "constant:5", ConstantPrice(5), PricePath(ConstantPrice(5), seed=3)],
+    ids=repr,
+)
+def test_a_price_may_be_given_as_a_number_a_text_a_law_or_a_feed(prices: Prices) -> None:
+    feed = price_feed(prices)
+    assert (feed.mean(10), feed.at(1, ["a"]), feed.at(2, ["a"])) == (5.0, 5.0, 5.0)
+    assert path(law_of(prices), 2) == [5.0, 5.0]
+
+
+def test_a_law_has_a_path_for_each_seed_and_a_feed_stays_as_it_is() -> None:
+    law = UniformPrice(1, 10)
+    assert price_feed(law).at(1, []) == PricePath(law, seed=0).at(1)
+    assert price_feed("uniform:1,10", seed=7).at(1, []) == PricePath(law, seed=7).at(1)
+    market = Market()
+    assert price_feed(market, seed=7) is market
+
+
+def test_a_feed_can_be_simulated() -> None:
+    law = law_of(Market())
+    assert law.mean(10) == 1.5
+    assert [list(np.asarray(row)) for row in path(law, 2, size=2)] == [[1.0, 2.0], [1.0, 2.0]]
+    same = np.array(path(law_of(PricePath(UniformPrice(1, 10), seed=3)), 2, size=2))
+    assert np.array_equal(same[:, 0], same[:, 1])
+    with pytest.raises(ConfigurationError, match="simulate it with price_per_client=True"):
+        path(law, 1)
+
+
+@pytest.mark.parametrize("wrong", [None, True, [1.0, 2.0], UniformPrice, object()], ids=repr)
+def test_what_is_not_a_price_is_named(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"prices must be a number.*got") as refused:
+        price_feed(wrong)
+    assert reprlib.repr(wrong) in str(refused.value)

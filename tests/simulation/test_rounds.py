@@ -6,7 +6,7 @@ from tidegate.policies import ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.constant_admission import constant_admission
 from tidegate.policies.hybrid import hybrid
-from tidegate.prices import ConstantPrice, RecordedPrices, UniformPrice
+from tidegate.prices import ConstantPrice, Prices, RecordedPrices, UniformPrice, price_feed
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import begin, play_round, simulate
 
@@ -107,3 +107,15 @@ def test_a_trace_that_ends_before_the_run_is_refused_before_the_first_round() ->
         simulate(policy, PROBLEM, trace, 0, each_round=lambda: played.append(1))
     assert not played
     assert len(simulate(policy, PROBLEM, trace, 0, until=39).columns["spent"]) == 39
+
+
+@pytest.mark.parametrize("prices", ["uniform:1,3", UNIFORM, price_feed(UNIFORM, seed=5)])
+def test_prices_may_be_a_text_a_law_or_a_feed(prices: Prices) -> None:
+    run = simulate(acdpp(PROBLEM), PROBLEM, prices, 5)
+    same = simulate(acdpp(PROBLEM), PROBLEM, UNIFORM, 5)
+    assert np.array_equal(run.columns["price"], same.columns["price"])
+
+
+def test_one_price_for_ever_may_be_a_number() -> None:
+    run = simulate(acdpp(PROBLEM), PROBLEM, 2, 0)
+    assert set(run.columns["price"]) == {2.0}

@@ -11,7 +11,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.flower.wrapped_strategies import reached
 from tidegate.policies import ControlOptions, PolicyMaker, identity
 from tidegate.policies.presets import find_policy
-from tidegate.prices import PriceFeed
+from tidegate.prices import Prices, price_feed
 from tidegate.problem import LearningConstants
 from tidegate.server.fleet import Terms
 from tidegate.server.shards import Purse
@@ -22,7 +22,7 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     policy: str | PolicyMaker,
     *,
     budget: float,
-    prices: PriceFeed,
+    prices: Prices,
     purse: Purse | None,
     options: ControlOptions,
     headroom: float,
@@ -33,11 +33,6 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     is_saved: bool,
 ) -> partial[Terms]:
     """The terms of a run, all but its number of rounds."""
-    if not (hasattr(prices, "at") and hasattr(prices, "mean")):
-        raise TypeError(
-            f"prices must have `at` and `mean`, got {prices!r}; a law of prices becomes one "
-            "with a seed: PricePath(price_law('uniform:1,10'), seed=1)"
-        )
     if not 0 < budget < math.inf:
         raise ConfigurationError(f"budget must be a number above 0, got {budget}")
     if not headroom >= 1:
@@ -64,7 +59,7 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         options=asdict(options),
         budget=budget,
         purse=purse,
-        prices=prices,
+        prices=price_feed(prices),
         headroom=headroom,
         taking_part=share if taking_part is None else taking_part,
         least_taking_part=least if taking_part is None else 1,

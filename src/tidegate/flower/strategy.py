@@ -28,7 +28,7 @@ from tidegate.flower.round_replies import RoundReplies, usable_evaluations
 from tidegate.flower.updates import check_average, check_model, in_types_of
 from tidegate.flower.wrapped_strategies import check_averages, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
-from tidegate.prices import PriceFeed
+from tidegate.prices import Prices
 from tidegate.problem import LearningConstants
 from tidegate.runs.folder import NOTHING_USED, RESUMING
 from tidegate.runs.journal import Journal
@@ -59,8 +59,9 @@ class AdmissionControl(Strategy):
         budget: C, what may be spent in a round, in the long run.
         purse: what a shard is granted, round by round, where several servers share one budget
             (``tidegate.server.shards``); ``budget`` is then about what that will be. Tide alone.
-        prices: what a sample costs in each round; ``PricePath(price_law("uniform:1,10"), seed)``,
-            or anything with ``mean`` and ``at``.
+        prices: what a sample costs: a number, a text such as ``"uniform:1,10"``, a price law, or a
+            feed, which is anything with ``mean`` and ``at``. What is drawn from a law belongs to
+            seed 0; ``price_feed("uniform:1,10", seed=1)`` takes another.
         options: the controller's choices; whether capacity is a hard limit follows from headroom.
         headroom: 1 plans with all the memory that clients have, as a hard limit. More leaves slots
             for peaks, as the paper's policies need whose limit is an average: with 4, a client
@@ -86,7 +87,7 @@ class AdmissionControl(Strategy):
         policy: str | PolicyMaker,
         *,
         budget: float,
-        prices: PriceFeed,
+        prices: Prices,
         purse: Purse | None = None,
         options: ControlOptions = DEFAULT_OPTIONS,
         headroom: float = 1.0,

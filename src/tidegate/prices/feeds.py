@@ -31,7 +31,7 @@ class PriceFeed(Protocol):
 
 
 class PricePath:
-    """The path of a price law that belongs to a seed: one price a round for all clients.
+    """The feed of a price law and a seed: one price a round for all clients.
 
     >>> from tidegate.prices import UniformPrice
     >>> path = PricePath(UniformPrice(1, 10), seed=7)
@@ -44,7 +44,7 @@ class PricePath:
         columns = np.shape(law.mean(1))
         if columns:
             raise ConfigurationError(
-                f"the price law has {columns[0]} prices a round, and a path gives one for all "
+                f"the price law has {columns[0]} prices a round, and this feed gives one for all "
                 "clients; name one column of the trace, or write a feed whose `at` gives each "
                 "client its own"
             )
@@ -157,23 +157,6 @@ class RecordedPrices:
                 yield np.broadcast_to(row, size)
         raise ConfigurationError(
             f"the record ends after {len(table)} rounds; shorten the run or record more"
-        )
-
-
-def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
-    """Refuse a trace that ends before the run does.
-
-    Args:
-        prices: a law or a feed; what is neither a trace nor made of one has no end.
-        num_rounds: rounds that are going to be played.
-
-    >>> check_length(RecordedPrices([3.0, 1.0]), num_rounds=2)
-    """
-    law = prices.law if isinstance(prices, PricePath) else prices
-    if isinstance(law, RecordedPrices) and len(law) < num_rounds:
-        raise ConfigurationError(
-            f"the trace has prices for {len(law)} rounds, and the run has {num_rounds}; shorten "
-            f"the run to {len(law)} rounds, or record more prices"
         )
 
 

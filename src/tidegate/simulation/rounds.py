@@ -23,7 +23,7 @@ from tidegate.admission.debt import cash, certificate_holds
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
-from tidegate.prices import Price, PriceLaw, as_price, check_length
+from tidegate.prices import Price, Prices, as_price, check_length, law_of
 from tidegate.problem import Problem
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
@@ -242,7 +242,7 @@ def _admissions(
 def simulate(
     policy: JointPolicy[State],
     problem: Problem,
-    price_law: PriceLaw,
+    prices: Prices,
     seed: int,
     *,
     price_per_client: bool = False,
@@ -255,8 +255,10 @@ def simulate(
     Args:
         policy: what decides.
         problem: what is given, with the number of rounds.
-        price_law: where prices come from.
-        seed: of the price path and of the cohorts; the same for every policy that is compared.
+        prices: a number, a text such as ``"uniform:1,10"``, a price law, or a feed, whose prices
+            are the same for all seeds.
+        seed: of what is drawn from a law and of the cohorts; the same for every policy that is
+            compared.
         price_per_client: draw one price for each client instead of one for all.
         resume: go on from this state, with the path that belongs to it.
         until: stop after this round; the last one by default.
@@ -269,9 +271,10 @@ def simulate(
             f"no round to play: {state.round_number} of {problem.num_rounds} are done, "
             f"and the run should stop after round {last}"
         )
-    check_length(price_law, last)
+    law = law_of(prices)
+    check_length(law, last)
     size = problem.num_clients if price_per_client else None
-    path = price_law.rounds(generator(seed, PRICES), size)
+    path = law.rounds(generator(seed, PRICES), size)
     members = problem.cohorts.rounds(generator(seed, COHORTS), problem.num_clients)
     rows = []
     for price, who in itertools.islice(zip(path, members, strict=False), state.round_number, last):
