@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -95,7 +97,8 @@ def test_prices_may_be_whole_numbers(per_client: bool) -> None:
         for price in (2, 2.0)
     )
     assert np.array_equal(whole.columns["spent"], same.columns["spent"])
-    for price in (2, np.int64(2), np.array([2, 2])):
+    prices: list[Any] = [2, np.int64(2), np.array([2, 2])]
+    for price in prices:
         _, row = play_round(policy, PROBLEM, begin(policy, PROBLEM), price)
         assert row.spent == same.columns["spent"][0]
 

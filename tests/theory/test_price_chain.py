@@ -57,7 +57,8 @@ def test_the_rule_is_the_best_of_all(stays: tuple[float, float], multiplier: flo
 def test_least_squares_name_their_cutoff_as_older_numpy_demands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    solve, cutoffs = np.linalg.lstsq, []
+    solve: Any = np.linalg.lstsq
+    cutoffs = []
 
     def recorded(*given: Any, rcond: float | None) -> Any:
         cutoffs.append(rcond)

@@ -44,8 +44,8 @@ def law_of(prices: Prices) -> PriceLaw:
     """
     if isinstance(prices, str):
         return price_law(prices)
-    if isinstance(prices, Real) and not isinstance(prices, bool):
-        return ConstantPrice(float(prices))
+    if _is_number(prices):
+        return ConstantPrice(float(cast("float", prices)))
     if _is_feed(prices):
         return FedPrices(cast("PriceFeed", prices))
     if _has(prices, "rounds", "mean"):
@@ -103,6 +103,10 @@ def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
             f"the trace has prices for {len(law)} rounds, and the run has {num_rounds}; shorten "
             f"the run to {len(law)} rounds, or record more prices"
         )
+
+
+def _is_number(prices: object) -> bool:
+    return isinstance(prices, Real) and not isinstance(prices, bool)
 
 
 def _is_feed(prices: object) -> bool:
