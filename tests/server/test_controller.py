@@ -821,3 +821,41 @@ def test_a_shard_is_resumed_as_a_shard_and_reports_nothing_before_its_first_roun
     assert shard.report() is None
     with pytest.raises(ValueError, match=r"made with shard = \['r', 'east'\], this run has None"):
         Controller.from_record(terms("tide"), saved(shard))
+
+
+JOINING = 151
+TARGET = 11.0
+
+
+def joining(controller: Controller, rounds: int) -> list[FleetRound]:
+    """Two clients with 10 slots each, and from round 151 on 18 more."""
+    gates = fleet(controller, {"a": 10, "b": 10})
+    played = []
+    for now in range(1, rounds + 1):
+        if now == JOINING:
+            gates |= fleet(controller, {f"late-{number}": 10 for number in range(18)})
+        played.append(play(controller, gates))
+    return played
+
+
+def test_tide_fills_the_slots_of_those_who_join_as_the_budget_pays_for_them() -> None:
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    controller = Controller(terms("tide", budget=TARGET, num_rounds=400, prices=prices), "r")
+    played = joining(controller, rounds=200)
+    late = played[JOINING - 1 :]
+    assert late[0].price > 4  # at which 180 slots would have cost the budget of 68 rounds
+    assert late[0].spent < 15 * TARGET
+    assert max(row.overspend for row in late) < 15 * TARGET
+    assert late[-1].training_size == 200
+
+
+def test_tide_does_not_wait_for_slots_whose_client_has_nothing_to_fill_them_with() -> None:
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    controller = Controller(terms("tide", budget=TARGET, num_rounds=200, prices=prices), "r")
+    gates = fleet(controller, {"a": 10, "b": 10})
+    controller.join(hello("dry", 60))
+    gates["dry"] = Gate(MemoryStore("r", "dry", 60), IndexedStream(range(3)))
+    played = [play(controller, gates) for _ in range(150)]
+    assert played[-1].training_size == 23
+    # Waiting for θ(0), the others would have replaced their samples for 2.5 a round.
+    assert sum(row.spent for row in played[50:]) > 0.35 * 100 * TARGET

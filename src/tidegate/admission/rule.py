@@ -16,7 +16,7 @@ from tidegate.prices import Price, as_price
 
 @dataclass(frozen=True, eq=False)
 class Quote:
-    """What a sample costs in one round."""
+    """What a sample costs in one round, and what there is to fill."""
 
     price: float
     """c(t), averaged over the clients as an order will be split."""
@@ -24,6 +24,9 @@ class Quote:
     """The price of each client that takes part, where they differ."""
     parts: FloatArray | None = None
     """Beside these, each client's part of an order."""
+    empty_slots: int | None = None
+    """Of the clients that take part, where samples stay until others take their place; none where
+    that is not known. Slots of clients whose stream has run dry do not count."""
 
     @classmethod
     def of(cls, price: Price, shares: FloatArray) -> "Quote":

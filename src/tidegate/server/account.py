@@ -43,6 +43,8 @@ class Account:
     """Orders that the client has applied, as far as was heard, or may have to a buffer it lost."""
     batches: Batches = ()
     """What is stored. Every order applied since has used it once."""
+    exhausted: bool = False
+    """Whether its stream or acquisition gave less than was ordered, and has given nothing since."""
     outstanding: Order | None = None
     """Sent and not answered; the client may have applied it."""
 
@@ -128,6 +130,7 @@ class Account:
             applied=self.applied + 1,
             batches=holds.batches,
             lost_batches=_without_oldest(self.lost_batches, admitted),
+            exhausted=receipt.exhausted or (self.exhausted and not admitted),
             outstanding=None,
         )
 

@@ -7,7 +7,7 @@ not expire nobody leaves; Tide spends on those that take part.
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -231,8 +231,19 @@ class Fleet:
         if isinstance(price, Mapping):
             own = [_checked(price.get(one), round_number, one) for one in clients]
             shares = self.policy.shares[self._numbers(asked)]
-            return Quote.of(np.array(own, dtype=np.float64), shares)
-        return Quote(_checked(price, round_number, "all clients"))
+            quote = Quote.of(np.array(own, dtype=np.float64), shares)
+        else:
+            quote = Quote(_checked(price, round_number, "all clients"))
+        if self.retention(0)[0] != "oldest_first":
+            return quote
+        return replace(quote, empty_slots=sum(self._empty_slots(one) for _, one in members))
+
+    def _empty_slots(self, client: str) -> int:
+        """Slots that a client can fill, where samples do not expire."""
+        account = self._ledger.account(client)
+        if account.exhausted:
+            return 0
+        return max(self._planned_capacity(client) - account.carried_samples(0), 0)
 
     def _planned_capacity(self, client: str) -> int:
         """B_m: all the slots that a client has, unless some are left for peaks."""

@@ -157,6 +157,8 @@ def play_round(
     """
     capacities, price = problem.capacities[who], as_price(price)
     quote = _quote(price, policy.shares, who)
+    if isinstance(state.buffers, OldestFirstBuffers):
+        quote = dataclasses.replace(quote, empty_slots=state.buffers.empty(who))
     if not isinstance(price, float):
         price = price[who]
     server = policy.admission.learn(state.server, quote)
