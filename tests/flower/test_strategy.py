@@ -618,6 +618,35 @@ def test_one_price_for_ever_is_given_as_a_number() -> None:
     assert [row.price for row in strategy.rounds] == [3.0, 3.0]
 
 
+@pytest.mark.parametrize("policy", ["tide", "acdpp"])
+def test_a_budget_is_never_spent_ahead_unless_that_is_asked_for(policy: str) -> None:
+    leads = []
+    for ahead in ({}, {"spend_ahead": 2.0}, {"spend_ahead": None}):
+        strategy = control(policy=policy, **ahead)
+        fit(strategy, recording(), rounds=20)
+        leads.append(max(row.overspend + row.exposure for row in strategy.rounds) / 16.5)
+    nothing, some, unlimited = leads
+    assert nothing <= 0
+    assert 0 < some <= 2
+    assert unlimited > some
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"spend_ahead": -1}, "spend_ahead must be 0 or more and at most"),
+        ({"options": ControlOptions(spend_ahead=3)}, r"AdmissionControl\(..., spend_ahead=3\)"),
+        (
+            {"options": ControlOptions(strict_spending=True), "spend_ahead": 3},
+            "strict spending is a spend_ahead of 0, and 3 was given, too",
+        ),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        control(**change)
+
+
 def test_what_is_not_a_price_is_refused_at_once() -> None:
     with pytest.raises(ConfigurationError, match=r"prices must be a number, a text.*got None"):
         control(prices=None)

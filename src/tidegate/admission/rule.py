@@ -82,6 +82,10 @@ class FleetOrder:
         """At which any sample is taken."""
         return max(self.thresholds, default=math.inf)
 
+    def each_pays_its_own(self, quote: Quote) -> bool:
+        """Whether a rule meets prices of clients' own: what it costs is then counted for each."""
+        return bool(self.thresholds) and quote.own is not None
+
     def within(self, money: float, quote: Quote, limit: float) -> tuple["FleetOrder", int | None]:
         """An order that money pays for, and the whole samples that it may lead to; none for all.
 

@@ -25,6 +25,7 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     prices: Prices,
     purse: Purse | None,
     options: ControlOptions,
+    spend_ahead: float | None,
     headroom: float,
     taking_part: float | None,
     learning: LearningConstants | None,
@@ -50,13 +51,22 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         raise ConfigurationError(
             "a run that is saved knows its policy by name, and a lambda has none; give a function"
         )
+    if options.spend_ahead is not None:
+        raise ConfigurationError(
+            f"the options say spend_ahead = {options.spend_ahead}; on a fleet AdmissionControl "
+            f"takes it: AdmissionControl(..., spend_ahead={options.spend_ahead})"
+        )
+    replace(options, spend_ahead=spend_ahead)  # refuses what cannot be, or contradicts them
     options = replace(options, hard_capacity=headroom == 1)
+    told = asdict(options)
+    del told["spend_ahead"]  # the run's, beside its options
     share, least = reached(strategy)
     return partial(
         Terms,
         policy=lambda problem: maker(problem, options),
         policy_name=name,
-        options=asdict(options),
+        options=told,
+        spend_ahead=spend_ahead,
         budget=budget,
         purse=purse,
         prices=price_feed(prices),

@@ -56,7 +56,11 @@ class AdmissionControl(Strategy):
     Args:
         strategy: what chooses nodes and averages models.
         policy: a name such as ``"acdpp"``, or a function of a problem and ``ControlOptions``.
-        budget: C, what may be spent in a round, in the long run.
+        budget: C, what may be spent in a round: in t rounds never more than C·t, unless
+            ``spend_ahead`` says so.
+        spend_ahead: s, rounds whose budget may be spent before they come: at the end of no round t
+            has more than C·(t + s) been spent, what unanswered orders may have cost counted as
+            spent. None sets no limit: the policy keeps to the budget in the long run.
         purse: what a shard is granted, round by round, where several servers share one budget
             (``tidegate.server.shards``); ``budget`` is then about what that will be. Tide alone.
         prices: what a sample costs: a number, a text such as ``"uniform:1,10"``, a price law, or a
@@ -88,6 +92,7 @@ class AdmissionControl(Strategy):
         *,
         budget: float,
         prices: Prices,
+        spend_ahead: float | None = 0.0,
         purse: Purse | None = None,
         options: ControlOptions = DEFAULT_OPTIONS,
         headroom: float = 1.0,
@@ -120,6 +125,7 @@ class AdmissionControl(Strategy):
             prices=prices,
             purse=purse,
             options=options,
+            spend_ahead=spend_ahead,
             headroom=headroom,
             taking_part=taking_part,
             learning=learning,

@@ -63,6 +63,9 @@ class Terms:
     learning: LearningConstants = field(default_factory=LearningConstants)
     largest_buffer: int | None = None
     """The capacity above which no client is believed; a share of all orders goes by capacity."""
+    spend_ahead: float | None = None
+    """s, rounds whose budget may be spent before they come, whatever the policy; none for no limit
+    but the policy's own."""
     purse: Purse | None = None
     """What a shard is granted, round by round, in place of the budget."""
     sums_only: bool = False
@@ -88,6 +91,7 @@ class Terms:
             "taking_part": self.taking_part,
             "least_taking_part": self.least_taking_part,
             "sums_only": self.sums_only,
+            "spend_ahead": self.spend_ahead,
         }
         if self.endless:
             return {**fixed, "num_rounds": None, "mean_price": None}
@@ -141,8 +145,20 @@ class Fleet:
                 raise ConfigurationError(
                     f"{terms.policy_name} does not say what money is worth; shards need tide"
                 )
+            if policy.charge_prefill and terms.spend_ahead is not None:
+                raise ConfigurationError(
+                    f"{terms.policy_name} pays for samples before round 1, whatever they cost, and "
+                    f"spending ahead is limited to {terms.spend_ahead} rounds' budget; leave out "
+                    "charge_prefill, or give spend_ahead=None"
+                )
             self._policy = policy
         return self._policy
+
+    @property
+    def ahead(self) -> float | None:
+        """Rounds whose budget may be spent before they come; none for no limit."""
+        limits = [one for one in (self._terms.spend_ahead, self.policy.ahead) if one is not None]
+        return min(limits, default=None)
 
     def see(self, reachable: Collection[str]) -> None:
         """Let newcomers in, and those go who could not be reached for K rounds."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from tidegate._internal.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, PRICES, generator
-from tidegate.admission.allocation import Allocation
+from tidegate.admission.allocation import Allocation, cheapest_first
 from tidegate.admission.debt import cash, certificate_holds
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
 from tidegate.errors import ConfigurationError
@@ -161,16 +161,21 @@ def play_round(
         quote = dataclasses.replace(quote, empty_slots=state.buffers.empty(who))
     if not isinstance(price, float):
         price = price[who]
+    money, budget = math.inf, policy.admission.budget
+    if policy.ahead is not None:
+        now, ahead = state.round_number + 1, policy.ahead * budget
+        money = cash(budget, now, state.overspend, ahead)
     server = policy.admission.learn(state.server, quote)
     room, limit = None, math.inf
     if policy.hard_capacity:
         room = state.buffers.room(who)
         limit = float(room.sum())
     order, most = policy.admission.decide(server, quote, limit), None
-    if policy.strict_spending:
-        money = cash(policy.admission.budget, state.round_number + 1, state.overspend)
+    if not order.each_pays_its_own(quote):
         order, most = order.within(money, quote, limit)
     admissions, allocation = _admissions(state, order, price, room, most, who)
+    if order.each_pays_its_own(quote) and not math.isinf(money):
+        admissions = cheapest_first(admissions, np.asarray(price), money)
 
     stored = state.buffers.step(who, admissions)
     state.occupancy_sums[who] += stored.occupancy
@@ -196,7 +201,7 @@ def play_round(
         ordered=float(totals.admitted) if order.thresholds else order.total_admission,
         admitted=totals.admitted,
         spent=totals.spent,
-        overspend=state.overspend + totals.spent - policy.admission.budget,
+        overspend=state.overspend + totals.spent - budget,
         cost_debt=server.cost_debt,
         training_size=totals.training_size,
         overflow=int(np.maximum(stored.occupancy - capacities, 0).sum()),
