@@ -175,8 +175,8 @@ def play_round(
         order, most = order.within(money, quote, limit)
     admissions, allocation = _admissions(state, order, price, room, most, who)
     if order.each_pays_its_own(quote) and not math.isinf(money):
-        paid_for = cheapest_first(admissions.astype(np.int64), np.asarray(price), money)
-        admissions = paid_for.astype(np.int32)
+        pays_for = cheapest_first(admissions.astype(np.int64), np.asarray(price), money)
+        admissions = pays_for.astype(np.int32)
 
     stored = state.buffers.step(who, admissions)
     state.occupancy_sums[who] += stored.occupancy
