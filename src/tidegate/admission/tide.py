@@ -236,16 +236,16 @@ class Tide:
     def _waits(self, state: TideState, quote: Quote) -> bool:
         """Whether empty slots wait for θ(0).
 
-        They do while nothing is known of prices, and where the average one is too dear to fill them
-        all. Where it is not told how many are empty, those are that were never filled.
+        They do while nothing is known of prices, and where the average one is too dear for a fill:
+        the first, of all slots, and later that of those that are empty because clients have joined.
         """
+        is_first = state.admitted < self.total_capacity
         empty = quote.empty_slots
-        if empty is None:
-            empty = max(self.total_capacity - state.admitted, 0)
-        if not empty:
+        if not (is_first if empty is None else empty):
             return False
         knows_one = state.round_number == 1 and quote.own is None
-        return knows_one or empty * state.prices.mean > DEAR_FILL * self._rate
+        slots = self.total_capacity if is_first else empty or 0
+        return knows_one or slots * state.prices.mean > DEAR_FILL * self._rate
 
 
 def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
