@@ -22,6 +22,7 @@ from tidegate.client.store import BooksMovedError, Change, MemoryStore
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import NodeInfo
+from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import TEXT, asks_who, expect, key_of
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
@@ -736,3 +737,58 @@ def test_files_and_memory_give_the_same_run(tmp_path: Path) -> None:
     for name, value in weights(one).items():
         np.testing.assert_array_equal(value, weights(other)[name])
     assert len(list(tmp_path.glob("*.sqlite"))) == 3
+
+
+def test_a_fleet_in_this_process_without_anybody_ends_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    grid, strategy = recording(), control()
+    grid.offline = set(grid.get_node_ids())
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(strategy, grid, rounds=3)
+    assert strategy.rounds == []
+    assert caplog.text.count("is not played: no client can be reached") == 3
+    assert "no client took part in this run, and no round was played" in caplog.text
+
+
+def test_rounds_begin_when_the_first_client_comes() -> None:
+    grid, strategy = recording(), control()
+    grid.offline = set(grid.get_node_ids())
+
+    def later(server_round: int, arrays: ArrayRecord) -> None:
+        if server_round == 2:
+            grid.offline = set()
+
+    fit(strategy, grid, rounds=5, evaluate_fn=later)
+    assert [row.round_number for row in strategy.rounds] == [1, 2, 3]
+    assert {order.round_number for order in grid.orders} == {1, 2, 3}
+
+
+class EmptyGrid:
+    """A deployment to which one node comes after a while."""
+
+    def __init__(self) -> None:
+        self.online: list[Any] = []
+
+    def get_nodes(self) -> list[Any]:
+        return self.online
+
+
+@pytest.mark.parametrize(("comes_after", "found"), [(3, True), (99, False)])
+def test_a_deployment_without_anybody_waits_as_long_as_a_round_may_take(
+    comes_after: int, found: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid, nodes, pauses = EmptyGrid(), Nodes(), list[float]()
+    node = NodeInfo(node_id=7)
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == comes_after:
+            grid.online, nodes.clients = [node], {"a": 7}
+
+    monkeypatch.setattr("tidegate.flower.nodes.time.sleep", sleep)
+    waited: Any = nodes.wait_for_anybody
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        assert waited(grid, None, 200.0) is found
+    assert pauses == ([1.0, 2.0, 4.0] if found else [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0])
+    assert "the run waits for one and goes on by itself" in caplog.text

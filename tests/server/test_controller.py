@@ -192,6 +192,18 @@ def test_a_client_that_stays_away_until_its_samples_expired_frees_its_share() ->
     assert play(controller, gates).fleet == 3  # and it may join again
 
 
+def test_when_everybody_has_left_the_run_goes_on_with_who_comes() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, num_rounds=60), "r")
+    gates = fleet(controller, {"a": 3, "b": 3})
+    play(controller, gates)
+    for _ in range(50):  # longer than any sample stays
+        assert not controller.decide([], [])
+        assert controller.close().spent == 0
+    gates |= fleet(controller, {"c": 3})
+    assert play(controller, {"c": gates["c"]}).orders == 1
+    assert controller.fleet == ["c"]
+
+
 def test_a_client_that_joins_is_planned_for_at_once() -> None:
     controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
     gates = fleet(controller, {"a": 20, "b": 20})

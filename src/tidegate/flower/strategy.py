@@ -46,6 +46,11 @@ BUYING_STOPS = (
     "what clients bought was of no use: they get no more samples until one of their models is used"
 )
 
+NOBODY_TOOK_PART = (
+    "no client took part in this run, and no round was played: see that nodes are online and start "
+    "it again"
+)
+
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is."""
 
@@ -191,6 +196,8 @@ class AdmissionControl(Strategy):
                     evaluate_config,
                     evaluate_fn and evaluate,
                 )
+        if not self.rounds and num_rounds > before:
+            logger.warning(NOBODY_TOOK_PART)
         result.arrays = self._arrays
         result.train_metrics_clientapp = _later(result.train_metrics_clientapp, before)
         result.evaluate_metrics_clientapp = _later(result.evaluate_metrics_clientapp, before)
@@ -205,11 +212,17 @@ class AdmissionControl(Strategy):
         now = server_round + self._rounds_before
         if arrays is not self._arrays:
             self._average = self._arrays = arrays
-        written = list(self.strategy.configure_train(now, self._average, config, grid))
         self._grid = grid
+        if isinstance(grid, LocalGrid) and not grid.get_node_ids() and not controller.fleet:
+            return self._nobody(now)  # nor will anybody come
+        written = list(self.strategy.configure_train(now, self._average, config, grid))
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         kind = written[0].metadata.message_type if written else TRAIN
         self._nodes.meet(grid, controller, self._timeout, kind)
+        if not (self._nodes.clients or self._nodes.refused or controller.fleet):
+            if not self._nodes.wait_for_anybody(grid, controller, self._timeout, kind):
+                return self._nobody(now)
+            written = list(self.strategy.configure_train(now, self._average, config, grid))
         nodes = self._nodes.clients
         unknown = [client for client in self._importance or {} if client not in nodes]
         if unknown and now == 1:
@@ -239,6 +252,8 @@ class AdmissionControl(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all receipts, and average the models of those that are in time."""
         controller = self._running()
+        if not controller.is_under_way:  # nobody could take part
+            return None, None
         now = server_round + self._rounds_before
         average, metrics = None, None
         round_replies = RoundReplies(
@@ -301,6 +316,12 @@ class AdmissionControl(Strategy):
         """Log what is wrapped, and the terms."""
         logger.info("\t├──> Admission control: budget %s a round", self._budget)
         self.strategy.summary()
+
+    def _nobody(self, now: int) -> list[Message]:
+        """A round that nobody can take part in: it is not played, and its number comes again."""
+        logger.warning("round %d is not played: no client can be reached, and none was before", now)
+        self._rounds_before -= 1
+        return []
 
     def _accepted(self, average: ArrayRecord, now: int) -> ArrayRecord | None:
         """An average in the model's own types, if it can be the model from now on."""

@@ -67,6 +67,11 @@ class Controller:
         return self._fleet.clients
 
     @property
+    def is_under_way(self) -> bool:
+        """Whether a round has been decided and not closed."""
+        return self._decision is not None
+
+    @property
     def price(self) -> float:
         """What a sample costs in the round that is under way."""
         if self._decision is None:

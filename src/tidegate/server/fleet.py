@@ -168,6 +168,8 @@ class Fleet:
                 _, horizon = self.retention(number)
                 if absent + 1 < horizon or not horizon:
                     absences[client] = absent + 1
+        if not absences:  # everybody has left: they stay in the plan until somebody comes
+            absences = {client: absent + 1 for client, absent in self.absences.items()}
         if not absences:
             raise ConfigurationError(
                 "there is no client to order from; the log says why each that was asked is left out"
