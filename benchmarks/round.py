@@ -64,7 +64,11 @@ def main(data: str, rounds: int) -> None:
     model = new_model(job.model, (1, 28, 28), 10, seed=job.seed)
     nodes = [{"partition-id": one, "num-partitions": CLIENTS} for one in range(CLIENTS)]
     strategy = AdmissionControl(
-        FedAvg(fraction_evaluate=0.0), "tide", budget=job.budget, prices=job.prices
+        FedAvg(fraction_evaluate=0.0),
+        "tide",
+        budget=job.budget,
+        prices=job.prices,
+        spend_ahead=None,
     )
     bare, ours, plain = bare_rounds(job), list[float](), list[float]()
     started = 0.0

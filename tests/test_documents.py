@@ -230,6 +230,25 @@ def test_links_lead_somewhere() -> None:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def newest_entry(changelog: str) -> str:
+    """The name of the first section that says anything."""
+    sections = re.split(r"^## \[(.+?)\].*$", changelog, flags=re.MULTILINE)[1:]
+    told = (name for name, text in zip(sections[::2], sections[1::2], strict=True) if text.strip())
+    return next(told)
+
+
+def entry_of(version: str) -> str:
+    """Where a version is described: on the way to a release, under what is not yet released."""
+    return "Unreleased" if ".dev" in version else version
+
+
 def test_the_changelog_knows_the_version() -> None:
-    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    assert "## [Unreleased]" in text or f"## [{tidegate.__version__}]" in text
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert newest_entry(changelog) == entry_of(tidegate.__version__)
+
+
+def test_a_changelog_that_lags_behind_the_version_is_found() -> None:
+    released = "## [Unreleased]\n\n## [0.1.0] - 2026-11-16\n\n- All of it.\n"
+    assert newest_entry(released) == entry_of("0.1.0")
+    assert newest_entry(released) != entry_of("0.2.0")
+    assert newest_entry(released) != entry_of("0.2.0.dev0")

@@ -120,6 +120,7 @@ def follow(job: Job, best: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Seen
         prices=job.prices,
         headroom=job.headroom,
         learning=job.learning,
+        spend_ahead=None,
     )
     seen = Seen()
 

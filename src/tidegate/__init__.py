@@ -17,6 +17,7 @@ from tidegate.prices import (
     PriceLaw,
     RecordedPrices,
     UniformPrice,
+    price_feed,
     price_law,
 )
 from tidegate.problem import LearningConstants, Problem
@@ -50,6 +51,7 @@ __all__ = [
     "paired_differences",
     "plan_constant_admission",
     "play_round",
+    "price_feed",
     "price_law",
     "search_constant_admission",
     "select_offline",

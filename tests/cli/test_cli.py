@@ -250,6 +250,11 @@ def test_hard_capacity(tidegate: Shell) -> None:
         ("simulate --policy ebb", "unknown policy 'ebb'; choose from"),
         ("simulate --policy acddp", "unknown policy 'acddp'; did you mean acdpp?"),
         ("simulate --preset paper", "unknown preset 'paper'; choose from as_printed"),
+        ("simulate --spend-ahead -1", "spend_ahead = -1.0: it should be greater than or equal"),
+        (
+            "simulate --policy tide --strict-spending --spend-ahead 5",
+            "strict spending is a spend_ahead of 0, and 5.0 was given, too",
+        ),
         ("simulate --seeds 0", "--seeds"),
         ("simulate --rounds 0", "rounds = 0"),
         (
@@ -404,3 +409,15 @@ def test_strict_spending_and_no_end_are_flags(tidegate: Shell, tmp_path: Path) -
         played = list(csv.DictReader(file))
     assert {row["policy"] for row in played} == set(POLICIES)
     assert all(float(row["overspend"]) <= 0 for row in played)
+
+
+def test_how_much_may_be_spent_ahead_is_a_flag(tidegate: Shell, tmp_path: Path) -> None:
+    leads = []
+    for flags in ("--spend-ahead 0", "--spend-ahead 3", ""):
+        rows = tmp_path / "rows.csv"
+        tidegate(f"simulate --policy tide --rounds 60 --seeds 2 --out {rows} {flags}")
+        assert tidegate.code == 0
+        with rows.open() as file:
+            leads.append(max(float(row["overspend"]) / 55 for row in csv.DictReader(file)))
+    nothing, some, unlimited = leads
+    assert nothing <= 0 < some <= 3 < unlimited

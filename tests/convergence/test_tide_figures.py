@@ -52,6 +52,30 @@ def test_strictly_spent_money_gains_almost_as_much() -> None:
     assert all(np.all(run.columns["overspend"] <= 0) for run in group)
 
 
+AHEAD: list[tuple[bool, float | None, float]] = [
+    (False, 0.0, 18.37),
+    (True, 0.0, 18.33),
+    (False, 5.0, 18.54),
+    (True, 5.0, 18.50),
+    (False, 15.0, 18.68),
+    (True, 15.0, 18.53),
+    (False, None, 18.68),
+    (True, None, 18.53),
+]
+"""Effective samples a round by what may be spent ahead: with one price, and with one a client."""
+
+
+@pytest.mark.parametrize(("per_client", "ahead", "gained"), AHEAD[: at_size(2, len(AHEAD))])
+def test_what_spending_ahead_gains(per_client: bool, ahead: float | None, gained: float) -> None:
+    problem, options = MNIST.problem(1000), ControlOptions(spend_ahead=ahead)
+    policy = make_policy("tide", problem, options)
+    group = [
+        simulate(policy, problem, MNIST.price, seed, price_per_client=per_client)
+        for seed in range(SEEDS)
+    ]
+    assert effective(group) == pytest.approx(gained, rel=at_size(0.03, 0.0005))
+
+
 def test_acdpp_as_printed_gains_about_half_with_three_times_the_memory() -> None:
     group = runs("acdpp", 1000)
     assert effective(group) == pytest.approx(10.0, abs=0.05)

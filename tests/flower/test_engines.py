@@ -19,6 +19,7 @@ from undisturbed import FAULTY, undisturbed
 
 from tidegate.cli import main
 from tidegate.flower.app import run_app
+from tidegate.policies import ControlOptions
 from tidegate.policies.presets import make_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.deployment
 QUICKSTART = Path(__file__).parents[2] / "examples" / "quickstart"
 RAY = importlib.util.find_spec("ray") is not None
 """The environment with the oldest Flower has none."""
+NOTHING_AHEAD = ControlOptions(spend_ahead=0.0)
+"""As on a fleet by default."""
 
 
 def play_on_all_engines(
@@ -93,7 +96,9 @@ def test_what_new_writes_admits_the_same_by_counts_and_on_three_engines(
     problem = Problem(
         buffer_capacities=[10] * CLIENTS, budget=55, mean_price=5.5, num_rounds=rounds
     )
-    by_counts = simulate(make_policy("tide", problem), problem, UniformPrice(1, 10), seed)
+    by_counts = simulate(
+        make_policy("tide", problem, NOTHING_AHEAD), problem, UniformPrice(1, 10), seed
+    )
     assert [row["admitted"] for row in played] == by_counts.columns["admitted"].tolist()
     assert [row["spent"] for row in played] == pytest.approx(by_counts.columns["spent"])
     assert sum(row["admitted"] for row in played) > sum(problem.buffer_capacities)
@@ -121,7 +126,9 @@ def test_tide_admits_the_same_on_counts_alone_in_process_and_on_a_deployment(
     problem = Problem(
         buffer_capacities=[10] * CLIENTS, budget=16.5, mean_price=5.5, num_rounds=rounds
     )
-    simulated_run = simulate(make_policy("tide", problem), problem, UniformPrice(1, 10), seed=1)
+    simulated_run = simulate(
+        make_policy("tide", problem, NOTHING_AHEAD), problem, UniformPrice(1, 10), seed=1
+    )
     here = undisturbed(tmp_path / "whole", rounds, "tide")
     config = {**faulty_config(tmp_path / "real", "whole"), "policy": "tide"}
     run_id = fleet.run(FAULTY, {**config, "num-server-rounds": rounds})

@@ -19,12 +19,14 @@ from flwr.serverapp.strategy import (
 from gated_apps import MODEL, capacity, gated_app
 
 from tidegate.client.store import BooksMovedError, Change, MemoryStore
+from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import NodeInfo
+from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import TEXT, asks_who, expect, key_of
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
-from tidegate.prices import PricePath, UniformPrice
+from tidegate.prices import PricePath, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -107,6 +109,13 @@ def round_of(message: Message) -> int:
     if key_of(Order) not in message.content:
         return 0
     return expect(message.content, Order).round_number
+
+
+def test_a_trace_that_ends_before_the_run_is_refused_before_anybody_is_asked() -> None:
+    grid, trace = recording(), PricePath(RecordedPrices([2.0] * 4), seed=0)
+    with pytest.raises(ConfigurationError, match="prices for 4 rounds, and the run has 5"):
+        fit(control(prices=trace), grid, rounds=5)
+    assert not grid.sent
 
 
 def test_a_run_learns_spends_and_keeps_books() -> None:
@@ -596,9 +605,52 @@ def test_values_out_of_range_are_refused_at_once(change: dict[str, Any], reason:
         control(**change)
 
 
-def test_a_price_law_alone_is_not_a_price_feed() -> None:
-    with pytest.raises(TypeError, match=r"prices must have `at` and `mean`.*PricePath"):
-        control(prices=UniformPrice(1, 10))
+@pytest.mark.parametrize("prices", ["uniform:1,10", UniformPrice(1, 10)], ids=["text", "law"])
+def test_prices_may_be_given_as_a_text_or_a_law(prices: Any) -> None:
+    strategy, same = control(prices=prices), control(prices=PricePath(UniformPrice(1, 10), seed=0))
+    fit(strategy, recording(), rounds=3)
+    fit(same, recording(), rounds=3)
+    assert strategy.rounds == same.rounds
+
+
+def test_one_price_for_ever_is_given_as_a_number() -> None:
+    strategy = control(prices=3)
+    fit(strategy, recording(), rounds=2)
+    assert [row.price for row in strategy.rounds] == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("policy", ["tide", "acdpp"])
+def test_a_budget_is_never_spent_ahead_unless_that_is_asked_for(policy: str) -> None:
+    leads = []
+    for ahead in ({}, {"spend_ahead": 2.0}, {"spend_ahead": None}):
+        strategy = control(policy=policy, **ahead)
+        fit(strategy, recording(), rounds=20)
+        leads.append(max(row.overspend + row.exposure for row in strategy.rounds) / 16.5)
+    nothing, some, unlimited = leads
+    assert nothing <= 0
+    assert 0 < some <= 2
+    assert unlimited > some
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"spend_ahead": -1}, "spend_ahead must be 0 or more and at most"),
+        ({"options": ControlOptions(spend_ahead=3)}, r"AdmissionControl\(..., spend_ahead=3\)"),
+        (
+            {"options": ControlOptions(strict_spending=True), "spend_ahead": 3},
+            "strict spending is a spend_ahead of 0, and 3 was given, too",
+        ),
+    ],
+)
+def test_a_limit_that_cannot_be_is_refused(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        control(**change)
+
+
+def test_what_is_not_a_price_is_refused_at_once() -> None:
+    with pytest.raises(ConfigurationError, match=r"prices must be a number, a text.*got None"):
+        control(prices=None)
 
 
 def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
@@ -708,3 +760,58 @@ def test_files_and_memory_give_the_same_run(tmp_path: Path) -> None:
     for name, value in weights(one).items():
         np.testing.assert_array_equal(value, weights(other)[name])
     assert len(list(tmp_path.glob("*.sqlite"))) == 3
+
+
+def test_a_fleet_in_this_process_without_anybody_ends_and_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    grid, strategy = recording(), control()
+    grid.offline = set(grid.get_node_ids())
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        fit(strategy, grid, rounds=3)
+    assert strategy.rounds == []
+    assert caplog.text.count("is not played: no client can be reached") == 3
+    assert "no client took part in this run, and no round was played" in caplog.text
+
+
+def test_rounds_begin_when_the_first_client_comes() -> None:
+    grid, strategy = recording(), control()
+    grid.offline = set(grid.get_node_ids())
+
+    def later(server_round: int, arrays: ArrayRecord) -> None:
+        if server_round == 2:
+            grid.offline = set()
+
+    fit(strategy, grid, rounds=5, evaluate_fn=later)
+    assert [row.round_number for row in strategy.rounds] == [1, 2, 3]
+    assert {order.round_number for order in grid.orders} == {1, 2, 3}
+
+
+class EmptyGrid:
+    """A deployment to which one node comes after a while."""
+
+    def __init__(self) -> None:
+        self.online: list[Any] = []
+
+    def get_nodes(self) -> list[Any]:
+        return self.online
+
+
+@pytest.mark.parametrize(("comes_after", "found"), [(3, True), (99, False)])
+def test_a_deployment_without_anybody_waits_as_long_as_a_round_may_take(
+    comes_after: int, found: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid, nodes, pauses = EmptyGrid(), Nodes(), list[float]()
+    node = NodeInfo(node_id=7)
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == comes_after:
+            grid.online, nodes.clients = [node], {"a": 7}
+
+    monkeypatch.setattr("tidegate.flower.nodes.time.sleep", sleep)
+    waited: Any = nodes.wait_for_anybody
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        assert waited(grid, None, 200.0) is found
+    assert pauses == ([1.0, 2.0, 4.0] if found else [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0])
+    assert "the run waits for one and goes on by itself" in caplog.text

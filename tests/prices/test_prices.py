@@ -1,17 +1,27 @@
 import itertools
 import math
+import reprlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tidegate.errors import ConfigurationError
 from tidegate.prices import (
     ConstantPrice,
     MarkovPrice,
     Price,
+    PriceFeed,
     PriceLaw,
+    PricePath,
+    Prices,
     RecordedPrices,
     UniformPrice,
+    check_length,
+    law_of,
+    price_feed,
     price_law,
 )
 
@@ -90,6 +100,10 @@ def test_as_many_columns_as_clients() -> None:
         ("constant:-1", "must be 0 or more and at most 1e.15, got -1.0"),
         ("constant:inf", "at most 1e.15, got inf"),
         ("markov:1,2,0.5,1", r"stay_high must lie in \[0, 1\), got 1.0"),
+        (
+            "markov:9,2,.9,.8",
+            "low price 9.0 lies above the high price 2.0; .*: markov:2,9,0.8,0.9",
+        ),
         ("gauss:1,2", "unknown price law 'gauss'; choose constant, uniform, markov or trace"),
         ("trace:prices.csv", "must read trace:FILE.csv:COLUMN"),
     ],
@@ -136,3 +150,84 @@ def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
 def test_the_mean_of_a_record_is_that_of_the_rounds_played() -> None:
     assert RecordedPrices([1.0, 3.0, 100.0]).mean(2) == 2.0
     assert math.isclose(RecordedPrices([1.0, 3.0]).mean(10), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("law", "mean"),
+    [(ConstantPrice(5), 5.0), (UniformPrice(1, 10), 5.5), (MarkovPrice(2, 9, 0, 0), 5.5)],
+)
+def test_whole_numbers_are_prices(law: PriceLaw, mean: float) -> None:
+    assert law.mean(3) == mean
+    assert all(isinstance(price, float) for price in path(law, 3))
+    assert np.array(path(law, 1, size=2)).dtype == np.float64
+
+
+def test_a_path_of_several_columns_says_what_to_do() -> None:
+    with pytest.raises(ConfigurationError, match=r"has 2 prices a round.*name one column"):
+        PricePath(RecordedPrices([[1.0, 2.0], [3.0, 4.0]]), seed=0)
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [
+        RecordedPrices([1.0, 2.0]),
+        PricePath(RecordedPrices([1.0, 2.0]), seed=0),
+        law_of(PricePath(RecordedPrices([1.0, 2.0]), seed=0)),
+    ],
+    ids=["law", "feed", "simulated feed"],
+)
+def test_a_trace_must_last_for_the_whole_run(prices: PriceLaw | PriceFeed) -> None:
+    check_length(prices, 2)
+    with pytest.raises(ConfigurationError, match="prices for 2 rounds, and the run has 3; shorten"):
+        check_length(prices, 3)
+
+
+def test_other_prices_have_no_end() -> None:
+    check_length(UniformPrice(1, 10), 10**6)
+    check_length(PricePath(UniformPrice(1, 10), seed=0), 10**6)
+
+
+class Market:
+    """Prices of clients' own: twice as much for each further one."""
+
+    def mean(self, num_rounds: int) -> float:
+        return 1.5
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Mapping[str, float]:
+        return {client: float(2 ** int(client[-1])) for client in clients}
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [5, 5.0, np.float32(5), "constant:5", ConstantPrice(5), PricePath(ConstantPrice(5), seed=3)],
+    ids=repr,
+)
+def test_a_price_may_be_given_as_a_number_a_text_a_law_or_a_feed(prices: Prices) -> None:
+    feed = price_feed(prices)
+    assert (feed.mean(10), feed.at(1, ["a"]), feed.at(2, ["a"])) == (5.0, 5.0, 5.0)
+    assert path(law_of(prices), 2) == [5.0, 5.0]
+
+
+def test_a_law_has_a_path_for_each_seed_and_a_feed_stays_as_it_is() -> None:
+    law = UniformPrice(1, 10)
+    assert price_feed(law).at(1, []) == PricePath(law, seed=0).at(1)
+    assert price_feed("uniform:1,10", seed=7).at(1, []) == PricePath(law, seed=7).at(1)
+    market = Market()
+    assert price_feed(market, seed=7) is market
+
+
+def test_a_feed_can_be_simulated() -> None:
+    law = law_of(Market())
+    assert law.mean(10) == 1.5
+    assert [list(np.asarray(row)) for row in path(law, 2, size=2)] == [[1.0, 2.0], [1.0, 2.0]]
+    same = np.array(path(law_of(PricePath(UniformPrice(1, 10), seed=3)), 2, size=2))
+    assert np.array_equal(same[:, 0], same[:, 1])
+    with pytest.raises(ConfigurationError, match="simulate it with price_per_client=True"):
+        path(law, 1)
+
+
+@pytest.mark.parametrize("wrong", [None, True, [1.0, 2.0], UniformPrice, object()], ids=repr)
+def test_what_is_not_a_price_is_named(wrong: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"prices must be a number.*got") as refused:
+        price_feed(wrong)
+    assert reprlib.repr(wrong) in str(refused.value)

@@ -14,10 +14,10 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.cohorts import Cohorts
-from tidegate.errors import SupplierError, WireError
+from tidegate.errors import ConfigurationError, SupplierError, WireError
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
-from tidegate.prices import ConstantPrice, PricePath, UniformPrice
+from tidegate.prices import ConstantPrice, PricePath, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
@@ -192,6 +192,18 @@ def test_a_client_that_stays_away_until_its_samples_expired_frees_its_share() ->
     assert play(controller, gates).fleet == 3  # and it may join again
 
 
+def test_when_everybody_has_left_the_run_goes_on_with_who_comes() -> None:
+    controller = Controller(terms("constant_admission", budget=6.0, num_rounds=60), "r")
+    gates = fleet(controller, {"a": 3, "b": 3})
+    play(controller, gates)
+    for _ in range(50):  # longer than any sample stays
+        assert not controller.decide([], [])
+        assert controller.close().spent == 0
+    gates |= fleet(controller, {"c": 3})
+    assert play(controller, {"c": gates["c"]}).orders == 1
+    assert controller.fleet == ["c"]
+
+
 def test_a_client_that_joins_is_planned_for_at_once() -> None:
     controller = Controller(terms("constant_admission", budget=6.0, **CHEAP), "r")
     gates = fleet(controller, {"a": 20, "b": 20})
@@ -347,6 +359,21 @@ def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None
         old.join(hello("a", 20, buffer_id="another"), receipt)
     with pytest.raises(WireError, match="a capacity of 30 now, and had 20 before"):
         old.join(hello("a", 30))
+
+
+def test_terms_that_are_refused_stay_refused() -> None:
+    controller = Controller(terms("tide", headroom=4.0), "r")
+    controller.join(hello("a", 10))
+    for _ in range(2):
+        with pytest.raises(ConfigurationError, match="has no use for a headroom of 4"):
+            controller.decide(["a"], ["a"])
+
+
+def test_a_trace_that_ends_before_the_run_is_refused_with_the_terms() -> None:
+    trace = PricePath(RecordedPrices([2.0] * 39), seed=0)
+    with pytest.raises(ConfigurationError, match="prices for 39 rounds, and the run has 40"):
+        terms(prices=trace)
+    assert terms(prices=trace, num_rounds=39).num_rounds == 39
 
 
 def test_a_round_needs_a_client_and_is_decided_before_it_is_closed() -> None:
@@ -806,3 +833,41 @@ def test_a_shard_is_resumed_as_a_shard_and_reports_nothing_before_its_first_roun
     assert shard.report() is None
     with pytest.raises(ValueError, match=r"made with shard = \['r', 'east'\], this run has None"):
         Controller.from_record(terms("tide"), saved(shard))
+
+
+JOINING = 151
+TARGET = 11.0
+
+
+def joining(controller: Controller, rounds: int) -> list[FleetRound]:
+    """Two clients with 10 slots each, and from round 151 on 18 more."""
+    gates = fleet(controller, {"a": 10, "b": 10})
+    played = []
+    for now in range(1, rounds + 1):
+        if now == JOINING:
+            gates |= fleet(controller, {f"late-{number}": 10 for number in range(18)})
+        played.append(play(controller, gates))
+    return played
+
+
+def test_tide_fills_the_slots_of_those_who_join_as_the_budget_pays_for_them() -> None:
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    controller = Controller(terms("tide", budget=TARGET, num_rounds=400, prices=prices), "r")
+    played = joining(controller, rounds=200)
+    late = played[JOINING - 1 :]
+    assert late[0].price > 4  # at which 180 slots would have cost the budget of 68 rounds
+    assert late[0].spent < 15 * TARGET
+    assert max(row.overspend for row in late) < 15 * TARGET
+    assert late[-1].training_size == 200
+
+
+def test_tide_does_not_wait_for_slots_whose_client_has_nothing_to_fill_them_with() -> None:
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    controller = Controller(terms("tide", budget=TARGET, num_rounds=200, prices=prices), "r")
+    gates = fleet(controller, {"a": 10, "b": 10})
+    controller.join(hello("dry", 60))
+    gates["dry"] = Gate(MemoryStore("r", "dry", 60), IndexedStream(range(3)))
+    played = [play(controller, gates) for _ in range(150)]
+    assert played[-1].training_size == 23
+    # Waiting for θ(0), the others would have replaced their samples for 2.5 a round.
+    assert sum(row.spent for row in played[50:]) > 0.35 * 100 * TARGET

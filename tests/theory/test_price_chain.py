@@ -1,6 +1,7 @@
 """Prices that follow each other: against brute force, simulation, and independent prices."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,21 @@ def test_the_rule_is_the_best_of_all(stays: tuple[float, float], multiplier: flo
     costs = [growth + multiplier * money for growth, money in
              (average(chain, oldest, AGES) for oldest in rules)]  # fmt: skip
     assert rule.growth + multiplier * rule.spent == pytest.approx(min(costs), rel=1e-3)
+
+
+def test_least_squares_name_their_cutoff_as_older_numpy_demands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    solve: Any = np.linalg.lstsq
+    cutoffs = []
+
+    def recorded(*given: Any, rcond: float | None) -> Any:
+        cutoffs.append(rcond)
+        return solve(*given, rcond=rcond)
+
+    monkeypatch.setattr(np.linalg, "lstsq", recorded)
+    chain_rule(two_prices(0.9, 0.8), 1.0, np.full((AGES, 2), np.inf))
+    assert set(cutoffs) == {None}
 
 
 @pytest.mark.parametrize("multiplier", [0.5, 6.6, 40.0])

@@ -8,7 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from quickstart.task import LeNet, accuracy, new_model
 from tidegate.flower import AdmissionControl
-from tidegate.prices import PricePath, price_law
+from tidegate.prices import price_feed
 
 app = ServerApp()
 
@@ -28,7 +28,7 @@ def main(grid: Grid, context: Context) -> None:
         FedAvg(fraction_evaluate=0.0),
         str(config["policy"]),
         budget=float(config["budget"]),
-        prices=PricePath(price_law(str(config["price"])), seed),
+        prices=price_feed(str(config["price"]), seed),
         folder=Path(folder) if folder else None,
         run=str(config["run"]) or None,
     )

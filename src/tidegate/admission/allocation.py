@@ -144,6 +144,28 @@ class Allocation:
         )
 
 
+def cheapest_first(wanted: IntArray, prices: FloatArray, money: float) -> IntArray:
+    """What each client gets of the samples that it wants, if money pays for no more.
+
+    Args:
+        wanted: samples, for each client.
+        prices: of each client's own.
+        money: what all of them may spend together.
+
+    >>> cheapest_first(np.array([4, 4, 4]), np.array([3.0, 1.0, 2.0]), money=9.0).tolist()
+    [0, 4, 2]
+    """
+    order = np.argsort(prices, kind="stable")
+    count, price = wanted[order], prices[order]
+    left = money - (np.cumsum(count * price) - count * price)
+    paid_for = np.full(len(count), np.inf)
+    with np.errstate(over="ignore"):  # next to nothing pays for any number
+        np.divide(left, price, out=paid_for, where=price > 0)
+    given = np.empty_like(wanted)
+    given[order] = np.clip(np.floor(paid_for), 0, count).astype(wanted.dtype)
+    return given
+
+
 class _Claims:
     """What the clients of one round are owed, and are given."""
 

@@ -42,17 +42,21 @@ def certificate_holds(overspend: ArrayLike, cost_debt: ArrayLike, spent: ArrayLi
     return bool(np.min(debt - above) >= -rounding)
 
 
-def cash(budget: float, round_number: int, overspend: float) -> float:
+def cash(budget: float, round_number: int, overspend: float, ahead: float = 0.0) -> float:
     """What may be spent in a round if no more than C·t is ever spent by its end.
 
-    A little less, so that the sums of a long run cannot exceed C·t by rounding.
+    A little less, so that the sums of a long run cannot exceed it by rounding.
 
     Args:
         budget: C.
         round_number: t.
         overspend: Σ (C_τ - C) over the rounds before, and what they may still turn out to cost.
+        ahead: money of rounds to come that may be spent before: s·C of s rounds.
 
     >>> round(cash(budget=55.0, round_number=3, overspend=-10.0), 6)
     65.0
+    >>> round(cash(budget=55.0, round_number=3, overspend=-10.0, ahead=110.0), 6)
+    175.0
     """
-    return budget - overspend - ROUNDING * budget * round_number
+    rounding = ROUNDING * (budget * round_number + ahead)
+    return max(budget + ahead - overspend - rounding, 0.0)

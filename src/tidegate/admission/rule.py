@@ -11,12 +11,12 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.prices import Price
+from tidegate.prices import Price, as_price
 
 
 @dataclass(frozen=True, eq=False)
 class Quote:
-    """What a sample costs in one round."""
+    """What a sample costs in one round, and what there is to fill."""
 
     price: float
     """c(t), averaged over the clients as an order will be split."""
@@ -24,6 +24,9 @@ class Quote:
     """The price of each client that takes part, where they differ."""
     parts: FloatArray | None = None
     """Beside these, each client's part of an order."""
+    empty_slots: int | None = None
+    """Of the clients that take part, where samples stay until others take their place; none where
+    that is not known. Slots of clients whose stream has run dry do not count."""
 
     @classmethod
     def of(cls, price: Price, shares: FloatArray) -> "Quote":
@@ -33,6 +36,7 @@ class Quote:
             price: one, or one for each client that takes part; there is at least one.
             shares: of these clients, as weights; where all are 0 each counts the same.
         """
+        price = as_price(price)
         if isinstance(price, float):
             return cls(price)
         if price.min() == price.max():
@@ -77,6 +81,10 @@ class FleetOrder:
     def highest_price(self) -> float:
         """At which any sample is taken."""
         return max(self.thresholds, default=math.inf)
+
+    def each_pays_its_own(self, quote: Quote) -> bool:
+        """Whether a rule meets prices of clients' own: what it costs is then counted for each."""
+        return bool(self.thresholds) and quote.own is not None
 
     def within(self, money: float, quote: Quote, limit: float) -> tuple["FleetOrder", int | None]:
         """An order that money pays for, and the whole samples that it may lead to; none for all.

@@ -3,8 +3,8 @@
 Every round, from the prices seen so far and the money that is left for the rounds that are left:
 the best rule for one slot (``theory.optimum``), sent to all clients as it is. The rule is solved
 again only when it would change: after a tenth more prices, at a price higher than any before, or
-when the money for a round has moved by a twentieth. The server needs sums alone: what was spent and
-how many were admitted.
+when the money for a round has moved by a twentieth. The server needs sums alone: what was spent,
+how many were admitted, and how many slots are empty.
 
 The first fill costs many rounds' budget, and training should begin with it. From the second round
 on, a price up to the average is taken for all empty slots at once, ahead of the budget. Where that
@@ -161,8 +161,8 @@ class Tide:
             money = saved + self._rate * (self._left(state) - 1)
         if not self._rate:
             money = min(money, saved)
-        waiting = quote.own is None and self._waits(state)
-        if waiting and quote.price > solved.empty:
+        waiting = self._waits(state, quote)
+        if waiting and quote.own is None and quote.price > solved.empty:
             # Pay as you go, up to the average price; samples that are stored stay.
             price = quote.price if quote.price <= state.prices.mean else 0.0
             thresholds: tuple[float, ...] = (price, 0.0)
@@ -233,15 +233,19 @@ class Tide:
         """Rounds that are left of a run with an end, this one included."""
         return max((self.num_rounds or 0) - state.round_number + 1, 1)
 
-    def _waits(self, state: TideState) -> bool:
-        """Whether slots that were never filled wait for θ(0).
+    def _waits(self, state: TideState, quote: Quote) -> bool:
+        """Whether empty slots wait for θ(0).
 
-        They do while nothing is known of prices, and where the average one is too dear.
+        They do while nothing is known of prices, and where the average one is too dear for a fill:
+        the first, of all slots, and later that of those that are empty because clients have joined.
         """
-        if state.admitted >= self.total_capacity:
+        is_first = state.admitted < self.total_capacity
+        empty = quote.empty_slots
+        if not (is_first if empty is None else empty):
             return False
-        fill = self.total_capacity * state.prices.mean
-        return state.round_number == 1 or fill > DEAR_FILL * self._rate
+        knows_one = state.round_number == 1 and quote.own is None
+        slots = self.total_capacity if is_first else empty or 0
+        return knows_one or slots * state.prices.mean > DEAR_FILL * self._rate
 
 
 def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:

@@ -35,7 +35,8 @@ class Setting(BaseModel):
     budget: float = Field(gt=0, description="What may be spent in a round, in the long run.")
     price: str = Field(
         description="Price of a sample: constant:P, uniform:LOW,HIGH, "
-        "markov:A,B,P,Q (after A again A with probability P, after B again B with Q) or "
+        "markov:LOW,HIGH,P,Q (after LOW again LOW with probability P, after HIGH again HIGH with "
+        "Q) or "
         "trace:FILE.csv:COLUMN."
     )
     price_per_client: bool = Field(
@@ -92,8 +93,16 @@ class Setting(BaseModel):
     )
     strict_spending: bool = Field(
         False,
-        description="Never have spent more than budget times t by the end of any round t; the "
-        "paper limits the average only.",
+        description="Never have spent more than budget times t by the end of any round t: "
+        "--spend-ahead 0.",
+    )
+    spend_ahead: float | None = Field(
+        None,
+        ge=0,
+        le=MOST_ROUNDS,
+        description="Rounds whose budget may be spent before they come: never have spent more than "
+        "budget times (t + this) by the end of any round t. No limit by default, as in the paper, "
+        "which limits the average only; a fleet has 0 by default.",
     )
     endless: bool = Field(
         False, description="Plan for no last round; Tide alone can, the others need T."
@@ -213,6 +222,7 @@ class Setting(BaseModel):
             retention_horizon=self.retention_horizon,
             hard_capacity=self.hard_capacity,
             strict_spending=self.strict_spending,
+            spend_ahead=self.spend_ahead,
             endless=self.endless,
         )
 
@@ -264,7 +274,8 @@ OPPOSITES = {
 
 def _kind(annotation: object) -> Any:
     plain: dict[object, Any] = {float: float | None, int: int | None, bool: bool | None}
-    return plain.get(annotation, int | None if annotation == int | None else str | None)
+    optional = (float | None, int | None)
+    return plain.get(annotation, annotation if annotation in optional else str | None)
 
 
 def _flag(name: str, kind: Any, default: object, text: str) -> inspect.Parameter:

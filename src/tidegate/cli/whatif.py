@@ -92,7 +92,7 @@ def whatif(
     cases = list(itertools.product(names, budget or [view.allowed_per_round], memory or [1.0]))
     options = ControlOptions(**view.options)
     if strict_spending:
-        options = dataclasses.replace(options, strict_spending=True)
+        options = dataclasses.replace(options, strict_spending=True, spend_ahead=None)
     law = RecordedPrices([row.price for row in view.rounds])
     outcomes = [_recorded(view)]
     seeds = range(1 if _share(view) == 1 else SEEDS)

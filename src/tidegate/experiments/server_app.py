@@ -36,6 +36,7 @@ def main(grid: Grid, context: Context) -> None:
         budget=job.budget,
         prices=job.prices,
         options=job.options,
+        spend_ahead=None,  # strict spending is an option of each policy
         headroom=job.headroom,
         learning=job.learning,
         run=str(context.run_config.get("run", "")) or None,

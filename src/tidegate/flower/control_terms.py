@@ -11,7 +11,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.flower.wrapped_strategies import reached
 from tidegate.policies import ControlOptions, PolicyMaker, identity
 from tidegate.policies.presets import find_policy
-from tidegate.prices import PriceFeed
+from tidegate.prices import Prices, price_feed
 from tidegate.problem import LearningConstants
 from tidegate.server.fleet import Terms
 from tidegate.server.shards import Purse
@@ -22,9 +22,10 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     policy: str | PolicyMaker,
     *,
     budget: float,
-    prices: PriceFeed,
+    prices: Prices,
     purse: Purse | None,
     options: ControlOptions,
+    spend_ahead: float | None,
     headroom: float,
     taking_part: float | None,
     learning: LearningConstants | None,
@@ -37,11 +38,6 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         raise ConfigurationError(
             "AdmissionControl wraps a strategy of flwr.serverapp.strategy, got "
             f"{type(strategy).__module__}.{type(strategy).__qualname__}"
-        )
-    if not (hasattr(prices, "at") and hasattr(prices, "mean")):
-        raise TypeError(
-            f"prices must have `at` and `mean`, got {prices!r}; a law of prices becomes one "
-            "with a seed: PricePath(price_law('uniform:1,10'), seed=1)"
         )
     if not 0 < budget < math.inf:
         raise ConfigurationError(f"budget must be a number above 0, got {budget}")
@@ -60,16 +56,25 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         raise ConfigurationError(
             "a run that is saved knows its policy by name, and a lambda has none; give a function"
         )
+    if options.spend_ahead is not None:
+        raise ConfigurationError(
+            f"the options say spend_ahead = {options.spend_ahead}; on a fleet AdmissionControl "
+            f"takes it: AdmissionControl(..., spend_ahead={options.spend_ahead})"
+        )
+    replace(options, spend_ahead=spend_ahead)  # refuses what cannot be, or contradicts them
     options = replace(options, hard_capacity=headroom == 1)
+    told = asdict(options)
+    del told["spend_ahead"]  # the run's, beside its options
     share, least = reached(strategy)
     return partial(
         Terms,
         policy=lambda problem: maker(problem, options),
         policy_name=name,
-        options=asdict(options),
+        options=told,
+        spend_ahead=spend_ahead,
         budget=budget,
         purse=purse,
-        prices=prices,
+        prices=price_feed(prices),
         headroom=headroom,
         taking_part=share if taking_part is None else taking_part,
         least_taking_part=least if taking_part is None else 1,

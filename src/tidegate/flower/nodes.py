@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import time
 from collections.abc import Iterable, Mapping
 
 from flwr.app import Message, RecordDict
@@ -23,6 +24,8 @@ AT_ONCE = 1000
 
 TRAIN = "train"
 """Flower's message type for training."""
+LONGEST_WAIT = 60.0
+"""Seconds after which nodes are asked again, at last, while nobody is known; 1, 2, 4 at first."""
 LONGEST_PAUSE = 6
 """A node that never answers is asked again after 1, 2, 4 and at last 2 ** 6 rounds."""
 
@@ -37,6 +40,8 @@ class Nodes:
         """The node id of each client that can be reached."""
         self._names: dict[int, str] = {}
         """The name under which each node was let in first; it has no other."""
+        self.refused = 0
+        """Nodes that were left out when they were last asked, for a reason that stays."""
         self._silent: dict[int, tuple[int, int]] = {}
         """How often a node did not answer at all, and the round in which it is asked again."""
 
@@ -44,6 +49,29 @@ class Nodes:
         """Ask these who they are, and how far they came, before they take part again."""
         for client in clients:
             self.clients.pop(client, None)
+
+    def wait_for_anybody(
+        self, grid: Grid, controller: Controller, timeout: float, message_type: str = TRAIN
+    ) -> bool:
+        """Ask again and again until a node is let in; whether one was before the timeout.
+
+        Nodes that answer and are refused are not waited for, nor those of a grid in this process,
+        to which nobody comes.
+        """
+        pause, waited = 1.0, 0.0
+        while not (self.clients or self.refused or isinstance(grid, LocalGrid)):
+            if waited + pause > timeout:
+                break
+            logger.warning(
+                "no client can be reached; the run waits for one and goes on by itself, nodes are "
+                "asked again in %.0f s",
+                pause,
+            )
+            time.sleep(pause)
+            waited, pause = waited + pause, min(2 * pause, LONGEST_WAIT)
+            self._silent.clear()
+            self.meet(grid, controller, timeout, message_type)
+        return bool(self.clients)
 
     def meet(
         self, grid: Grid, controller: Controller, timeout: float, message_type: str = TRAIN
@@ -61,6 +89,7 @@ class Nodes:
         }
         self._names = {node: name for node, name in self._names.items() if node in online}
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
+        self.refused = 0
         addresses = self._to_ask(online, controller)
         if not addresses:
             return
@@ -89,6 +118,7 @@ class Nodes:
             try:
                 introduced.append((*_heard(reply, addresses[node_id]), node_id))
             except WireError as refused:
+                self.refused += 1
                 logger.warning("node %s is left out: %s", node_id, refused)
         # In the order of names, so that sums of money do not depend on who answers first.
         for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
@@ -135,6 +165,7 @@ class Nodes:
         try:
             controller.join(introduction, receipt)
         except WireError as refused:
+            self.refused += 1
             logger.warning("node %s is left out: %s", node_id, refused)
         else:
             self.clients[introduction.client] = node_id

@@ -29,7 +29,7 @@ from tidegate.flower.round_replies import RoundReplies, usable_evaluations
 from tidegate.flower.updates import check_model
 from tidegate.flower.wrapped_strategies import check_averages, give_back, state_of, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
-from tidegate.prices import PriceFeed
+from tidegate.prices import Prices
 from tidegate.problem import LearningConstants
 from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
 from tidegate.runs.journal import Journal
@@ -46,6 +46,11 @@ BUYING_PAUSES = (
     "their models can be used before"
 )
 
+NOBODY_TOOK_PART = (
+    "no client took part in this run, and no round was played: see that nodes are online and start "
+    "it again"
+)
+
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is."""
 
@@ -56,11 +61,16 @@ class AdmissionControl(Strategy):
     Args:
         strategy: what chooses nodes and averages models.
         policy: a name such as ``"acdpp"``, or a function of a problem and ``ControlOptions``.
-        budget: C, what may be spent in a round, in the long run.
+        budget: C, what may be spent in a round: in t rounds never more than C·t, unless
+            ``spend_ahead`` says so.
+        spend_ahead: s, rounds whose budget may be spent before they come: at the end of no round t
+            has more than C·(t + s) been spent, what unanswered orders may have cost counted as
+            spent. None sets no limit: the policy keeps to the budget in the long run.
         purse: what a shard is granted, round by round, where several servers share one budget
             (``tidegate.server.shards``); ``budget`` is then about what that will be. Tide alone.
-        prices: what a sample costs in each round; ``PricePath(price_law("uniform:1,10"), seed)``,
-            or anything with ``mean`` and ``at``.
+        prices: what a sample costs: a number, a text such as ``"uniform:1,10"``, a price law, or a
+            feed, which is anything with ``mean`` and ``at``. What is drawn from a law belongs to
+            seed 0; ``price_feed("uniform:1,10", seed=1)`` takes another.
         options: the controller's choices; whether capacity is a hard limit follows from headroom.
         headroom: 1 plans with all the memory that clients have, as a hard limit. More leaves slots
             for peaks, as the paper's policies need whose limit is an average: with 4, a client
@@ -87,7 +97,8 @@ class AdmissionControl(Strategy):
         policy: str | PolicyMaker,
         *,
         budget: float,
-        prices: PriceFeed,
+        prices: Prices,
+        spend_ahead: float | None = 0.0,
         purse: Purse | None = None,
         options: ControlOptions = DEFAULT_OPTIONS,
         headroom: float = 1.0,
@@ -115,6 +126,7 @@ class AdmissionControl(Strategy):
             prices=prices,
             purse=purse,
             options=options,
+            spend_ahead=spend_ahead,
             headroom=headroom,
             taking_part=taking_part,
             learning=learning,
@@ -179,6 +191,8 @@ class AdmissionControl(Strategy):
                     evaluate_config,
                     evaluate_fn and evaluate,
                 )
+        if not self.rounds and num_rounds > before:
+            logger.warning(NOBODY_TOOK_PART)
         result.arrays = self._model.arrays
         result.train_metrics_clientapp = _later(result.train_metrics_clientapp, before)
         result.evaluate_metrics_clientapp = _later(result.evaluate_metrics_clientapp, before)
@@ -192,11 +206,17 @@ class AdmissionControl(Strategy):
         controller = self._running()
         now = server_round + self._rounds_before
         self._model.replace(arrays)
-        written = list(self.strategy.configure_train(now, self._model.average, config, grid))
         self._grid = grid
+        if isinstance(grid, LocalGrid) and not grid.get_node_ids() and not controller.fleet:
+            return self._nobody(now)  # nor will anybody come
+        written = list(self.strategy.configure_train(now, self._model.average, config, grid))
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         kind = written[0].metadata.message_type if written else TRAIN
         self._nodes.meet(grid, controller, self._timeout, kind)
+        if not (self._nodes.clients or self._nodes.refused or controller.fleet):
+            if not self._nodes.wait_for_anybody(grid, controller, self._timeout, kind):
+                return self._nobody(now)
+            written = list(self.strategy.configure_train(now, self._model.average, config, grid))
         nodes = self._nodes.clients
         unknown = [client for client in self._importance or {} if client not in nodes]
         if unknown and now == 1:
@@ -224,6 +244,8 @@ class AdmissionControl(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all receipts, and average the models of those that are in time."""
         controller = self._running()
+        if not controller.is_under_way:  # nobody could take part
+            return None, None
         now = server_round + self._rounds_before
         average, metrics, before = None, None, state_of(self.strategy)
         round_replies = RoundReplies(
@@ -286,6 +308,12 @@ class AdmissionControl(Strategy):
         """Log what is wrapped, and the terms."""
         logger.info("\t├──> Admission control: budget %s a round", self._budget)
         self.strategy.summary()
+
+    def _nobody(self, now: int) -> list[Message]:
+        """A round that nobody can take part in: it is not played, and its number comes again."""
+        logger.warning("round %d is not played: no client can be reached, and none was before", now)
+        self._rounds_before -= 1
+        return []
 
     def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""

@@ -57,4 +57,5 @@ def acdpp(
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
         strict_spending=options.strict_spending,
+        spend_ahead=options.spend_ahead,
     )

@@ -20,4 +20,5 @@ def constant_admission(
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
         strict_spending=options.strict_spending,
+        spend_ahead=options.spend_ahead,
     )

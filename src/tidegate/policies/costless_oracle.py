@@ -18,4 +18,5 @@ def costless_oracle(
         shares=problem.capacity_shares,
         hard_capacity=True,  # whoever takes part fills what it has
         strict_spending=options.strict_spending,
+        spend_ahead=options.spend_ahead,
     )

@@ -30,4 +30,5 @@ def drift_plus_penalty(
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
         strict_spending=options.strict_spending,
+        spend_ahead=options.spend_ahead,
     )

@@ -34,10 +34,10 @@ def hybrid(
     frozen_clients = problem.num_clients // 2
     if not frozen_clients:
         raise NotApplicable("hybrid needs at least 2 clients, one of them stale; got 1")
-    if charge_prefill and options.strict_spending:
+    if charge_prefill and (options.strict_spending or options.spend_ahead is not None):
         raise NotApplicable(
-            "hybrid cannot pay for its stale samples before round 1 under strict spending; "
-            "leave out one of charge_prefill and strict_spending"
+            "hybrid cannot pay for its stale samples before round 1 under strict spending, nor "
+            "where spending ahead is limited; leave out charge_prefill, or the limit"
         )
     active = problem.num_clients - frozen_clients
     planned = parameters.plan_constant_admission(problem.among(active), options.retention_horizon)
@@ -49,5 +49,6 @@ def hybrid(
         shares=shares / shares.sum(),
         hard_capacity=options.hard_capacity,
         strict_spending=options.strict_spending,
+        spend_ahead=options.spend_ahead,
         charge_prefill=charge_prefill,
     )

@@ -19,9 +19,16 @@ class JointPolicy(Generic[State]):
     hard_capacity: bool = False
     """Never store more than B_m at any client. The paper limits the average only."""
     strict_spending: bool = False
-    """Never have spent more than C·t by the end of any round t. The paper limits the average."""
+    """Never have spent more than C·t by the end of any round t: ``spend_ahead`` of 0."""
+    spend_ahead: float | None = None
+    """s: never have spent more than C·(t + s) by the end of any round t; none for no limit."""
     charge_prefill: bool = False
     """Whether samples stored before a client's first round are paid for, at that round's price."""
+
+    @property
+    def ahead(self) -> float | None:
+        """Rounds whose budget may be spent before they come; none for no limit."""
+        return 0.0 if self.strict_spending else self.spend_ahead
 
     def most_uses(self, num_rounds: int) -> int:
         """Rounds in which one sample takes part at most: K, or all where samples do not expire."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from tidegate.errors import ConfigurationError
+from tidegate.problem import MOST_ROUNDS
 
 
 class NotApplicable(ConfigurationError):  # noqa: N818 - says what is the case
@@ -22,9 +23,25 @@ class ControlOptions:
     hard_capacity: bool = False
     """Never store more than B_m at any client. The paper limits the average only."""
     strict_spending: bool = False
-    """Never have spent more than C·t by the end of any round t. The paper limits the average."""
+    """Never have spent more than C·t by the end of any round t: ``spend_ahead`` of 0."""
+    spend_ahead: float | None = None
+    """s, rounds whose budget may be spent before they come: never have spent more than C·(t + s) by
+    the end of any round t. None for no limit: the paper limits the average."""
     endless: bool = False
     """Plan for no last round; of the policies, Tide alone can."""
+
+    def __post_init__(self) -> None:
+        ahead = self.spend_ahead
+        if ahead is not None and not 0 <= ahead <= MOST_ROUNDS:
+            raise ConfigurationError(
+                f"spend_ahead must be 0 or more and at most {MOST_ROUNDS} rounds' budget, got "
+                f"{ahead}; None is for no limit"
+            )
+        if self.strict_spending and ahead:
+            raise ConfigurationError(
+                f"strict spending is a spend_ahead of 0, and {ahead} was given, too; "
+                "leave out one of them"
+            )
 
 
 DEFAULT_OPTIONS = ControlOptions()

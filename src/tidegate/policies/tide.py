@@ -36,4 +36,5 @@ def tide(
         shares=problem.capacity_shares,
         hard_capacity=True,
         strict_spending=options.strict_spending,
+        spend_ahead=options.spend_ahead,
     )

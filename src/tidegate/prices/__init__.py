@@ -1,12 +1,21 @@
 """c(t): the price of one sample, revealed at the start of a round.
 
-A price law yields one price a round, either one number for the whole fleet or, asked for a
-``size``, one number a client. A path depends only on the generator, never on the number of
-rounds, so a longer run begins exactly like a shorter one.
+A price *law* yields one price a round, either one number for the whole fleet or, asked for a
+``size``, one number a client. What it yields depends only on the generator, never on the number of
+rounds, so a longer run begins exactly like a shorter one. A price *feed* is asked round by round
+by a running fleet: ``price_feed`` makes one from a number, a text or a law.
 """
 
 from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices
-from tidegate.prices.laws import ConstantPrice, MarkovPrice, Price, PriceLaw, UniformPrice
+from tidegate.prices.given import Prices, check_length, law_of, price_feed
+from tidegate.prices.laws import (
+    ConstantPrice,
+    MarkovPrice,
+    Price,
+    PriceLaw,
+    UniformPrice,
+    as_price,
+)
 from tidegate.prices.words import price_law
 
 __all__ = [
@@ -16,7 +25,12 @@ __all__ = [
     "PriceFeed",
     "PriceLaw",
     "PricePath",
+    "Prices",
     "RecordedPrices",
     "UniformPrice",
+    "as_price",
+    "check_length",
+    "law_of",
+    "price_feed",
     "price_law",
 ]

@@ -31,7 +31,7 @@ class PriceFeed(Protocol):
 
 
 class PricePath:
-    """The path of a price law that belongs to a seed: one price a round for all clients.
+    """The feed of a price law and a seed: one price a round for all clients.
 
     >>> from tidegate.prices import UniformPrice
     >>> path = PricePath(UniformPrice(1, 10), seed=7)
@@ -41,22 +41,30 @@ class PricePath:
     """
 
     def __init__(self, law: PriceLaw, seed: int) -> None:
-        self._law = law
+        columns = np.shape(law.mean(1))
+        if columns:
+            raise ConfigurationError(
+                f"the price law has {columns[0]} prices a round, and this feed gives one for all "
+                "clients; name one column of the trace, or write a feed whose `at` gives each "
+                "client its own"
+            )
+        self.law = law
+        """What the prices are drawn from."""
         self._seed = seed
         self._next_round = 1
         self._rounds = law.rounds(generator(seed, PRICES))
 
     def mean(self, num_rounds: int) -> float:
         """The law's own mean."""
-        return float(self._law.mean(num_rounds))
+        return float(np.asarray(self.law.mean(num_rounds)))
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
         """The price of a round; going back starts the path anew."""
         if round_number < self._next_round:
-            self._next_round, self._rounds = 1, self._law.rounds(generator(self._seed, PRICES))
+            self._next_round, self._rounds = 1, self.law.rounds(generator(self._seed, PRICES))
         price = next(itertools.islice(self._rounds, round_number - self._next_round, None))
         self._next_round = round_number + 1
-        return float(price)
+        return float(np.asarray(price))
 
 
 @dataclass(frozen=True, eq=False)

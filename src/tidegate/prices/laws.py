@@ -14,6 +14,16 @@ Price = float | FloatArray
 """One price for all clients, or an array with one a client."""
 
 
+def as_price(value: object) -> Price:
+    """A price as a float or an array of them, whatever kind of number it was given as.
+
+    >>> as_price(5)
+    5.0
+    """
+    prices: FloatArray = np.asarray(value, dtype=np.float64)
+    return prices if prices.ndim else float(prices)
+
+
 class PriceLaw(Protocol):
     """Where prices come from."""
 
@@ -48,12 +58,12 @@ class ConstantPrice:
 
     def mean(self, num_rounds: int) -> float:
         """The price itself."""
-        return self.value
+        return float(self.value)
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
         """The price itself, for ever."""
         while True:
-            yield self.value if size is None else np.full(size, self.value)
+            yield float(self.value) if size is None else np.full(size, float(self.value))
 
 
 @dataclass(frozen=True)
@@ -100,6 +110,12 @@ class MarkovPrice:
     def __post_init__(self) -> None:
         _check_price("the low price", self.low)
         _check_price("the high price", self.high)
+        if self.low > self.high:
+            raise ConfigurationError(
+                f"the low price {self.low} lies above the high price {self.high}; exchange them, "
+                f"and with them stay_low and stay_high: markov:{self.high:g},{self.low:g},"
+                f"{self.stay_high:g},{self.stay_low:g}"
+            )
         for name in ("stay_low", "stay_high"):
             value = getattr(self, name)
             if not 0 <= value < 1:
@@ -119,7 +135,7 @@ class MarkovPrice:
         """One chain for all, or one independent chain a client."""
         high = np.asarray(draw.random(size) < self._share_high)
         while True:
-            prices = np.where(high, self.high, self.low)
+            prices = np.where(high, float(self.high), float(self.low))
             yield float(prices) if size is None else prices
             stay = np.where(high, self.stay_high, self.stay_low)
             high = np.where(draw.random(size) < stay, high, ~high)

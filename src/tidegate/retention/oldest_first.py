@@ -57,6 +57,10 @@ class OldestFirstBuffers:
         """Every slot can take a fresh sample."""
         return self.capacities[who]
 
+    def empty(self, who: Members) -> int:
+        """Slots of these clients that were never filled."""
+        return int((self.capacities[who] - self._held(who)).sum())
+
     def wanted(
         self, who: Members, thresholds: Sequence[float], price: float | FloatArray
     ) -> IntArray:

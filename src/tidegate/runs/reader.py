@@ -157,7 +157,7 @@ def read_run(folder: Path) -> RunView:
         folder=folder,
         run=run,
         policy=terms["policy"],
-        options=terms["options"],
+        options={**terms["options"], "spend_ahead": terms.get("spend_ahead")},
         headroom=terms["headroom"],
         learning=terms["learning"],
         is_shard=terms["shard"] is not None,

@@ -51,6 +51,8 @@ class Account:
     """Orders that the client has applied, as far as was heard, or may have to a buffer it lost."""
     batches: Batches = ()
     """What is stored. Every order applied since has used it once."""
+    exhausted: bool = False
+    """Whether its stream or acquisition gave less than was ordered, and has given nothing since."""
     outstanding: Order | None = None
     """Sent and not answered; the client may have applied it."""
 
@@ -146,6 +148,7 @@ class Account:
             # A client that does not know how far it read has not begun to read.
             last_taken=receipt.last_taken or self.last_taken,
             lost_after=0 if receipt.last_taken else self.lost_after,
+            exhausted=receipt.exhausted or (self.exhausted and not admitted),
             outstanding=None,
         )
 

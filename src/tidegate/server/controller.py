@@ -5,6 +5,7 @@ time or late, and ``close`` settles. In between, all that the next step depends 
 a controller that is brought back after ``decide`` gives the same orders again.
 """
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
 from typing import Any, cast
@@ -20,6 +21,7 @@ from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
 from tidegate.server.saved_state import REMEDY, check_numbers, check_terms, from_bytes, to_bytes
 from tidegate.server.shards import Report
+from tidegate.server.spending import within_cash
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import LARGEST_AMOUNT, Address, Introduction, Order, Receipt
 
@@ -58,6 +60,11 @@ class Controller:
     def fleet(self) -> list[str]:
         """The clients that are planned for."""
         return self._fleet.clients
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether a round has been decided and not closed."""
+        return self._decision is not None
 
     @property
     def price(self) -> float:
@@ -126,17 +133,20 @@ class Controller:
         self._server = admission.learn(self._server, quote)
         room, limit = self._fleet.room(members)
         wanted, most = admission.decide(self._server, quote, limit), None
+        each = wanted.each_pays_its_own(quote) and not self._terms.sums_only
         if self._pause.rounds_left:
             wanted, most = FleetOrder(0.0), 0
-        elif self._fleet.policy.strict_spending:
+        elif not each:
             wanted, most = wanted.within(self._cash(budget), quote, limit)
         counts = self._fleet.split(members, wanted.total_admission, room, most)
         orders = {}
         for place, ((number, client), count) in enumerate(zip(members, counts, strict=True)):
             price = quote.price if quote.own is None else float(quote.own[place])
-            order = self._order(number, client, count, price, wanted.thresholds)
+            orders[client] = self._order(number, client, count, price, wanted.thresholds)
+        if each and wanted.thresholds:
+            orders = within_cash(orders, self._ledger, self._cash(budget))
+        for client, order in orders.items():
             self._ledger.send(client, order)
-            orders[client] = order
         ordered = None if wanted.thresholds else wanted.total_admission
         slots = self._fleet.slots(members)
         self._decision = Decision(quote.price, ordered, budget, expected, len(orders), slots)
@@ -222,6 +232,9 @@ class Controller:
         The terms call a policy and a price feed, which may be the user's own: a mistake in them is
         not damage to the file.
         """
+        with reading(source, REMEDY):
+            if "spend_ahead" not in record["terms"]:  # written before spending ahead had a limit
+                terms = replace(terms, spend_ahead=None)
         fixed = terms.fixed()
         with reading(source, REMEDY):
             saved_terms = {**dict.fromkeys(fixed), **record["terms"]}
@@ -274,9 +287,12 @@ class Controller:
         return self._granted_rule.granted(budget, expected)
 
     def _cash(self, budget: float) -> float:
-        """What may be spent under strict spending; what was not heard of may have been spent."""
-        unheard = self._ledger.exposure + self._ledger.booked.spent
-        return cash(budget, self._round_number, self._overspend + unheard)
+        """What a round may cost at most; what was not heard of may have been spent."""
+        ahead = self._fleet.ahead
+        if ahead is None:
+            return math.inf
+        so_far = self._overspend + self._ledger.exposure + self._ledger.booked.spent
+        return cash(budget, self._round_number, so_far, ahead * self._terms.budget)
 
     def _order(
         self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]

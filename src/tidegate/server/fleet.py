@@ -7,7 +7,7 @@ not expire nobody leaves; Tide spends on those that take part.
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.cohorts import Cohorts, share_reached
 from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.policies import JointPolicy
-from tidegate.prices import PriceFeed
+from tidegate.prices import PriceFeed, check_length
 from tidegate.problem import LearningConstants, Problem
 from tidegate.server.ledger import Ledger
 from tidegate.server.shards import Purse
@@ -63,11 +63,17 @@ class Terms:
     learning: LearningConstants = field(default_factory=LearningConstants)
     largest_buffer: int | None = None
     """The capacity above which no client is believed; a share of all orders goes by capacity."""
+    spend_ahead: float | None = None
+    """s, rounds whose budget may be spent before they come, whatever the policy; none for no limit
+    but the policy's own."""
     purse: Purse | None = None
     """What a shard is granted, round by round, in place of the budget."""
     sums_only: bool = False
     """Whether decisions follow from sums over the fleet alone: no client's order depends on what
     that client, or any other, has reported. Who has no room then takes in less than it is asked."""
+
+    def __post_init__(self) -> None:
+        check_length(self.prices, self.num_rounds)
 
     def share_of(self, clients: int) -> float:
         """The part of so many clients that a round reaches."""
@@ -85,6 +91,7 @@ class Terms:
             "taking_part": self.taking_part,
             "least_taking_part": self.least_taking_part,
             "sums_only": self.sums_only,
+            "spend_ahead": self.spend_ahead,
         }
         if self.endless:
             return {**fixed, "num_rounds": None, "mean_price": None}
@@ -127,18 +134,31 @@ class Fleet:
                 cohorts=Cohorts(share=terms.share_of(len(self.absences))),
                 learning=terms.learning,
             )
-            self._policy = terms.policy(problem)
-            rules = {self.retention(number)[0] for number in range(len(self.absences))}
+            policy, clients = terms.policy(problem), len(self.absences)
+            rules = {policy.retention.for_client(one, clients)[0] for one in range(clients)}
             if "oldest_first" in rules and terms.headroom > 1:
                 raise ConfigurationError(
                     f"{terms.policy_name} keeps every slot full, and has no use for a headroom of "
                     f"{terms.headroom}; leave it out"
                 )
-            if terms.purse is not None and not isinstance(self._policy.admission, GrantedRule):
+            if terms.purse is not None and not isinstance(policy.admission, GrantedRule):
                 raise ConfigurationError(
                     f"{terms.policy_name} does not say what money is worth; shards need tide"
                 )
+            if policy.charge_prefill and terms.spend_ahead is not None:
+                raise ConfigurationError(
+                    f"{terms.policy_name} pays for samples before round 1, whatever they cost, and "
+                    f"spending ahead is limited to {terms.spend_ahead} rounds' budget; leave out "
+                    "charge_prefill, or give spend_ahead=None"
+                )
+            self._policy = policy
         return self._policy
+
+    @property
+    def ahead(self) -> float | None:
+        """Rounds whose budget may be spent before they come; none for no limit."""
+        limits = [one for one in (self._terms.spend_ahead, self.policy.ahead) if one is not None]
+        return min(limits, default=None)
 
     def see(self, reachable: Collection[str]) -> None:
         """Let newcomers in, and those go who could not be reached for K rounds."""
@@ -148,6 +168,8 @@ class Fleet:
                 _, horizon = self.retention(number)
                 if absent + 1 < horizon or not horizon:
                     absences[client] = absent + 1
+        if not absences:  # everybody has left: they stay in the plan until somebody comes
+            absences = {client: absent + 1 for client, absent in self.absences.items()}
         if not absences:
             raise ConfigurationError(
                 "there is no client to order from; the log says why each that was asked is left out"
@@ -227,8 +249,19 @@ class Fleet:
         if isinstance(price, Mapping):
             own = [_checked(price.get(one), round_number, one) for one in clients]
             shares = self.policy.shares[self._numbers(asked)]
-            return Quote.of(np.array(own, dtype=np.float64), shares)
-        return Quote(_checked(price, round_number, "all clients"))
+            quote = Quote.of(np.array(own, dtype=np.float64), shares)
+        else:
+            quote = Quote(_checked(price, round_number, "all clients"))
+        if self.retention(0)[0] != "oldest_first":
+            return quote
+        return replace(quote, empty_slots=sum(self._empty_slots(one) for _, one in members))
+
+    def _empty_slots(self, client: str) -> int:
+        """Slots that a client can fill, where samples do not expire."""
+        account = self._ledger.account(client)
+        if account.exhausted:
+            return 0
+        return max(self._planned_capacity(client) - account.carried_samples(0), 0)
 
     def _planned_capacity(self, client: str) -> int:
         """B_m: all the slots that a client has, unless some are left for peaks."""

@@ -16,7 +16,7 @@ from tidegate.admission.interval import ClosingInterval
 from tidegate.errors import ConfigurationError
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions
 from tidegate.policies.acdpp import acdpp
-from tidegate.prices import PriceLaw
+from tidegate.prices import Prices
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.simulation.summary import mean_excess
@@ -46,7 +46,7 @@ def candidate_horizons(problem: Problem) -> range:
 
 def try_horizons(
     problem: Problem,
-    price_law: PriceLaw,
+    prices: Prices,
     *,
     horizons: Iterable[int],
     seeds: Sequence[int] = (0,),
@@ -54,7 +54,7 @@ def try_horizons(
     price_per_client: bool = False,
     each_round: Callable[[], None] | None = None,
 ) -> list[Candidate]:
-    """Simulate ACDPP with each K on the price law."""
+    """Simulate ACDPP with each K; prices are given as to ``simulate``."""
     middle = problem.num_rounds // 2
     if not middle:
         raise ConfigurationError(
@@ -72,8 +72,8 @@ def try_horizons(
             retention_horizon=horizon,
             target_admission=target,
         )
-        halves = [play(policy, problem, price_law, seed, until=middle) for seed in seeds]
-        wholes = [play(policy, problem, price_law, half.seed, resume=half.final) for half in halves]
+        halves = [play(policy, problem, prices, seed, until=middle) for seed in seeds]
+        wholes = [play(policy, problem, prices, half.seed, resume=half.final) for half in halves]
         still_open = sum(
             interval.at(now).upper - target
             for now in range(max(middle - horizon, 0) + 1, problem.num_rounds + 1)

@@ -18,12 +18,12 @@ import numpy as np
 
 from tidegate._internal.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, PRICES, generator
-from tidegate.admission.allocation import Allocation
+from tidegate.admission.allocation import Allocation, cheapest_first
 from tidegate.admission.debt import cash, certificate_holds
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
-from tidegate.prices import Price, PriceLaw
+from tidegate.prices import Price, Prices, as_price, check_length, law_of
 from tidegate.problem import Problem
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
@@ -155,20 +155,28 @@ def play_round(
         price: one for all, or one for each client of the fleet.
         who: the clients that take part, rising.
     """
-    capacities = problem.capacities[who]
+    capacities, price = problem.capacities[who], as_price(price)
     quote = _quote(price, policy.shares, who)
+    if isinstance(state.buffers, OldestFirstBuffers):
+        quote = dataclasses.replace(quote, empty_slots=state.buffers.empty(who))
     if not isinstance(price, float):
         price = price[who]
+    money, budget = math.inf, policy.admission.budget
+    if policy.ahead is not None:
+        now, ahead = state.round_number + 1, policy.ahead * budget
+        money = cash(budget, now, state.overspend, ahead)
     server = policy.admission.learn(state.server, quote)
     room, limit = None, math.inf
     if policy.hard_capacity:
         room = state.buffers.room(who)
         limit = float(room.sum())
     order, most = policy.admission.decide(server, quote, limit), None
-    if policy.strict_spending:
-        money = cash(policy.admission.budget, state.round_number + 1, state.overspend)
+    if not order.each_pays_its_own(quote):
         order, most = order.within(money, quote, limit)
     admissions, allocation = _admissions(state, order, price, room, most, who)
+    if order.each_pays_its_own(quote) and not math.isinf(money):
+        pays_for = cheapest_first(admissions.astype(np.int64), np.asarray(price), money)
+        admissions = pays_for.astype(np.int32)
 
     stored = state.buffers.step(who, admissions)
     state.occupancy_sums[who] += stored.occupancy
@@ -194,7 +202,7 @@ def play_round(
         ordered=float(totals.admitted) if order.thresholds else order.total_admission,
         admitted=totals.admitted,
         spent=totals.spent,
-        overspend=state.overspend + totals.spent - policy.admission.budget,
+        overspend=state.overspend + totals.spent - budget,
         cost_debt=server.cost_debt,
         training_size=totals.training_size,
         overflow=int(np.maximum(stored.occupancy - capacities, 0).sum()),
@@ -242,7 +250,7 @@ def _admissions(
 def simulate(
     policy: JointPolicy[State],
     problem: Problem,
-    price_law: PriceLaw,
+    prices: Prices,
     seed: int,
     *,
     price_per_client: bool = False,
@@ -255,8 +263,10 @@ def simulate(
     Args:
         policy: what decides.
         problem: what is given, with the number of rounds.
-        price_law: where prices come from.
-        seed: of the price path and of the cohorts; the same for every policy that is compared.
+        prices: a number, a text such as ``"uniform:1,10"``, a price law, or a feed, whose prices
+            are the same for all seeds.
+        seed: of what is drawn from a law and of the cohorts; the same for every policy that is
+            compared.
         price_per_client: draw one price for each client instead of one for all.
         resume: go on from this state, with the path that belongs to it.
         until: stop after this round; the last one by default.
@@ -269,8 +279,10 @@ def simulate(
             f"no round to play: {state.round_number} of {problem.num_rounds} are done, "
             f"and the run should stop after round {last}"
         )
+    law = law_of(prices)
+    check_length(law, last)
     size = problem.num_clients if price_per_client else None
-    path = price_law.rounds(generator(seed, PRICES), size)
+    path = law.rounds(generator(seed, PRICES), size)
     members = problem.cohorts.rounds(generator(seed, COHORTS), problem.num_clients)
     rows = []
     for price, who in itertools.islice(zip(path, members, strict=False), state.round_number, last):

@@ -157,7 +157,7 @@ def _stationary(transitions: FloatArray) -> FloatArray:
     """The shares in which a chain is in each state in the long run."""
     k = len(transitions)
     system = np.vstack([transitions.T - np.eye(k), np.ones(k)])
-    shares: FloatArray = np.linalg.lstsq(system, np.append(np.zeros(k), 1.0))[0]
+    shares: FloatArray = np.linalg.lstsq(system, np.append(np.zeros(k), 1.0), rcond=None)[0]
     return shares
 
 
@@ -167,7 +167,7 @@ def _improved(chain: PriceChain, multiplier: float, cost: float, lives: FloatArr
     value = lives[:, :, 0] + multiplier * lives[:, :, 1] - cost * lives[:, :, 2]
     # h(1, ·), up to a constant; then h(a, ·) for every age.
     system = np.vstack([np.eye(k) - lives[0, :, 3:], np.ones(k)])
-    first = np.linalg.lstsq(system, np.append(value[0], 0.0))[0]
+    first = np.linalg.lstsq(system, np.append(value[0], 0.0), rcond=None)[0]
     relative = value + lives[:, :, 3:] @ first
     expected = relative @ chain.transitions.T
     steps = 2 * np.arange(1, ages)[:, None] + expected[1:] - expected[0]

@@ -7,7 +7,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from tidegate.flower import AdmissionControl
-from tidegate.prices import PricePath, price_law
+from tidegate.prices import price_feed
 
 from .task import accuracy, new_model
 
@@ -28,7 +28,7 @@ def main(grid: Grid, context: Context) -> None:
         FedAvg(),
         str(config["policy"]),
         budget=float(config["budget"]),
-        prices=PricePath(price_law(str(config["price"])), seed=int(config["seed"])),
+        prices=price_feed(str(config["price"]), seed=int(config["seed"])),
         folder=Path(folder) if folder else None,
         run=str(config["run"]) or None,
     )

@@ -1,0 +1,120 @@
+"""Prices as people give them: a number, a text, a law or a feed."""
+
+import reprlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import cast
+
+import numpy as np
+
+from tidegate.errors import ConfigurationError
+from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices
+from tidegate.prices.laws import ConstantPrice, Price, PriceLaw, as_price
+from tidegate.prices.words import price_law
+
+Prices = float | str | PriceLaw | PriceFeed
+"""What a sample costs: always the same, a law in words, a law, or a feed."""
+
+
+def price_feed(prices: Prices, seed: int = 0) -> PriceFeed:
+    """A feed of the prices of a running fleet, from whatever they are given as.
+
+    Args:
+        prices: a number, which is the price in every round; a text such as ``"uniform:1,10"``
+            (``price_law``); a law; or a feed, which stays as it is.
+        seed: of the path that is drawn from a law; 0 by default, so that a server that is started
+            again meets the same prices.
+
+    >>> price_feed(5).at(1, ["a"])
+    5.0
+    >>> price_feed("uniform:1,10").mean(num_rounds=100)
+    5.5
+    """
+    if _is_feed(prices):
+        return cast("PriceFeed", prices)
+    return PricePath(law_of(prices), seed)
+
+
+def law_of(prices: Prices) -> PriceLaw:
+    """A price law, from whatever prices are given as; what a feed says is the same for all seeds.
+
+    >>> law_of("constant:5.5"), law_of(5)
+    (ConstantPrice(value=5.5), ConstantPrice(value=5.0))
+    """
+    if isinstance(prices, str):
+        return price_law(prices)
+    if _is_number(prices):
+        return ConstantPrice(float(cast("float", prices)))
+    if _is_feed(prices):
+        return FedPrices(cast("PriceFeed", prices))
+    if _has(prices, "rounds", "mean"):
+        return cast("PriceLaw", prices)
+    raise ConfigurationError(
+        "prices must be a number, a text such as 'uniform:1,10', a price law, or a feed with "
+        f"`mean` and `at`; got {reprlib.repr(prices)}"
+    )
+
+
+@dataclass(frozen=True)
+class FedPrices:
+    """The prices of a feed as a law, for a simulation.
+
+    Clients are called ``partition-0``, ``partition-1`` and so on, as in-process engines call them.
+    """
+
+    feed: PriceFeed
+
+    def mean(self, num_rounds: int) -> float:
+        """What the feed expects."""
+        return self.feed.mean(num_rounds)
+
+    def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
+        """What the feed answers in rounds 1, 2, ..."""
+        clients = [f"partition-{number}" for number in range(size or 0)]
+        round_number = 0
+        while True:
+            round_number += 1
+            price = self.feed.at(round_number, clients)
+            if not isinstance(price, Mapping):
+                yield float(price) if size is None else np.full(size, float(price))
+            elif size is None:
+                raise ConfigurationError(
+                    "the price feed gives each client its own price; simulate it with "
+                    "price_per_client=True"
+                )
+            else:
+                yield as_price([price[client] for client in clients])
+
+
+def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
+    """Refuse a trace that ends before the run does.
+
+    Args:
+        prices: a law or a feed; what is neither a trace nor made of one has no end.
+        num_rounds: rounds that are going to be played.
+
+    >>> check_length(RecordedPrices([3.0, 1.0]), num_rounds=2)
+    """
+    fed = prices.feed if isinstance(prices, FedPrices) else prices
+    law = fed.law if isinstance(fed, PricePath) else fed
+    if isinstance(law, RecordedPrices) and len(law) < num_rounds:
+        raise ConfigurationError(
+            f"the trace has prices for {len(law)} rounds, and the run has {num_rounds}; shorten "
+            f"the run to {len(law)} rounds, or record more prices"
+        )
+
+
+def _is_number(prices: object) -> bool:
+    return isinstance(prices, Real) and not isinstance(prices, bool)
+
+
+def _is_feed(prices: object) -> bool:
+    return _has(prices, "at", "mean")
+
+
+def _has(prices: object, *methods: str) -> bool:
+    """Whether this is an object with these methods, and not a class that has yet to be made one."""
+    return not isinstance(prices, type) and all(
+        callable(getattr(prices, name, None)) for name in methods
+    )
