@@ -91,7 +91,8 @@ def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert accuracy[50] > 0.85
     for row in view.rounds:
         assert row.overspend <= row.cost_debt + 1e-9
-    assert abs(view.rounds[-1].overspend) < 55  # one round's budget
+        assert row.overspend <= 1e-9  # never more than the budget of the rounds so far
+    assert view.rounds[-1].overspend > -3 * 55  # and nearly all of it
 
 
 @pytest.mark.process

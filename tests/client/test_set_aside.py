@@ -95,7 +95,7 @@ def test_a_sample_that_cannot_be_read_is_set_aside_in_the_same_order(
     assert open_store().failures() == [
         FailedSample("run-1/site/3", TRIES, "OSError: cannot read 2", set_aside=True)
     ]
-    assert "run-1/site/3 is set aside after 3 tries: OSError: cannot read 2" in caplog.text
+    assert "'run-1/site/3' is set aside after 3 tries: 'OSError: cannot read 2'" in caplog.text
     later = Sick(1000, {2})
     assert apply(open_store, 2, 2, later).set_aside == 1
     assert later.reads == [6, 7]

@@ -483,7 +483,7 @@ def test_a_run_that_is_over_says_so(tmp_path: Path, caplog: pytest.LogCaptureFix
     control(tmp_path / "run").start(grid, MODEL, 2)
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         control(tmp_path / "run").start(grid, MODEL, 2)
-    assert "all 2 rounds of run r are played, nothing is left to do" in caplog.text
+    assert "all 2 rounds of run r are played; take another folder" in caplog.text
 
 
 @pytest.mark.parametrize("budget", [0.0, -5.0, float("nan"), float("inf")])

@@ -151,7 +151,9 @@ class Gate:
                 after = self._stream.cursor
                 failed = None if after == before else taken.fails(f"{owner}/{after}", wrong)
                 if failed is None or (asked and failed.tries < TRIES):
-                    logger.exception("no sample after %s/%s; it stays in the stream", owner, before)
+                    logger.exception(
+                        "no sample after %a; it stays in the stream", f"{owner}/{before}"
+                    )
                     break
                 if failed.tries < TRIES:
                     self._stream.seek(before)
@@ -163,7 +165,7 @@ class Gate:
         if passed:
             logger.error(
                 "%d samples in a row of %s fail, and none after them could be taken; they stay in "
-                "the stream. The first is %s: %s",
+                "the stream. The first is %a: %a",
                 *(len(passed), owner, passed[0].key, passed[0].error),
             )
         if self._stream.cursor != admitted_up_to:
@@ -191,7 +193,7 @@ class _Taken:
         """Note a sample, and that those before it are at fault themselves."""
         self.admitted.append(packed)
         for one in passed:
-            logger.warning("%s is set aside after %d tries: %s", one.key, one.tries, one.error)
+            logger.warning("%a is set aside after %d tries: %a", one.key, one.tries, one.error)
             self.set_aside.append(replace(one, set_aside=True))
         keys = list(self.tried)  # up to this one all are done with; files may have left, too
         for done in keys[: keys.index(key) + 1] if key in self.tried else keys:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from functools import partial
 
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import Result, Strategy
 
 from tidegate.errors import ConfigurationError
 from tidegate.flower.wrapped_strategies import reached
@@ -83,6 +83,18 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         largest_buffer=largest_buffer,
         sums_only=sums_only,
     )
+
+
+def numbered_on(result: Result, rounds_before: int) -> Result:
+    """The result of a resumed run, whose rounds go on from those before."""
+    for name in (
+        "train_metrics_clientapp",
+        "evaluate_metrics_clientapp",
+        "evaluate_metrics_serverapp",
+    ):
+        metrics = getattr(result, name)
+        setattr(result, name, {now + rounds_before: one for now, one in metrics.items()})
+    return result
 
 
 def checked_importance(importance: Mapping[str, float] | None) -> Mapping[str, float] | None:

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from flwr.app import ArrayRecord, Message
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
 
 from tidegate.errors import WireError
+from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import expect
@@ -42,6 +44,20 @@ class RoundReplies:
     @cached_property
     def _updates(self) -> UpdateCheck:
         return UpdateCheck(self.model)
+
+    def averaged_by(
+        self, strategy: Strategy, now: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Settle all, and let the strategy average those that belong into this round."""
+        if isinstance(strategy, FoldedFedAvg):
+            usable = self.usable(replies)
+            averaged = strategy.aggregate_train(now, usable)
+            for _ in usable:  # whatever it left is booked all the same
+                pass
+            return averaged
+        if alike := self.alike(replies):  # of nothing, some cannot make an average
+            return strategy.aggregate_train(now, alike)
+        return None, None
 
     def alike(self, replies: Iterable[Message]) -> list[Message]:
         """Settle all; those that are in time and have the form of most, in the order of names."""

@@ -16,8 +16,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from tidegate.errors import ConfigurationError
+from tidegate.flower import log_lines
 from tidegate.flower.checkpoint import Checkpoint
-from tidegate.flower.control_terms import checked_importance, control_terms
+from tidegate.flower.control_terms import checked_importance, control_terms, numbered_on
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.global_model import GlobalModel
 from tidegate.flower.local_grid import LocalGrid
@@ -26,8 +27,7 @@ from tidegate.flower.nodes import TRAIN, Nodes
 from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
 from tidegate.flower.round_replies import RoundReplies, usable_evaluations
-from tidegate.flower.updates import check_model
-from tidegate.flower.wrapped_strategies import check_averages, give_back, state_of, weight_key
+from tidegate.flower.wrapped_strategies import check_start, give_back, state_of, weight_key
 from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
 from tidegate.prices import Prices
 from tidegate.problem import LearningConstants
@@ -39,17 +39,6 @@ from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards import Purse, Report
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
-
-ALL_PLAYED = "all %d rounds of run %s are played; take another folder for another run"
-BUYING_PAUSES = (
-    "what clients bought could not be used: they buy nothing for %d more rounds, unless one of "
-    "their models can be used before"
-)
-
-NOBODY_TOOK_PART = (
-    "no client took part in this run, and no round was played: see that nodes are online and start "
-    "it again"
-)
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is."""
@@ -71,7 +60,7 @@ class AdmissionControl(Strategy):
         prices: what a sample costs: a number, a text such as ``"uniform:1,10"``, a price law, or a
             feed, which is anything with ``mean`` and ``at``. What is drawn from a law belongs to
             seed 0; ``price_feed("uniform:1,10", seed=1)`` takes another.
-        options: the controller's choices; whether capacity is a hard limit follows from headroom.
+        options: the policy's choices; headroom decides whether capacity is a hard limit.
         headroom: 1 plans with all the memory that clients have, as a hard limit. More leaves slots
             for peaks, as the paper's policies need whose limit is an average: with 4, a client
             with 40 slots holds 10 samples on average.
@@ -87,8 +76,7 @@ class AdmissionControl(Strategy):
         sums_only: let no client's order depend on what any single client has reported, only on
             sums over the fleet. A client without room then takes in less than it is asked.
         time_to_live: seconds until an unanswered message is dropped; the timeout by default.
-        sinks: who else is told what every round did (``tidegate.runs.sinks``); each is closed at
-            the end of ``start``.
+        sinks: who else is told what every round did (``tidegate.runs.sinks``).
     """
 
     def __init__(  # noqa: PLR0913 - all but two have defaults and are given by name
@@ -171,16 +159,10 @@ class AdmissionControl(Strategy):
             self._begin(initial_arrays, num_rounds)
             if self._checkpoint is not None:
                 logger.info(SAVING, self._checkpoint.folder)
-            if self._checkpoint is not None and isinstance(grid, LocalGrid):
-                grid.keep_buffers(self._checkpoint.buffers)
+                if isinstance(grid, LocalGrid):
+                    grid.keep_buffers(self._checkpoint.buffers)
             before = self._rounds_before
             grid = PromptGrid(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
-
-            def evaluate(now: int, arrays: ArrayRecord) -> MetricRecord | None:
-                measured = evaluate_fn and evaluate_fn(now + before, arrays)
-                self._sinks.measured(now + before, "server", measured)
-                return measured
-
             with self._sinks.kept(self.rounds):
                 result = super().start(
                     grid,
@@ -189,15 +171,12 @@ class AdmissionControl(Strategy):
                     timeout,
                     train_config,
                     evaluate_config,
-                    evaluate_fn and evaluate,
+                    self._sinks.measuring(evaluate_fn, before),
                 )
         if not self.rounds and num_rounds > before:
-            logger.warning(NOBODY_TOOK_PART)
+            logger.warning(log_lines.NOBODY_TOOK_PART)
         result.arrays = self._model.arrays
-        result.train_metrics_clientapp = _later(result.train_metrics_clientapp, before)
-        result.evaluate_metrics_clientapp = _later(result.evaluate_metrics_clientapp, before)
-        result.evaluate_metrics_serverapp = _later(result.evaluate_metrics_serverapp, before)
-        return result
+        return numbered_on(result, before)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -220,7 +199,7 @@ class AdmissionControl(Strategy):
         nodes = self._nodes.clients
         unknown = [client for client in self._importance or {} if client not in nodes]
         if unknown and now == 1:
-            logger.warning("importance is given for clients that are not here: %s", unknown)
+            logger.warning(log_lines.NOT_HERE, unknown)
         messages = {message.metadata.dst_node_id: message for message in written}
         present = [client for client, node_id in nodes.items() if node_id in messages]
         orders = controller.decide(present, nodes)
@@ -247,7 +226,7 @@ class AdmissionControl(Strategy):
         if not controller.is_under_way:  # nobody could take part
             return None, None
         now = server_round + self._rounds_before
-        average, metrics, before = None, None, state_of(self.strategy)
+        before = state_of(self.strategy)
         round_replies = RoundReplies(
             controller=controller,
             nodes=self._nodes,
@@ -257,13 +236,7 @@ class AdmissionControl(Strategy):
             importance=self._importance,
             weight_key=self._weight_key,
         )
-        if isinstance(self.strategy, FoldedFedAvg):
-            usable = round_replies.usable(replies)
-            average, metrics = self.strategy.aggregate_train(now, usable)
-            for _ in usable:  # whatever it left is booked all the same
-                pass
-        elif alike := round_replies.alike(replies):  # of nothing, some cannot make an average
-            average, metrics = self.strategy.aggregate_train(now, alike)
+        average, metrics = round_replies.averaged_by(self.strategy, now, replies)
         arrays = None if average is None else self._model.accept(average, now)
         if arrays is None:
             give_back(self.strategy, before)  # what led to an average that is refused
@@ -276,7 +249,7 @@ class AdmissionControl(Strategy):
         if not averaged:
             logger.warning(NOTHING_USED, now)
         if row.pause:
-            logger.warning(BUYING_PAUSES, row.pause)
+            logger.warning(log_lines.BUYING_PAUSES, row.pause)
         self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
@@ -311,18 +284,13 @@ class AdmissionControl(Strategy):
 
     def _nobody(self, now: int) -> list[Message]:
         """A round that nobody can take part in: it is not played, and its number comes again."""
-        logger.warning("round %d is not played: no client can be reached, and none was before", now)
+        logger.warning(log_lines.NOT_PLAYED, now)
         self._rounds_before -= 1
         return []
 
     def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""
-        if num_rounds < 1:
-            raise ConfigurationError(
-                f"num_rounds must be at least 1, got {num_rounds}; no round was run"
-            )
-        check_model(initial_arrays)
-        check_averages(self.strategy, initial_arrays)
+        check_start(self.strategy, initial_arrays, num_rounds)
         terms = self._terms(num_rounds=num_rounds)
         self._nodes, self._outbox = Nodes(), Outbox()
         self.rounds, self._rounds_before = [], 0
@@ -336,7 +304,7 @@ class AdmissionControl(Strategy):
             self._rounds_before = self._controller.round_number - 1
             logger.info(RESUMING, self._controller.run, self._rounds_before)
             if self._rounds_before >= num_rounds:
-                logger.warning(ALL_PLAYED, num_rounds, self._controller.run)
+                logger.warning(log_lines.ALL_PLAYED, num_rounds, self._controller.run)
             return
         self._controller = Controller(terms, self._run or uuid.uuid4().hex)
         self._model = GlobalModel(initial_arrays)
@@ -350,7 +318,3 @@ class AdmissionControl(Strategy):
                 "wrap the others, AdmissionControl(DifferentialPrivacy...(FedAvg(...)), ...)"
             )
         return self._controller
-
-
-def _later(metrics: Mapping[int, MetricRecord], rounds_before: int) -> dict[int, MetricRecord]:
-    return {now + rounds_before: record for now, record in metrics.items()}

@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import (
 )
 
 from tidegate.errors import ConfigurationError
+from tidegate.flower.updates import check_model
 
 STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
     FedAdagrad: ("m_t", "v_t"),
@@ -94,8 +95,13 @@ def reached(strategy: Strategy) -> tuple[float, int]:
     return 1.0, 1
 
 
-def check_averages(strategy: Strategy, model: ArrayRecord) -> None:
-    """Refuse a strategy that cannot average a model, before anything is spent on it."""
+def check_start(strategy: Strategy, model: ArrayRecord, num_rounds: int) -> None:
+    """Refuse a run that cannot learn, before anything is spent on it."""
+    if num_rounds < 1:
+        raise ConfigurationError(
+            f"num_rounds must be at least 1, got {num_rounds}; no round was run"
+        )
+    check_model(model)
     floats_only = [one for one in wrapped(strategy) if isinstance(one, FLOATS_ONLY)]
     for name, array in model.items() if floats_only else ():
         if np.dtype(array.dtype).kind != "f":

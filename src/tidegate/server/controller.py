@@ -227,18 +227,13 @@ class Controller:
     def from_record(
         cls, terms: Terms, record: Mapping[str, Any], source: object = "a checkpoint"
     ) -> "Controller":
-        """The controller that ``to_record`` gave, on the same terms; ``source`` is for errors.
-
-        The terms call a policy and a price feed, which may be the user's own: a mistake in them is
-        not damage to the file.
-        """
+        """The controller that ``to_record`` gave, on the same terms; ``source`` is for errors."""
+        # A mistake in the user's own policy or price feed, which terms call, is not damage.
         with reading(source, REMEDY):
-            if "spend_ahead" not in record["terms"]:  # written before spending ahead had a limit
-                terms = replace(terms, spend_ahead=None)
-        fixed = terms.fixed()
-        with reading(source, REMEDY):
-            saved_terms = {**dict.fromkeys(fixed), **record["terms"]}
-        check_terms(saved_terms, fixed)
+            saved_terms = dict(record["terms"])
+        if "spend_ahead" not in saved_terms:  # written before spending ahead had a limit
+            terms = replace(terms, spend_ahead=None)
+        check_terms(saved_terms, terms.fixed())
         with reading(source, REMEDY):
             check_numbers(record)
             controller = cls(terms, record["ledger"]["run"])

@@ -40,7 +40,7 @@ def from_bytes(policy: JointPolicy[Any], content: bytes, source: object) -> Save
 
 def check_terms(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse to go on with a run that was begun on other terms."""
-    for name, value in saved.items():
+    for name, value in {**dict.fromkeys(given), **saved}.items():
         if value != given.get(name):
             raise RunDiffersError(
                 f"the checkpoint was made with {name} = {value}, this run has {given.get(name)}; "

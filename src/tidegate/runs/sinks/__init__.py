@@ -89,6 +89,10 @@ Kind = TypeVar("Kind", bound=Sink)
 Tell = Callable[[Sink], None]
 
 
+Model = TypeVar("Model")
+Measured = TypeVar("Measured", bound=Mapping[str, object] | None)
+
+
 class Sinks:
     """All sinks of a run.
 
@@ -120,6 +124,20 @@ class Sinks:
             deadline = time.monotonic() + SECONDS_AT_END
             for line in self._others:
                 line.wait(deadline)
+
+    def measuring(
+        self, evaluate: Callable[[int, Model], Measured] | None, rounds_before: int
+    ) -> Callable[[int, Model], Measured] | None:
+        """The server's evaluation, with rounds that go on from those before; sinks are told."""
+        if evaluate is None:
+            return None
+
+        def measured(now: int, model: Model) -> Measured:
+            found = evaluate(now + rounds_before, model)
+            self.measured(now + rounds_before, "server", found)
+            return found
+
+        return measured
 
     @contextmanager
     def kept(self, before: Sequence[FleetRound] = ()) -> Iterator[None]:

@@ -30,6 +30,7 @@ GAUGES = {
     "averaged": "Clients whose models went into the last average.",
     "exhausted": "Clients whose stream gave less than was ordered.",
     "set_aside": "Samples so far that clients could not read, acquire or store.",
+    "pause": "Rounds to come in which nothing is bought, because nothing could be used.",
     "slots": "Samples that the memory of the clients that were sent an order holds.",
     "training_size": "Samples that the last round trained on.",
     "distinct_samples": "Distinct samples trained on so far.",
