@@ -1,14 +1,17 @@
 """The grid in this process, and nodes that are known by name or key."""
 
+import copy
 from typing import Any
 
+import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
 from gated_apps import gated_app
 
-from tidegate.flower import ClientGate, LocalGrid, run_in_process
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, run_in_process
 from tidegate.flower.flower_internals import NodeInfo, Run
 from tidegate.flower.nodes import address_of
 from tidegate.flower.records import attach, expect
@@ -117,3 +120,21 @@ def test_a_buffer_without_room_is_refused_in_words() -> None:
     attach(content, Address(run="r", client="a"))
     (reply,) = grid.send_and_receive([Message(content, 2, "train")])
     assert "buffer_capacity of a must be at least 1, got 0" in str(reply.error.reason)
+
+
+def test_an_app_that_was_copied_with_its_gate_finds_its_samples() -> None:
+    """As Ray does it: a copy of the mods, and the training function of the module."""
+    gate = ClientGate(lambda context: range(99), buffer_capacity=4)
+    app = ClientApp(mods=[copy.copy(gate)])
+    seen: list[int] = []
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        seen.append(len(gate.samples(context)))
+        with gate.round(message, context) as now:
+            return now.reply(message.content.array_records["arrays"])
+
+    control = AdmissionControl(FedAvg(fraction_evaluate=0.0), "tide", budget=100.0, prices=1.0)
+    model = ArrayRecord({"w": Array(np.zeros(2))})
+    control.start(LocalGrid(app, [{"partition-id": n} for n in range(2)]), model, num_rounds=2)
+    assert seen == [4, 4, 4, 4]

@@ -32,6 +32,13 @@ NUM_EXAMPLES = "num-examples"
 
 logger = logging.getLogger("flwr.tidegate")
 
+_ROUNDS: dict[int, "GatedRound"] = {}
+"""What is being trained in this process, by the id of its context.
+
+Not a gate's own: Ray copies an app with its mods, while the training function stays that of its
+module, and so finds another gate there than the one that was called.
+"""
+
 
 @dataclass(frozen=True)
 class GatedRound:
@@ -85,8 +92,6 @@ class ClientGate:
         codec: SampleCodec | None = None,
     ) -> None:
         self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec)
-        self._rounds: dict[int, GatedRound] = {}
-        """What is being trained in this process, by the id of the context that it has."""
 
     def __call__(
         self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]
@@ -105,11 +110,11 @@ class ClientGate:
             if not now.receipt.occupancy:
                 reply = now.reply()
             else:
-                self._rounds[id(context)] = now
+                _ROUNDS[id(context)] = now
                 try:
                     reply = call_next(message, context)
                 finally:
-                    del self._rounds[id(context)]
+                    del _ROUNDS[id(context)]
         if not reply.has_error():
             _set_weight(reply.content, now.receipt.occupancy)
             attach(reply.content, now.receipt)
@@ -137,7 +142,7 @@ class ClientGate:
 
     def _now(self, context: Context) -> GatedRound:
         try:
-            return self._rounds[id(context)]
+            return _ROUNDS[id(context)]
         except KeyError:
             raise ConfigurationError(
                 "there are no samples without an order: ask for them in the training function, "
