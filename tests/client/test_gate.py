@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from check_size import at_size
+from client_parts import Opener, opener
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,6 @@ from tidegate.errors import WireError
 from tidegate.wire import NO_LIMIT, Order, Receipt
 
 RUN = "run-1"
-Opener = Callable[[], Store]
 
 
 def order(now: int, count: int = 0, **changes: Any) -> Order:
@@ -35,22 +35,7 @@ def order(now: int, count: int = 0, **changes: Any) -> Order:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the store; for SQLite anew each time, as a new process would."""
-    if request.param == "memory":
-        kept = MemoryStore(RUN, "site", 10)
-        yield lambda: kept
-        return
-    opened: list[SqliteStore] = []
-
-    def reopen() -> Store:
-        for one in opened:
-            one.close()
-        opened.append(SqliteStore(tmp_path / "buffer.sqlite", RUN, "site", 10))
-        return opened[-1]
-
-    yield reopen
-    for one in opened:
-        one.close()
+    yield from opener(request.param, tmp_path, RUN, 10)
 
 
 def gate(open_store: Opener, size: int = 1000, acquire: Any = None) -> Gate:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_parts import Sick
 
 from tidegate.client.gate import Gate
 from tidegate.client.store import MemoryStore
@@ -45,25 +46,8 @@ class Client:
         self.ledger.begin_again("site", self.store.books().buffer_id)
 
 
-class Counted:
-    """A data set that knows what was read of it."""
-
-    def __init__(self, size: int, unreadable: frozenset[int] = frozenset()) -> None:
-        self.size, self.unreadable = size, unreadable
-        self.reads: list[int] = []
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> int:
-        self.reads.append(index)
-        if index in self.unreadable:
-            raise OSError("damaged")
-        return index
-
-
 def test_samples_of_a_lost_buffer_are_not_read_again() -> None:
-    data = Counted(1000, frozenset({3, 4}))
+    data = Sick(1000, frozenset({3, 4}))
     client = Client(lambda: IndexedStream(data))
     assert client.round(50).set_aside == 2
     client.lose_buffer()

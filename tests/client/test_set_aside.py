@@ -1,24 +1,24 @@
 """A sample that cannot be used is set aside, and only that: an outage costs none."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 from check_size import at_size
+from client_parts import Opener, Sick, opener
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidegate.client.gate import TRIES, Gate
 from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import KEPT_FAILURES, FailedSample, MemoryStore, Store
+from tidegate.client.store import KEPT_FAILURES, FailedSample, MemoryStore
 from tidegate.client.streams import FolderStream, IndexedStream
 from tidegate.wire import MOST_IN_A_ROW, Order, Receipt
 
 RUN = "run-1"
 CAPACITY = 1000
-Opener = Callable[[], Store]
 
 
 def order(now: int, count: int) -> Order:
@@ -27,39 +27,7 @@ def order(now: int, count: int) -> Order:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opener]:
-    """Opens the store; for SQLite anew each time, as a new process would."""
-    if request.param == "memory":
-        kept = MemoryStore(RUN, "site", CAPACITY)
-        yield lambda: kept
-        return
-    opened: list[SqliteStore] = []
-
-    def reopen() -> Store:
-        for one in opened:
-            one.close()
-        opened.append(SqliteStore(tmp_path / "buffer.sqlite", RUN, "site", CAPACITY))
-        return opened[-1]
-
-    yield reopen
-    for one in opened:
-        one.close()
-
-
-class Sick:
-    """A data set of whole numbers, some of which cannot be read."""
-
-    def __init__(self, size: int, unreadable: set[int]) -> None:
-        self.size, self.unreadable = size, unreadable
-        self.reads: list[int] = []
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, index: int) -> int:
-        self.reads.append(index)
-        if index in self.unreadable:
-            raise OSError(f"cannot read {index}")
-        return index
+    yield from opener(request.param, tmp_path, RUN, CAPACITY)
 
 
 @dataclass

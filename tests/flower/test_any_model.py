@@ -11,24 +11,15 @@ import numpy as np
 import pytest
 from any_model import CASES, INT8, SAMPLES, TREES, Case, apps
 from check_size import at_size
+from flower_strategies import AVERAGING, QUIET
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp.strategy import (
-    Bulyan,
-    FedAdagrad,
-    FedAdam,
     FedAvg,
     FedAvgM,
-    FedMedian,
-    FedProx,
-    FedTrimmedAvg,
     FedXgbBagging,
     FedXgbCyclic,
-    FedYogi,
-    Krum,
-    MultiKrum,
-    QFedAvg,
     Strategy,
 )
 
@@ -37,21 +28,9 @@ from tidegate.flower import AdmissionControl, ClientGate, FoldedFedAvg, LocalGri
 from tidegate.prices import ConstantPrice, PricePath
 
 CLIENTS, ROUNDS = 4, 3
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
-    "FedAvg": lambda: FedAvg(**QUIET),
-    "FedProx": lambda: FedProx(**QUIET, proximal_mu=0.1),
-    "FedAdam": lambda: FedAdam(**QUIET),
-    "FedAdagrad": lambda: FedAdagrad(**QUIET),
-    "FedYogi": lambda: FedYogi(**QUIET),
-    "FedAvgM": lambda: FedAvgM(**QUIET, server_momentum=0.5),
-    "FedMedian": lambda: FedMedian(**QUIET),
-    "FedTrimmedAvg": lambda: FedTrimmedAvg(**QUIET, beta=0.25),
-    "Krum": lambda: Krum(**QUIET, num_malicious_nodes=1),
-    "MultiKrum": lambda: MultiKrum(**QUIET, num_malicious_nodes=1, num_nodes_to_select=2),
-    "Bulyan": lambda: Bulyan(**QUIET, num_malicious_nodes=0),
-    "QFedAvg": lambda: QFedAvg(**QUIET, client_learning_rate=0.1, q=0.1, train_loss_key="loss"),
+    **AVERAGING,
     "FoldedFedAvg": lambda: FoldedFedAvg(**QUIET),
 }
 A_FEW = ("FedAvg", "FedAdam", "FedMedian")

@@ -6,22 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flower_strategies import AVERAGING, QUIET
 from flwr.app import ConfigRecord, Message
 from flwr.serverapp.strategy import (
-    Bulyan,
     DifferentialPrivacyServerSideAdaptiveClipping,
     DifferentialPrivacyServerSideFixedClipping,
-    FedAdagrad,
     FedAdam,
     FedAvg,
-    FedAvgM,
-    FedMedian,
     FedProx,
-    FedTrimmedAvg,
-    FedYogi,
-    Krum,
-    MultiKrum,
-    QFedAvg,
     Strategy,
 )
 from gated_apps import MODEL, gated_app
@@ -30,25 +22,11 @@ from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.records import asks_who
 from tidegate.prices import PricePath, UniformPrice
 
-QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 CLIENTS = 5
 ROUNDS = 15
 
 STRATEGIES: dict[str, Callable[[], Strategy]] = {
-    "FedAvg": lambda: FedAvg(**QUIET),
-    "FedProx": lambda: FedProx(**QUIET, proximal_mu=0.1),
-    "FedAdam": lambda: FedAdam(**QUIET),
-    "FedAdagrad": lambda: FedAdagrad(**QUIET),
-    "FedYogi": lambda: FedYogi(**QUIET),
-    "FedAvgM": lambda: FedAvgM(**QUIET, server_momentum=0.5),
-    "FedMedian": lambda: FedMedian(**QUIET),
-    "FedTrimmedAvg": lambda: FedTrimmedAvg(**QUIET),
-    "Krum": lambda: Krum(**QUIET, num_malicious_nodes=1),
-    "MultiKrum": lambda: MultiKrum(**QUIET, num_malicious_nodes=1, num_nodes_to_select=2),
-    "Bulyan": lambda: Bulyan(**QUIET, num_malicious_nodes=0),
-    "QFedAvg": lambda: QFedAvg(
-        **QUIET, client_learning_rate=0.1, q=0.1, train_loss_key="loss"
-    ),
+    **AVERAGING,
     "DP, fixed clipping": lambda: DifferentialPrivacyServerSideFixedClipping(
         FedAvg(**QUIET), noise_multiplier=1e-4, clipping_norm=10.0, num_sampled_clients=CLIENTS
     ),

@@ -22,13 +22,10 @@ from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Acquire, Gate
 from tidegate.client.store import BooksMovedError, check_meant_for
 from tidegate.client.streams import Indexed, Stream
-from tidegate.errors import ConfigurationError, WireError
+from tidegate.errors import ConfigurationError
 from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name
-from tidegate.flower.records import attach, find, key_of
+from tidegate.flower.records import NUM_EXAMPLES, asks_who, attach, expect, find, key_of
 from tidegate.wire import Address, Introduction, Order, Receipt
-
-NUM_EXAMPLES = "num-examples"
-"""Flower's name for the weight of a reply."""
 
 logger = logging.getLogger("flwr.tidegate")
 
@@ -97,13 +94,12 @@ class ClientGate:
         self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]
     ) -> Message:
         """Handle a message on its way to the app, and the reply on its way back."""
-        order, address = find(message.content, Order), find(message.content, Address)
+        if asks_who(message.content):
+            return self._introduce(message, expect(message.content, Address), context)
+        order = find(message.content, Order)
         if order is None:
-            if address is None:
-                return call_next(message, context)
-            return self._introduce(message, address, context)
-        if address is None:
-            raise WireError(f"the message carries no {key_of(Address)}")
+            return call_next(message, context)
+        address = expect(message.content, Address)
         for kind in (Address, Order):  # Flower's own mods take one ConfigRecord, the app's
             del message.content[key_of(kind)]
         with self._applied(message, address, order, context) as now:
@@ -168,9 +164,7 @@ class ClientGate:
         """Tell the server who this node is, and the last it did in this run."""
         address = Address(run=asked.run, client=asked.client or own_name(asked, context))
         with self._buffers.store(address, context) as store:
-            self._buffers.gate(
-                store, context
-            )  # data that cannot be opened are told before an order
+            self._buffers.gate(store, context)  # opens its data, which may fail, before an order
             store.void(asked.void_round)
             books = store.books()
             answer = store.answer(books.last_round)

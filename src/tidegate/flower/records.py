@@ -18,6 +18,9 @@ from tidegate.wire import Address, Introduction, Order, Receipt, Record
 TEXT = "json"
 """The one field of our records."""
 
+NUM_EXAMPLES = "num-examples"
+"""Flower's name for the weight of a reply."""
+
 LONGEST_TEXT = 100_000
 """Characters; an order with as many thresholds as there can be has a quarter of that."""
 

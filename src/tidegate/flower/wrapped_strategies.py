@@ -19,6 +19,7 @@ from flwr.serverapp.strategy import (
 )
 
 from tidegate.errors import ConfigurationError
+from tidegate.flower.records import NUM_EXAMPLES
 from tidegate.flower.updates import check_model
 
 STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
@@ -114,4 +115,4 @@ def check_start(strategy: Strategy, model: ArrayRecord, num_rounds: int) -> None
 def weight_key(strategy: Strategy) -> str:
     """The metric by which a strategy weighs replies."""
     keys = [getattr(one, "weighted_by_key", "") for one in wrapped(strategy)]
-    return next(filter(None, keys), "num-examples")
+    return next(filter(None, keys), NUM_EXAMPLES)
