@@ -24,8 +24,8 @@ from rich.progress import track
 from rich.table import Table
 
 from tidegate.client.gate import Gate
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice

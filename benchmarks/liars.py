@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tidegate.client.gate import Gate
-from tidegate.client.store import MemoryStore
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
 from tidegate.policies import ControlOptions

@@ -13,7 +13,7 @@ from fuzz.archives import packed, patched, unpacked
 from fuzz.choices import Choices, text_of
 from fuzz.limits import empty_folder, may_refuse
 from tidegate.client.gate import Gate
-from tidegate.client.store import MemoryStore
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.policies import DEFAULT_OPTIONS

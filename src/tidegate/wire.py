@@ -143,6 +143,9 @@ class Receipt(Record):
     set_aside: int = field(default=0, metadata=ADDED)
     """Samples that this buffer has passed over in all, because they could not be read, acquired or
     stored."""
+    seen: int = field(default=0, metadata=ADDED)
+    """Samples that this buffer has read from the stream in all; 0 where the client does not choose
+    among candidates."""
     last_taken: str = field(default="", metadata=ADDED)
     """``cursor_digest`` of how far the stream was read; empty if nobody knows."""
 
@@ -157,7 +160,7 @@ class Receipt(Record):
         _need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
         paid = f"at least this round's {self.spent}"
         _need(self.total_spent >= self.spent, "total_spent", self.total_spent, paid)
-        most_aside = MOST_IN_A_ROW * self.total_admitted
+        most_aside = MOST_IN_A_ROW * (self.total_admitted + self.seen)
         _need(self.set_aside <= most_aside, "set_aside", self.set_aside, f"at most {most_aside}")
 
     def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
@@ -217,9 +220,17 @@ class Introduction(Record):
     """Of the buffer that it has now."""
     void_round: int = 0
     """It will apply no order up to this round that it has not applied before."""
+    candidates: int = field(default=0, metadata=ADDED)
+    """That it reads from its stream for an order, if it chooses among them."""
+    seen: int = field(default=0, metadata=ADDED)
+    """As in a receipt; an order that was never answered may have read some more."""
+    last_taken: str = field(default="", metadata=ADDED)
+    """As in a receipt."""
 
     def _check(self) -> None:
         capacity = self.buffer_capacity
+        looks_at = self.candidates
+        _need(looks_at <= LARGEST_CAPACITY, "candidates", looks_at, f"at most {LARGEST_CAPACITY}")
         _need(capacity >= 1, "buffer_capacity", capacity, "at least 1")
         most = f"at most {LARGEST_CAPACITY}; count larger units (batches) in place of samples"
         _need(capacity <= LARGEST_CAPACITY, "buffer_capacity", capacity, most)

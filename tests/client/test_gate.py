@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidegate.client.gate import Gate
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import BooksMovedError, MemoryStore, Store
+from tidegate.client.store import BooksMovedError, Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
 from tidegate.wire import NO_LIMIT, Order, Receipt

@@ -9,7 +9,7 @@ import pytest
 from client_parts import Sick
 
 from tidegate.client.gate import Gate
-from tidegate.client.store import MemoryStore
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import FolderStream, IndexedStream, Stream
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Order, Receipt, cursor_digest

@@ -11,10 +11,12 @@ from client_parts import Opener, Sick, opener
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidegate.client.gate import TRIES, Gate
+from tidegate.client.gate import Gate
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import KEPT_FAILURES, FailedSample, MemoryStore
+from tidegate.client.store import KEPT_FAILURES, FailedSample
 from tidegate.client.streams import FolderStream, IndexedStream
+from tidegate.client.taking import TRIES
 from tidegate.wire import MOST_IN_A_ROW, Order, Receipt
 
 RUN = "run-1"

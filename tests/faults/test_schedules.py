@@ -12,7 +12,8 @@ from rich.progress import Progress
 from world import World, play_schedule, play_some, terms
 
 from tidegate.admission.debt import cash
-from tidegate.client.store import Books, Change, MemoryStore
+from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Books, Change
 from tidegate.client.streams import IndexedStream
 from tidegate.server.account import Account
 from tidegate.server.controller import Controller
@@ -27,9 +28,10 @@ SCHEDULES = at_size(400, 2000, quick=100)
 IN_ONE_TEST = at_size(100, 250, quick=50)
 
 
+@pytest.mark.parametrize("choosing", [False, True])
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE_TEST))
-def test_books_reconcile_whatever_happens(first: int) -> None:
-    play_some(first, IN_ONE_TEST)
+def test_books_reconcile_whatever_happens(first: int, choosing: bool) -> None:
+    play_some(first, IN_ONE_TEST, choosing=choosing)
 
 
 @pytest.mark.share(14_400)  # about an hour on two idle cores

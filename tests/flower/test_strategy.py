@@ -18,7 +18,8 @@ from flwr.serverapp.strategy import (
 )
 from gated_apps import MODEL, capacity, gated_app
 
-from tidegate.client.store import BooksMovedError, Change, MemoryStore
+from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import BooksMovedError, Change
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import NodeInfo

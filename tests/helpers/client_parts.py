@@ -3,8 +3,9 @@
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import MemoryStore, Store
+from tidegate.client.store import Store
 
 Opener = Callable[[], Store]
 

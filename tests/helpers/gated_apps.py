@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 
-from tidegate.client.gate import Acquire
+from tidegate.client.taking import Acquire
 from tidegate.flower import ClientGate
 
 MODEL = ArrayRecord({"w": Array(np.zeros(3)), "b": Array(np.zeros(1))})

@@ -18,14 +18,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegate.client.gate import Gate
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.store import (
     Books,
+    Candidate,
     Change,
+    Choice,
     FailedSample,
-    MemoryStore,
     Store,
     StoredSample,
     check_meant_for,
+    last_taken,
 )
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
@@ -33,6 +36,7 @@ from tidegate.policies import ControlOptions
 from tidegate.policies.options import NotApplicable
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.selection import Selection
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
@@ -52,7 +56,8 @@ class Disk:
 
     store: Store
     accident: str = ""
-    """``before`` or ``after``: the process dies then; ``full``: nothing can be written."""
+    """``before`` or ``after``: the process dies then; ``full``: nothing can be written. Behind
+    ``choosing`` it is due when a choice is written down, and not at a commit."""
 
     def books(self) -> Books:
         return self.store.books()
@@ -72,19 +77,36 @@ class Disk:
     def pack(self, sample: Any) -> bytes:
         return self.store.pack(sample)
 
+    def unpack(self, packed: bytes) -> Any:
+        return self.store.unpack(packed)
+
+    def candidates(self) -> list[Candidate]:
+        return self.store.candidates()
+
+    def choose(self, choice: Choice) -> None:
+        self._meet_accident("choosing", lambda: self.store.choose(choice))
+
     def void(self, round_number: int) -> None:
-        if self.accident == "full":
+        if self.accident.endswith("full"):
             raise OSError(errno.ENOSPC, "no space left on device")
         self.store.void(round_number)
 
     def commit(self, change: Change) -> None:
-        accident, self.accident = self.accident, ""
-        if accident == "before":
+        self._meet_accident("", lambda: self.store.commit(change))
+
+    def _meet_accident(self, step: str, write: Callable[[], None]) -> None:
+        """Write, unless an accident is due at this step."""
+        at, _, kind = self.accident.rpartition(" ")
+        if at != step:
+            write()
+            return
+        self.accident = ""
+        if kind == "before":
             raise ProcessDied
-        if accident == "full":
+        if kind == "full":
             raise OSError(errno.ENOSPC, "no space left on device")
-        self.store.commit(change)
-        if accident == "after":
+        write()
+        if kind == "after":
             raise ProcessDied
 
 
@@ -99,6 +121,9 @@ class Device:
     make_store: MakeStore
     at_fault: frozenset[int] = frozenset()
     """Places of samples that cannot be had: those with odd numbers cannot even be read."""
+    selection: Selection | None = None
+    mood: int = 0
+    """What it ranks candidates by: no two models rank alike."""
     online: bool = True
     disks_lost: int = 0
     paid_before: float = 0.0
@@ -119,7 +144,12 @@ class Device:
 
     def start(self) -> None:
         """A new process."""
-        self.gate = Gate(self.disk, IndexedStream(self), self.acquire)
+        self.gate = Gate(self.disk, IndexedStream(self), self.acquire, self.selection)
+
+    def worth(self, candidates: list[str]) -> list[float]:
+        """Another order of the candidates each time."""
+        self.mood += 1
+        return [random.Random(f"{self.mood} {one}").random() for one in candidates]  # noqa: S311
 
     def __len__(self) -> int:
         return self.pool
@@ -166,13 +196,16 @@ class Device:
             buffer_capacity=books.buffer_capacity,
             buffer_id=books.buffer_id,
             void_round=books.void_round,
+            candidates=0 if self.selection is None else self.selection.candidates,
+            seen=books.total_seen,
+            last_taken=last_taken(books),
         )
 
     def apply(self, address: Address, order: Order) -> Receipt | None:
         """What a client app does with an order; none if its process dies over it."""
         try:
             check_meant_for(self.disk.books(), address)
-            return self.gate.apply(order, address)
+            return self.gate.apply(order, address, self.worth)
         except ProcessDied:
             self.start()
             return None
@@ -223,9 +256,15 @@ class World:
 
     # What can happen.
 
-    def join(self, capacity: int, pool: int, at_fault: frozenset[int] = frozenset()) -> None:
+    def join(
+        self,
+        capacity: int,
+        pool: int,
+        at_fault: frozenset[int] = frozenset(),
+        selection: Selection | None = None,
+    ) -> None:
         name = f"client-{len(self.devices)}"
-        self.devices[name] = Device(name, capacity, pool, self.make_store, at_fault)
+        self.devices[name] = Device(name, capacity, pool, self.make_store, at_fault, selection)
 
     def open_round(self, *, dies_before_saving: bool = False) -> None:
         """Introductions, a decision, a checkpoint, and orders on their way."""
@@ -354,16 +393,37 @@ class World:
         assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
         aside = [one.key for one in device.disk.failures() if one.set_aside]
         assert len(aside) == len(set(aside)) == books.total_set_aside
-        assert newest is None or newest.set_aside == books.total_set_aside
+        if newest is not None and books.chosen_round > books.last_round:  # by a choice
+            assert newest.set_aside <= books.total_set_aside
+        else:
+            assert newest is None or newest.set_aside == books.total_set_aside
         places = {int(key.rsplit("/", 1)[1]) - 1 for key in aside}
         assert places <= device.at_fault, "a sample was set aside that is not at fault"
-        skipped = int(books.cursor or 0) - books.total_admitted - books.total_set_aside
+        read = books.total_seen or books.total_admitted + books.total_set_aside
+        skipped = int(books.cursor or 0) - read
         assert skipped == 0 or device.disks_lost, "each sample of the stream once"
         if books.total_admitted:
             heard = device.read_before - device.aside_unheard
             assert skipped >= heard, "a sample that a lost disk had, once more"
         # A key may be asked for again after a crash, but no other in its place.
         assert books.total_admitted <= len(device.bought) <= books.total_admitted + device.capacity
+        self._check_candidates(device, books, aside)
+
+    def _check_candidates(self, device: Device, books: Books, aside: list[str]) -> None:
+        """Nobody waits who was bought, and whoever was paid for is chosen or bought."""
+        kept = device.disk.candidates()
+        assert len(kept) == books.candidates
+        most = 0 if device.selection is None else device.selection.backlog
+        assert sum(not one.chosen for one in kept) <= most, "the backlog is a hard limit"
+        places = [int(one.key.rsplit("/", 1)[1]) for one in kept]
+        assert len(set(places)) == len(places), "a candidate twice"
+        assert max(places, default=0) <= int(books.cursor or 0)
+        samples = [device.disk.unpack(one.packed) for one in kept]
+        assert not set(samples) & set(device.disk.samples()), "it is bought, and still waits"
+        assert not {one.key for one in kept} & set(aside)
+        if device.selection is not None:
+            waits = {one.key for one in kept if not one.chosen}
+            assert not waits & set(device.bought), "paid for, and chosen no longer"
 
     def calm_down(self, rounds: int = 3) -> None:
         """No more faults: everybody is there, and everything arrives."""
@@ -400,8 +460,16 @@ POLICIES = (
 STEPS = 120
 
 
-def play_schedule(number: int, make_store: MakeStore | None = None) -> World:
-    """The schedule of faults of this number, and the end of all faults; checked at every step."""
+def play_schedule(
+    number: int, make_store: MakeStore | None = None, *, choosing: bool = False
+) -> World:
+    """The schedule of faults of this number, and the end of all faults; checked at every step.
+
+    Args:
+        number: of the schedule.
+        make_store: of the clients; in memory by default.
+        choosing: whether clients choose among candidates.
+    """
     draw = random.Random(number)  # noqa: S311 - nothing here is secret
     strict = draw.random() < 0.3
     policy = draw.choice(POLICIES[:-1] if strict else POLICIES)
@@ -409,31 +477,30 @@ def play_schedule(number: int, make_store: MakeStore | None = None) -> World:
     lossy, clumsy = draw.choice((0.0, 0.1, 0.4)), draw.choice((0.0, 0.05, 0.2))
     may_lose_disks = draw.random() < 0.3
     for _ in range(draw.randint(1, 4) + (policy == "hybrid")):
-        world.join(draw.randint(1, 6), draw.choice((3, 30, 1000)), _some_at_fault(draw))
+        _join(world, draw, choosing=choosing)
     with suppress(NotApplicable):  # hybrid, while only one client has introduced itself
         for _ in range(STEPS):
-            _step(world, draw, lossy, clumsy, may_lose_disks=may_lose_disks)
+            if draw.random() < clumsy:
+                _accident(world, draw, may_lose_disks=may_lose_disks, choosing=choosing)
+            else:
+                _step(world, draw, lossy, clumsy)
             world.check()
         world.calm_down()
     return world
 
 
-def play_some(first: int, count: int) -> None:
+def play_some(first: int, count: int, *, choosing: bool = False) -> None:
     """So many schedules, from a number on; one that fails is named."""
     logging.getLogger("flwr.tidegate").setLevel(logging.CRITICAL)
     for number in range(first, first + count):
         try:
-            play_schedule(number)
+            play_schedule(number, choosing=choosing)
         except (Exception, ProcessDied) as failure:
             raise AssertionError(f"schedule {number} ends in {failure!r}") from failure
 
 
-def _step(
-    world: World, draw: random.Random, lossy: float, clumsy: float, *, may_lose_disks: bool
-) -> None:
-    if draw.random() < clumsy:
-        _accident(world, draw, may_lose_disks=may_lose_disks)
-    elif not world.deciding:
+def _step(world: World, draw: random.Random, lossy: float, clumsy: float) -> None:
+    if not world.deciding:
         world.open_round(dies_before_saving=draw.random() < clumsy)
     elif world.orders and draw.random() < 0.7:
         _move(draw, lossy, world.orders, world.deliver)
@@ -459,22 +526,36 @@ def _some_at_fault(draw: random.Random) -> frozenset[int]:
     return frozenset(draw.sample(range(40), draw.choice((0, 0, 2, 10))))
 
 
-def _accident(world: World, draw: random.Random, *, may_lose_disks: bool) -> None:
+def _join(world: World, draw: random.Random, *, choosing: bool) -> None:
+    """A client that chooses, if it may, among few or many candidates, with a backlog or without."""
+    sizes = draw.randint(1, 6), draw.choice((3, 30, 1000)), _some_at_fault(draw)
+    selection = None
+    if choosing:
+        selection = Selection(draw.choice((1, 3, 10)), draw.choice((0, 2, 20)), draw.random() / 2)
+    world.join(*sizes, selection)
+
+
+def _accident(world: World, draw: random.Random, *, may_lose_disks: bool, choosing: bool) -> None:
     device = draw.choice(list(world.devices.values()))
     kind = draw.choice(
         ("process", "disk", "supplier", "offline", "online", "join", "server", "lost")
     )
     if kind == "process":
-        device.disk.accident = draw.choice(("before", "after"))
+        device.disk.accident = _when(draw, choosing) + draw.choice(("before", "after"))
     elif kind == "disk":
-        device.disk.accident = "full"
+        device.disk.accident = _when(draw, choosing) + "full"
     elif kind == "supplier":
         device.supplier_fails_after = draw.randint(0, 3)
     elif kind in ("offline", "online"):
         device.online = kind == "online"
     elif kind == "join" and len(world.devices) < 6:
-        world.join(draw.randint(1, 6), draw.choice((3, 30, 1000)), _some_at_fault(draw))
+        _join(world, draw, choosing=choosing)
     elif kind == "server":
         world.restart_server()
     elif kind == "lost" and may_lose_disks:
         world.lose_disk(device.name)
+
+
+def _when(draw: random.Random, choosing: bool) -> str:
+    """At the next commit, or, of clients that choose, perhaps at the next choice."""
+    return draw.choice(("", "choosing ")) if choosing else ""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import tidegate.retention.oldest_first as module
 from tidegate._internal.arrays import EVERYONE, IntArray, Members
 from tidegate.client.gate import Gate
-from tidegate.client.store import MemoryStore
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.retention.k_step import KStepRetention
 from tidegate.retention.oldest_first import OldestFirst

@@ -11,7 +11,7 @@ import pytest
 
 from tidegate._internal.randomness import COHORTS, generator
 from tidegate.client.gate import Gate
-from tidegate.client.store import MemoryStore
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError, SupplierError, WireError

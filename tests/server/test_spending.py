@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidegate.admission.allocation import cheapest_first
 from tidegate.client.gate import Gate
-from tidegate.client.store import MemoryStore
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, ControlOptions

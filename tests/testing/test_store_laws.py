@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_store import SqliteStore, store_path
-from tidegate.client.store import Books, Change, MemoryStore, StoredSample
+from tidegate.client.store import Books, Change, StoredSample
 from tidegate.testing import STORE_LAWS, LawBrokenError, check_store
 
 Open = Callable[[str, str, int], MemoryStore]

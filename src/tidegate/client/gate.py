@@ -6,27 +6,20 @@ answers.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tidegate.client.store import Books, Change, FailedSample, Store, StoredSample
+from tidegate.client.store import Books, Candidate, Change, Choice, Store, StoredSample, last_taken
 from tidegate.client.streams import Stream, TakenBefore, pass_over
-from tidegate.errors import WireError
-from tidegate.wire import MOST_IN_A_ROW, Address, Order, Receipt, cursor_digest
+from tidegate.client.taking import TRIES, Acquire, Taken, Taker
+from tidegate.errors import ConfigurationError, WireError
+from tidegate.selection import Selection
+from tidegate.wire import Address, Order, Receipt, cursor_digest
 
-Acquire = Callable[[Any, str], Any]
-"""Given a sample and its key, does what costs (fetches the label, switches the sensor on) and gives
-the sample to store. Called once for each sample that is admitted. Where it raises, gives something
-that cannot be stored, or the process dies or the disk is full before the commit, it is called again
-with the same key: a hook that must not pay twice asks its supplier for that key."""
-
-TRIES = 3
-"""After which a sample that fails is passed over. Once is not enough: a file may be locked for a
-moment, and a supplier be away for a round; a sample that is damaged does not get better."""
-LONGEST_ERROR = 500
-"""Characters that are kept of an error: enough for its kind and its reason."""
+Worth = Callable[[list[Any]], Sequence[float]]
+"""Given candidates, says what each is worth: one number a candidate, the greatest bought first."""
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
@@ -35,19 +28,30 @@ logger = logging.getLogger("flwr.tidegate")
 class Gate:
     """Stream, store and acquisition of one client in one run."""
 
-    def __init__(self, store: Store, stream: Stream, acquire: Acquire | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        stream: Stream,
+        acquire: Acquire | None = None,
+        selection: Selection | None = None,
+    ) -> None:
         self._store = store
         self._stream = stream
-        self._acquire = acquire
+        self._selection = selection
         self._start = stream.cursor
+        books = store.books()
+        self._taker = Taker(store, stream, acquire, f"{books.run}/{books.client}")
 
-    def apply(self, order: Order, address: Address | None = None) -> Receipt:
+    def apply(
+        self, order: Order, address: Address | None = None, worth: Worth | None = None
+    ) -> Receipt:
         """Apply an order; the same one again gives the same receipt and changes nothing.
 
         Args:
             order: what to do.
             address: that came with it. It says what lost buffers have taken from the stream; the
                 first order of the next one begins after that.
+            worth: of candidates, where the gate has a selection; without it all are worth the same.
         """
         books = self._store.books()
         if order.run != books.run:
@@ -67,22 +71,35 @@ class Gate:
         stored = self._store.stored()
         kept = [one for one in stored if not _is_over(one.uses, order)]
         empty, wanted = _wanted(kept, order, books.buffer_capacity)
-        taken = self._take(f"{books.run}/{books.client}", wanted if begun else 0)
-        admitted, set_aside = taken.admitted, taken.set_aside
+        if not begun:
+            taken, now = Taken({}), books
+        elif self._selection is None and not books.candidates:
+            taken, now = self._taker.buy_next(wanted), books
+        else:
+            now = self._choose(books, order, wanted, worth)
+            candidates = self._store.candidates() if now.candidates else []
+            taken = self._taker.buy([one for one in candidates if one.chosen], wanted)
+        admitted, set_aside = [one.packed for one in taken.samples], taken.set_aside
+        over = [*(one.key for one in taken.samples), *(one.key for one in set_aside)]
+        done = over if now.candidates else []  # no longer candidates
+        read = len(over) - len(done)  # from the stream just now
         kept = kept[max(len(admitted) - empty, 0) :]  # the oldest make room
         after = replace(
-            books,
+            now,
             last_round=order.round_number,
             cursor=self._stream.cursor if begun else None,
             total_admitted=books.total_admitted + len(admitted),
             total_spent=books.total_spent + order.price * len(admitted),
-            total_set_aside=books.total_set_aside + len(set_aside),
+            total_set_aside=now.total_set_aside + len(set_aside),
+            total_seen=now.total_seen and now.total_seen + read,
+            candidates=now.candidates - len(done),
         )
         receipt = _receipt(order, after, kept, len(admitted), exhausted=len(admitted) < wanted)
         survivors = {one.position for one in kept}
         removed = [one.position for one in stored if one.position not in survivors]
-        failed = [*set_aside, *taken.tried.values()]
-        self._store.commit(Change(order, receipt, books, after, removed, admitted, failed))
+        self._store.commit(
+            Change(order, receipt, now, after, removed, admitted, taken.failed, done)
+        )
         return receipt
 
     def samples(self) -> list[Any]:
@@ -121,83 +138,66 @@ class Gate:
             return False
         return True
 
-    def _take(self, owner: str, wanted: int) -> "_Taken":
-        """Fresh samples, one by one; a failure ends the round's admission, and nothing more.
+    def _choose(self, books: Books, order: Order, wanted: int, worth: Worth | None) -> Books:
+        """Read candidates, choose among all that are kept, and write the choice down.
 
-        A sample that has failed ``TRIES`` times is passed over, and set aside as soon as one after
-        it is admitted: that proves that the sample is at fault, and not its source. A failure
-        before the supplier is asked costs nothing and is tried again at once. A supplier that
-        fails may be down, and is asked once an order.
+        Whatever was chosen before and could not be paid for comes first: it may have been paid for
+        by an order of which nothing was heard. A choice that was written down is not made again.
         """
-        taken = _Taken(
-            [], [], {one.key: one for one in self._store.failures() if not one.set_aside}
+        if books.chosen_round == order.round_number:
+            return books
+        kept = self._store.candidates() if books.candidates else []
+        tries = {one.key: one.tries for one in self._store.failures() if not one.set_aside}
+        hopeful = sum(one.chosen and tries.get(one.key, 0) < TRIES for one in kept)
+        needed = max(wanted - hopeful, 0)
+        waited = [one for one in kept if not one.chosen]
+        read = self._taker.read_next(self._reads(needed, len(waited)), kept)
+        waiting = [*waited, *read.samples]
+        if self._selection is None:  # it chose before: what waits comes first in the stream
+            chosen, dropped = [one.key for one in waiting[:needed]], []
+        else:
+            worths = self._worths(waiting, worth) if needed else []
+            place = books.client, order.round_number
+            chosen = [waiting[one].key for one in self._selection.choose(worths, needed, place)]
+            left = [one.key for one in waiting if one.key not in set(chosen)]
+            dropped = left[: max(len(left) - self._selection.backlog, 0)]
+        after = replace(
+            books,
+            cursor=self._stream.cursor,
+            total_set_aside=books.total_set_aside + len(read.set_aside),
+            total_seen=_seen(books) + len(read.samples) + len(read.set_aside),
+            candidates=len(kept) + len(read.samples) - len(dropped),
+            chosen_round=order.round_number,
         )
-        passed: list[FailedSample] = []
-        admitted_up_to = self._stream.cursor
-        while len(taken.admitted) < wanted and len(passed) < MOST_IN_A_ROW:
-            before = self._stream.cursor
-            asked = False
-            try:
-                samples = self._stream.take(1)
-                if not samples:
-                    logger.warning("the stream of %s is dry", owner)
-                    break
-                sample, key = samples[0], f"{owner}/{self._stream.cursor}"
-                if self._acquire is not None:
-                    asked = True
-                    sample = self._acquire(sample, key)
-                packed = self._store.pack(sample)
-            except Exception as wrong:
-                after = self._stream.cursor
-                failed = None if after == before else taken.fails(f"{owner}/{after}", wrong)
-                if failed is None or (asked and failed.tries < TRIES):
-                    logger.exception(
-                        "no sample after %a; it stays in the stream", f"{owner}/{before}"
-                    )
-                    break
-                if failed.tries < TRIES:
-                    self._stream.seek(before)
-                else:
-                    passed.append(failed)
-                continue
-            taken.admits(packed, key, passed)
-            passed, admitted_up_to = [], self._stream.cursor
-        if passed:
-            logger.error(
-                "%d samples in a row of %s fail, and none after them could be taken; they stay in "
-                "the stream. The first is %a: %a",
-                *(len(passed), owner, passed[0].key, passed[0].error),
+        self._store.choose(
+            Choice(order.round_number, books, after, read.samples, chosen, dropped, read.failed)
+        )
+        return after
+
+    def _reads(self, needed: int, waiting: int) -> int:
+        """How many samples of the stream are read for an order that needs so many."""
+        if self._selection is None:
+            return max(needed - waiting, 0)
+        if not needed and not self._selection.backlog:
+            return 0  # nobody would look at them
+        return max(self._selection.candidates, needed)
+
+    def _worths(self, waiting: list[Candidate], worth: Worth | None) -> Sequence[float]:
+        """What candidates are worth; without a function all are worth the same."""
+        if worth is None or not waiting:
+            return [0.0] * len(waiting)
+        worths = [float(one) for one in worth([self._store.unpack(one.packed) for one in waiting])]
+        if len(worths) != len(waiting):
+            raise ConfigurationError(
+                f"worth gave {len(worths)} numbers for {len(waiting)} candidates; it must give one "
+                "for each, in their order"
             )
-        if self._stream.cursor != admitted_up_to:
-            self._stream.seek(admitted_up_to)
-        return taken
+        return worths
 
 
-@dataclass
-class _Taken:
-    """What one order took from the stream."""
-
-    admitted: list[bytes]
-    set_aside: list[FailedSample]
-    tried: dict[str, FailedSample]
-    """By their keys, samples that failed and will be tried again, in the order of the stream."""
-
-    def fails(self, key: str, wrong: Exception) -> FailedSample:
-        """Note one try more."""
-        tries = self.tried[key].tries + 1 if key in self.tried else 1
-        error = f"{type(wrong).__name__}: {wrong}"[:LONGEST_ERROR]
-        self.tried[key] = FailedSample(key, tries, error)
-        return self.tried[key]
-
-    def admits(self, packed: bytes, key: str, passed: list[FailedSample]) -> None:
-        """Note a sample, and that those before it are at fault themselves."""
-        self.admitted.append(packed)
-        for one in passed:
-            logger.warning("%a is set aside after %d tries: %a", one.key, one.tries, one.error)
-            self.set_aside.append(replace(one, set_aside=True))
-        keys = list(self.tried)  # up to this one all are done with; files may have left, too
-        for done in keys[: keys.index(key) + 1] if key in self.tried else keys:
-            del self.tried[done]
+def _seen(books: Books) -> int:
+    """Samples that were read from the stream so far."""
+    return books.total_seen or books.total_admitted + books.total_set_aside
 
 
 def _is_over(uses: int, order: Order) -> bool:
@@ -237,8 +237,7 @@ def _receipt(
         total_admitted=books.total_admitted,
         total_spent=books.total_spent,
         exhausted=exhausted,
+        seen=books.total_seen,
         set_aside=books.total_set_aside,
-        last_taken=(
-            "" if books.cursor is None else cursor_digest(books.run, books.client, books.cursor)
-        ),
+        last_taken=last_taken(books),
     )

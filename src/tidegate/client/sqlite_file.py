@@ -1,9 +1,19 @@
 """A buffer's file: its tables, how an older one gets them, and what counts as damage."""
 
+import itertools
 import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 
 APPLICATION_ID = 0x71DE6A7E
 """Marks a file as ours, so that nobody else's database is ever changed."""
+BUSY_SECONDS = 30.0
+"""How long to wait for another process that is writing to the same file."""
+REMEDY = "delete it, and the client begins again with an empty buffer"
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -22,6 +32,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             number INTEGER PRIMARY KEY, set_aside INTEGER NOT NULL, content TEXT NOT NULL
         )""",
     ),
+    (
+        # Of candidates that were chosen ``choice`` is their order; those that wait have none.
+        """CREATE TABLE candidates (
+            number INTEGER PRIMARY KEY, key TEXT NOT NULL, choice INTEGER, content BLOB NOT NULL
+        )""",
+    ),
 )
 """Statements number v take a file of schema version v to version v + 1."""
 
@@ -30,3 +46,87 @@ def is_damage(wrong: sqlite3.DatabaseError | OverflowError) -> bool:
     """Whether it is the file's content; a full disk or a locked file is not."""
     code = getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return not isinstance(wrong, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
+
+
+def prepare(connection: sqlite3.Connection, path: Path, books: str) -> None:
+    """Bring a file up to date, and refuse one that is not a buffer.
+
+    Args:
+        connection: to the file.
+        path: to name it by.
+        books: of a buffer that is new.
+    """
+    ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+    # In this order: whoever sees our tables sees the mark that was written with them.
+    if tables and _pragma(connection, "application_id") != APPLICATION_ID:
+        raise ConfigurationError(f"{path} is a database, but not a buffer; use another file")
+    if tables:
+        _check_tables(connection, path)
+    _use_write_ahead_log(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
+    if _pragma(connection, "user_version") != len(MIGRATIONS):
+        _migrate(connection, path, books)
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """All that is executed within happens, or nothing of it."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse tables, views and triggers that are not ours: reading them may run anything."""
+    version = _pragma(connection, "user_version")
+    made = itertools.chain.from_iterable(MIGRATIONS[:version])
+    ours = {statement for statement in made if statement.startswith("CREATE")}
+    found = connection.execute("SELECT sql FROM sqlite_master").fetchall()
+    if version <= len(MIGRATIONS) and {statement for (statement,) in found} != ours:
+        raise DamagedFileError(path, "is damaged (it has other tables than a buffer)", REMEDY)
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Two processes may open a new file at once; SQLite does not wait here by itself."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as wrong:
+            code = wrong.sqlite_errorcode & 0xFF  # without what SQLite adds in higher bits
+            waits = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not waits or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, books: str) -> None:
+    with transaction(connection):
+        version = _pragma(connection, "user_version")
+        if version > len(MIGRATIONS):
+            raise RunDiffersError(
+                f"{path} has schema {version}, this program knows {len(MIGRATIONS)}; "
+                "it was written by a newer one",
+                name="schema",
+                saved=version,
+                given=len(MIGRATIONS),
+            )
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute("INSERT OR IGNORE INTO books VALUES (1, ?)", (books,))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    ((value,),) = connection.execute(f"PRAGMA {name}")
+    return int(value)

@@ -6,25 +6,25 @@ Only its owner can read the file; a sample that has left the buffer is overwritt
 
 import functools
 import hashlib
-import itertools
 import json
 import re
 import sqlite3
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidegate._internal.saving import plain, reading
 from tidegate.client.codec import ArrayCodec, SampleCodec
-from tidegate.client.sqlite_file import APPLICATION_ID, MIGRATIONS, is_damage
+from tidegate.client.sqlite_file import BUSY_SECONDS, REMEDY, is_damage, prepare, transaction
 from tidegate.client.store import (
     KEPT_ANSWERS,
     KEPT_FAILURES,
     Books,
+    Candidate,
     Change,
+    Choice,
     FailedSample,
     StoredSample,
     checked_books,
@@ -34,8 +34,6 @@ from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersErro
 from tidegate.wire import LARGEST_INTEGER, Order, Receipt
 
 OWNER_ONLY = 0o600
-BUSY_SECONDS = 30.0
-"""How long to wait for another process that is writing to the same file."""
 
 
 def store_path(folder: Path, run: str, client: str) -> Path:
@@ -53,9 +51,6 @@ def store_path(folder: Path, run: str, client: str) -> Path:
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 Method = Callable[Concatenate["SqliteStore", Given], Result]
-
-
-REMEDY = "delete it, and the client begins again with an empty buffer"
 
 
 def _names_the_file(method: Method[Given, Result]) -> Method[Given, Result]:
@@ -95,7 +90,8 @@ class SqliteStore:
         path.chmod(OWNER_ONLY)
         self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
-            self._prepare(path, start)
+            prepare(self._connection, path, _text(asdict(start)))
+            self._check_owner(start)
         except (sqlite3.DatabaseError, OverflowError) as wrong:
             self.close()
             told = f"cannot be opened as a buffer: {wrong}"
@@ -178,11 +174,55 @@ class SqliteStore:
         """A sample as it will be stored."""
         return self._codec.encode(sample)
 
+    def unpack(self, packed: bytes) -> Any:
+        """The sample that was packed."""
+        return self._codec.decode(packed)
+
+    @_names_the_file
+    def candidates(self) -> list[Candidate]:
+        """First those that were chosen, in that order; then those that wait, oldest first."""
+        most = self.books().candidates
+        rows = self._connection.execute(
+            "SELECT key, content, choice IS NOT NULL FROM candidates "
+            "ORDER BY choice IS NULL, choice, number LIMIT ?",
+            (most + 1,),
+        ).fetchall()
+        if len(rows) != most or not all(
+            type(key) is str and type(content) is bytes for key, content, _ in rows
+        ):
+            raise self._damaged(f"holds other candidates than the {most} of its books")
+        return [Candidate(key, content, bool(chosen)) for key, content, chosen in rows]
+
+    @_names_the_file
+    def choose(self, choice: Choice) -> None:
+        """Write a choice down in one transaction, on disk when this returns."""
+        execute = self._connection.execute
+        with transaction(self._connection):
+            books = checked_books(choice, self.books())
+            for one in choice.fresh:
+                execute(
+                    "INSERT INTO candidates (key, content) VALUES (?, ?)", (one.key, one.packed)
+                )
+            for key in choice.chosen:
+                execute(
+                    "UPDATE candidates SET choice = "
+                    "(SELECT coalesce(max(choice), 0) + 1 FROM candidates) WHERE key = ?",
+                    (key,),
+                )
+            self._forget(choice.dropped)
+            self._note(choice.failed)
+            execute("UPDATE books SET content = ?", (_text(asdict(books)),))
+        self._empty_log()
+
+    def _forget(self, keys: Sequence[str]) -> None:
+        """Delete candidates; their content is overwritten."""
+        self._connection.executemany("DELETE FROM candidates WHERE key = ?", [(k,) for k in keys])
+
     @_names_the_file
     def commit(self, change: Change) -> None:
         """Apply a change in one transaction, on disk when this returns."""
         now, execute = change.order.round_number, self._connection.execute
-        with self._transaction():
+        with transaction(self._connection):
             books = checked_books(change, self.books())
             for position in change.removed:
                 execute("DELETE FROM samples WHERE position = ?", (position,))
@@ -191,6 +231,7 @@ class SqliteStore:
             for position, packed in enumerate(change.admitted, change.before.total_admitted):
                 execute("INSERT INTO samples VALUES (?, ?, 1)", (position, now))
                 execute("INSERT INTO contents VALUES (?, ?)", (position, packed))
+            self._forget(change.done)
             self._note(change.failed)
             execute("UPDATE books SET content = ?", (_text(asdict(books)),))
             execute(
@@ -218,7 +259,7 @@ class SqliteStore:
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one, from now on."""
         if self.books().void_round < round_number:
-            with self._transaction():
+            with transaction(self._connection):
                 books = with_void(self.books(), round_number)
                 self._connection.execute("UPDATE books SET content = ?", (_text(asdict(books)),))
 
@@ -229,31 +270,9 @@ class SqliteStore:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            yield
-            self._connection.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise
-
-    def _prepare(self, path: Path, start: Books) -> None:
-        """Bring the file up to date, and refuse one that is not this client's."""
-        ((tables,),) = self._connection.execute("SELECT count(*) FROM sqlite_master")
-        # In this order: whoever sees our tables sees the mark that was written with them.
-        if tables and self._pragma("application_id") != APPLICATION_ID:
-            raise ConfigurationError(f"{path} is a database, but not a buffer; use another file")
-        if tables:
-            self._check_tables()
-        self._use_write_ahead_log()
-        self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.execute("PRAGMA secure_delete = ON")
-        if self._pragma("user_version") != len(MIGRATIONS):
-            self._migrate(path, start)
-        kept = self.books()
+    def _check_owner(self, start: Books) -> None:
+        """Refuse a file that is not this client's."""
+        kept, path = self.books(), self._path
         mine = start.run, start.client, start.buffer_capacity
         if (kept.run, kept.client, kept.buffer_capacity) != mine:
             raise RunDiffersError(
@@ -264,54 +283,6 @@ class SqliteStore:
                 saved=(kept.run, kept.client, kept.buffer_capacity),
                 given=mine,
             )
-
-    @_names_the_file
-    def _check_tables(self) -> None:
-        """Refuse tables, views and triggers that are not ours: reading them may run anything."""
-        version = self._pragma("user_version")
-        made = itertools.chain.from_iterable(MIGRATIONS[:version])
-        ours = {statement for statement in made if statement.startswith("CREATE")}
-        found = self._connection.execute("SELECT sql FROM sqlite_master").fetchall()
-        if version <= len(MIGRATIONS) and {statement for (statement,) in found} != ours:
-            raise self._damaged("has other tables than a buffer")
-
-    def _use_write_ahead_log(self) -> None:
-        """Two processes may open a new file at once; SQLite does not wait here by itself."""
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-            except sqlite3.OperationalError as wrong:
-                code = wrong.sqlite_errorcode & 0xFF  # without what SQLite adds in higher bits
-                waits = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-                if not waits or time.monotonic() > deadline:
-                    raise
-                time.sleep(0.005)
-            else:
-                return
-
-    def _migrate(self, path: Path, start: Books) -> None:
-        with self._transaction():
-            version = self._pragma("user_version")
-            if version > len(MIGRATIONS):
-                raise RunDiffersError(
-                    f"{path} has schema {version}, this program knows {len(MIGRATIONS)}; "
-                    "it was written by a newer one",
-                    name="schema",
-                    saved=version,
-                    given=len(MIGRATIONS),
-                )
-            for statements in MIGRATIONS[version:]:
-                for statement in statements:
-                    self._connection.execute(statement)
-            insert = "INSERT OR IGNORE INTO books VALUES (1, ?)"
-            self._connection.execute(insert, (_text(asdict(start)),))
-            self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            self._connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-
-    def _pragma(self, name: str) -> int:
-        ((value,),) = self._connection.execute(f"PRAGMA {name}")
-        return int(value)
 
 
 def _text(record: Mapping[str, object]) -> str:

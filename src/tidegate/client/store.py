@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from tidegate.client.codec import ArrayCodec, SampleCodec
 from tidegate.errors import WireError
-from tidegate.wire import Address, Order, Receipt
+from tidegate.wire import Address, Order, Receipt, cursor_digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +35,20 @@ class Books:
     total_spent: float = 0.0
     total_set_aside: int = 0
     """Samples that were passed over, because they could not be read, acquired or stored."""
+    total_seen: int = 0
+    """Samples of the stream that were read, from the first choice among candidates on; 0 for a
+    client that never chose."""
+    candidates: int = 0
+    """That are kept: they wait, or are chosen and not yet admitted."""
+    chosen_round: int = 0
+    """The newest round whose choice was written down."""
 
     def __post_init__(self) -> None:
         if not (self.run and self.client and self.buffer_id and self.buffer_capacity >= 1):
             raise ValueError(f"books need a run, a client, an id and capacity for a sample: {self}")
-        counts = self.last_round, self.void_round, self.total_admitted, self.total_set_aside
-        if min(*counts, self.total_spent) < 0:
+        admissions = self.total_admitted, self.total_set_aside, self.total_spent
+        choices = self.total_seen, self.candidates, self.chosen_round
+        if min(self.last_round, self.void_round, *admissions, *choices) < 0:
             raise ValueError(f"these books cannot be right: {self}")
 
 
@@ -69,6 +76,36 @@ class FailedSample:
 
 
 @dataclass(frozen=True)
+class Candidate:
+    """A sample that was read from the stream and not paid for yet."""
+
+    key: str
+    """As ``acquire`` gets it: run, client and the stream's cursor after the sample."""
+    packed: bytes
+    chosen: bool = False
+    """Whether it is to be paid for; else it waits."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one order reads and chooses; it is written down before the first payment."""
+
+    round_number: int
+    before: Books
+    """As they were when the choice was made; it is refused if they have moved since."""
+    books: Books
+    """As they are afterwards."""
+    fresh: Sequence[Candidate]
+    """In the order of the stream, after all that were kept before."""
+    chosen: Sequence[str]
+    """Keys of candidates to be paid for, in this order and after those that were chosen before."""
+    dropped: Sequence[str]
+    """Keys of candidates that wait no longer."""
+    failed: Sequence[FailedSample] = ()
+    """As in a ``Change``."""
+
+
+@dataclass(frozen=True)
 class Change:
     """All that one order changes."""
 
@@ -85,6 +122,13 @@ class Change:
     failed: Sequence[FailedSample] = ()
     """Samples that are set aside now, and all that will be tried again, which take the place of
     those that were noted before."""
+    done: Sequence[str] = ()
+    """Keys of chosen candidates that were admitted or set aside."""
+
+    @property
+    def round_number(self) -> int:
+        """Of the order."""
+        return self.order.round_number
 
 
 class Store(Protocol):
@@ -117,6 +161,18 @@ class Store(Protocol):
         """A sample as it will be stored; fails where it cannot be."""
         ...
 
+    def unpack(self, packed: bytes) -> Any:
+        """The sample that was packed."""
+        ...
+
+    def candidates(self) -> list[Candidate]:
+        """First those that were chosen, in that order; then those that wait, oldest first."""
+        ...
+
+    def choose(self, choice: Choice) -> None:
+        """Write a choice down, entirely or not at all."""
+        ...
+
     def commit(self, change: Change) -> None:
         """Apply a change entirely, or not at all; every sample then stored was used once more."""
         ...
@@ -129,6 +185,11 @@ class Store(Protocol):
 def with_void(books: Books, round_number: int) -> Books:
     """Books in which no order up to a round can be applied any more."""
     return replace(books, void_round=max(books.void_round, round_number))
+
+
+def last_taken(books: Books) -> str:
+    """How far the stream was read, as the server is told; empty before the first sample."""
+    return "" if books.cursor is None else cursor_digest(books.run, books.client, books.cursor)
 
 
 def check_meant_for(books: Books, address: Address) -> None:
@@ -149,12 +210,12 @@ class BooksMovedError(RuntimeError):
     """Another process wrote in between; asking again gives its receipt."""
 
 
-def checked_books(change: Change, now: Books) -> Books:
+def checked_books(change: Change | Choice, now: Books) -> Books:
     """The books after a change, unless it was worked out from books that are no longer the newest.
 
     An introduction in between, which calls other rounds void, is no reason to acquire again.
     """
-    round_number = change.order.round_number
+    round_number = change.round_number
     if replace(now, void_round=change.before.void_round) != change.before or (
         round_number <= now.void_round
     ):
@@ -177,74 +238,3 @@ KEPT_ANSWERS = 1000
 
 KEPT_FAILURES = 1000
 """Samples set aside whose key and error are kept; the books count them all."""
-
-
-class MemoryStore:
-    """A store that is gone with its process; for simulation and tests."""
-
-    def __init__(
-        self, run: str, client: str, buffer_capacity: int, codec: SampleCodec | None = None
-    ) -> None:
-        self._codec = ArrayCodec() if codec is None else codec
-        self._books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
-        self._stored: dict[int, _Kept] = {}
-        self._answers: dict[int, tuple[Order, Receipt]] = {}
-        self._failures: list[FailedSample] = []
-        self._applied = 0
-
-    def books(self) -> Books:
-        """Where the client stands."""
-        return self._books
-
-    def stored(self) -> list[StoredSample]:
-        """What is in the buffer, oldest first."""
-        return [
-            StoredSample(position, one.admitted_round, self._applied - one.applied_before)
-            for position, one in self._stored.items()
-        ]
-
-    def samples(self) -> list[Any]:
-        """The samples themselves, oldest first."""
-        return [self._codec.decode(one.packed) for one in self._stored.values()]
-
-    def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
-        """The order of a round and the receipt that was given for it."""
-        return self._answers.get(round_number)
-
-    def failures(self) -> list[FailedSample]:
-        """Samples that failed, in the order in which they were noted."""
-        return list(self._failures)
-
-    def pack(self, sample: Any) -> bytes:
-        """A sample as it will be stored."""
-        return self._codec.encode(sample)
-
-    def commit(self, change: Change) -> None:
-        """Apply a change; what could fail is done before anything is assigned."""
-        books = checked_books(change, self._books)
-        now = change.order.round_number
-        stored = dict(self._stored)
-        for position in change.removed:
-            del stored[position]
-        for position, packed in enumerate(change.admitted, start=change.before.total_admitted):
-            stored[position] = _Kept(now, self._applied, packed)
-        self._answers[now] = change.order, change.receipt
-        if len(self._answers) > KEPT_ANSWERS:
-            del self._answers[next(iter(self._answers))]
-        self._failures = noted(self._failures, change.failed)
-        self._applied += 1
-        self._stored, self._books = stored, books
-
-    def void(self, round_number: int) -> None:
-        """Never apply an order of a round up to this one, from now on."""
-        self._books = with_void(self._books, round_number)
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """A sample in memory. Every order uses it once, so its uses need no counting."""
-
-    admitted_round: int
-    applied_before: int
-    """Orders that were applied before it was admitted."""
-    packed: bytes

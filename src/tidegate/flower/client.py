@@ -10,24 +10,37 @@ def train(message, context):
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Protocol
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 
 from tidegate.client.codec import SampleCodec
-from tidegate.client.gate import Acquire, Gate
-from tidegate.client.store import BooksMovedError, check_meant_for
+from tidegate.client.gate import Gate
+from tidegate.client.store import BooksMovedError, check_meant_for, last_taken
 from tidegate.client.streams import Indexed, Stream
+from tidegate.client.taking import Acquire
 from tidegate.errors import ConfigurationError
 from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name
 from tidegate.flower.records import NUM_EXAMPLES, asks_who, attach, expect, find, key_of
+from tidegate.selection import Selection
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 logger = logging.getLogger("flwr.tidegate")
+
+
+class Worth(Protocol):
+    """What candidates are worth to the model that a message brings."""
+
+    def __call__(
+        self, candidates: list[Any], message: Message, context: Context
+    ) -> Sequence[float]:
+        """One number a candidate; the greatest are bought first."""
+        ...
+
 
 _ROUNDS: dict[int, "GatedRound"] = {}
 """What is being trained in this process, by the id of its context.
@@ -78,6 +91,11 @@ class ClientGate:
             node's context.
         acquire: does what costs, once for each admitted sample; see ``tidegate.client.gate``.
         codec: how samples are stored; arrays, numbers, texts and nests of them by default.
+        worth: what candidates are worth, given them, the message with the model, and the context:
+            one number a candidate. The samples that an order asks for are then the best of them;
+            see ``tidegate.selection``.
+        selection: how many candidates are looked at, and how many wait; with its defaults if only
+            ``worth`` is given.
     """
 
     def __init__(
@@ -87,8 +105,12 @@ class ClientGate:
         *,
         acquire: Acquire | None = None,
         codec: SampleCodec | None = None,
+        worth: Worth | None = None,
+        selection: Selection | None = None,
     ) -> None:
-        self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec)
+        self._worth = worth
+        self._selection = selection or (None if worth is None else Selection())
+        self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec, self._selection)
 
     def __call__(
         self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]
@@ -154,10 +176,12 @@ class ClientGate:
         with self._buffers.store(address, context) as store:
             check_meant_for(store.books(), address)
             gate = self._buffers.gate(store, context)
+            given = self._worth
+            worth = None if given is None else partial(given, message=message, context=context)
             try:
-                receipt = gate.apply(order, address)
+                receipt = gate.apply(order, address, worth)
             except BooksMovedError:  # another process came first: its receipt is ours
-                receipt = gate.apply(order, address)
+                receipt = gate.apply(order, address, worth)
             yield GatedRound(message, receipt, gate)
 
     def _introduce(self, message: Message, asked: Address, context: Context) -> Message:
@@ -174,6 +198,9 @@ class ClientGate:
             buffer_capacity=books.buffer_capacity,
             buffer_id=books.buffer_id,
             void_round=books.void_round,
+            candidates=0 if self._selection is None else self._selection.candidates,
+            seen=books.total_seen,
+            last_taken=last_taken(books),
         )
         folder = buffer_folder(context)
         if folder is not None:

@@ -11,11 +11,14 @@ from typing import Any
 from flwr.app import Context
 
 from tidegate.client.codec import SampleCodec
-from tidegate.client.gate import Acquire, Gate
+from tidegate.client.gate import Gate
+from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_store import SqliteStore, store_path
-from tidegate.client.store import MemoryStore, Store
+from tidegate.client.store import Store
 from tidegate.client.streams import Indexed, IndexedStream, Stream
+from tidegate.client.taking import Acquire
 from tidegate.errors import ConfigurationError
+from tidegate.selection import Selection
 from tidegate.wire import Address
 
 FOLDER = "tidegate-folder"
@@ -49,11 +52,13 @@ class NodeBuffers:
         buffer_capacity: int | Callable[[Context], int],
         acquire: Acquire | None,
         codec: SampleCodec | None,
+        selection: Selection | None,
     ) -> None:
         self._open_stream = open_stream
         self._buffer_capacity = buffer_capacity
         self._acquire = acquire
         self._codec = codec
+        self._selection = selection
         self._in_memory: dict[int, _InMemory] = {}
         """By the id of a node's context, as long as the context lives."""
 
@@ -83,7 +88,7 @@ class NodeBuffers:
         return held.gate
 
     def _new_gate(self, store: Store, context: Context) -> Gate:
-        return Gate(store, as_stream(self._open_stream(context)), self._acquire)
+        return Gate(store, as_stream(self._open_stream(context)), self._acquire, self._selection)
 
     def _held(self, address: Address, context: Context, capacity: int) -> _InMemory:
         """What a node keeps in memory: one buffer, that of the run which it serves."""

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 
 from tidegate.errors import WireError
-from tidegate.wire import MOST_IN_A_ROW, Address, Order, Receipt
+from tidegate.wire import MOST_IN_A_ROW, Address, Introduction, Order, Receipt
 
 ROUNDING = 1e-9
 """Of sums of money: for each unit of them."""
@@ -41,6 +41,10 @@ class Account:
     """Samples that the client has passed over, because they could not be used."""
     earlier_set_aside: int = 0
     """Part of the total that belongs to books which the client has lost."""
+    candidates: int = 0
+    """That it reads from its stream for an order, if it chooses among them."""
+    seen: int = 0
+    """Samples of the stream that the present buffer has read, if it chooses among them."""
     last_taken: str = ""
     """Of the newest receipt: a digest of how far the stream was read."""
     lost_after: int = 0
@@ -118,11 +122,19 @@ class Account:
         forgiven = ROUNDING * (1 + self.total_spent + receipt.total_spent)
         if abs(receipt.total_spent - paid) > forgiven:
             raise WireError(f"it reports {receipt.total_spent} spent in all, in place of {paid}")
-        aside, most_aside = self._own_set_aside, MOST_IN_A_ROW * admitted
-        if not aside <= receipt.set_aside <= aside + most_aside:
+        most_read = self._most_read(order) if receipt.seen else 0
+        if not self.seen <= receipt.seen <= self._read + (1 + MOST_IN_A_ROW) * most_read:
+            raise WireError(
+                f"it reports {receipt.seen} samples read from its stream in all, after "
+                f"{self._read} and {most_read} at a time in round {order.round_number}"
+            )
+        aside, most_aside = self._own_set_aside, self._own_set_aside + MOST_IN_A_ROW * admitted
+        if receipt.seen:  # what failed when it was read was seen, perhaps by an earlier order
+            most_aside = receipt.seen + MOST_IN_A_ROW * receipt.total_admitted
+        if not aside <= receipt.set_aside <= most_aside:
             raise WireError(
                 f"it reports {receipt.set_aside} samples set aside in all, after {aside} and at "
-                f"most {most_aside} in round {order.round_number}"
+                f"most {most_aside} with round {order.round_number}"
             )
         holds = self.stores_after(order, admitted)
         if (receipt.occupancy, receipt.expiring) != (holds.occupancy, holds.expiring):
@@ -145,6 +157,7 @@ class Account:
             batches=holds.batches,
             lost_batches=_without_oldest(self.lost_batches, admitted),
             total_set_aside=self.earlier_set_aside + receipt.set_aside,
+            seen=receipt.seen,
             # A client that does not know how far it read has not begun to read.
             last_taken=receipt.last_taken or self.last_taken,
             lost_after=0 if receipt.last_taken else self.lost_after,
@@ -181,7 +194,7 @@ class Account:
             total_set_aside=self.total_set_aside,
             earlier_set_aside=self.total_set_aside,
             last_taken=self.last_taken,
-            lost_after=self.lost_after + self._unheard,
+            lost_after=self.lost_after + self._read_unheard,
             applied=self.applied + waits,
         )
 
@@ -209,8 +222,32 @@ class Account:
         return tuple(sorted((*self.lost_batches, *self.batches)))
 
     def _read_from_stream(self) -> int:
-        """Samples that may have gone into the present buffer, or were set aside before it."""
-        return self.total_admitted - self.earlier_admitted + self._own_set_aside + self._unheard
+        """Samples that may have gone into the present buffer, or were passed over before it."""
+        return self._read + self._read_unheard
+
+    @property
+    def _read(self) -> int:
+        """Samples of the stream that the present buffer has read, as far as was heard."""
+        return self.seen or self.total_admitted - self.earlier_admitted + self._own_set_aside
+
+    @property
+    def _read_unheard(self) -> int:
+        """Samples that the order which is not answered may have led the client to read."""
+        return 0 if self.outstanding is None else self._most_read(self.outstanding)
+
+    def _most_read(self, order: Order) -> int:
+        """Samples that an order can lead the client to read, without those that fail."""
+        return max(self.most_admitted(order), self.candidates)
+
+    def introduced(self, introduction: Introduction) -> "Account":
+        """The account once a client has said how far it has read its stream."""
+        account = replace(self, candidates=introduction.candidates)
+        most = self._read + (1 + MOST_IN_A_ROW) * introduction.candidates
+        if not self.seen < introduction.seen <= most:
+            return account
+        return replace(
+            account, seen=introduction.seen, last_taken=introduction.last_taken, lost_after=0
+        )
 
     @property
     def _own_set_aside(self) -> int:

@@ -58,6 +58,7 @@ def welcome(
             "%.4g that it may have paid unheard is booked as spent",
             *(client, account.last_round, lost),
         )
+    ledger.introduce(client, introduction)
 
 
 def _check_capacity(account: Account, introduction: Introduction, largest: int | None) -> None:

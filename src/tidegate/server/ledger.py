@@ -15,7 +15,7 @@ from tidegate._internal.saving import plain
 from tidegate.admission.rule import RoundTotals
 from tidegate.errors import WireError
 from tidegate.server.account import Account
-from tidegate.wire import Order, Receipt
+from tidegate.wire import Introduction, Order, Receipt
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,10 @@ class Ledger:
     def open(self, client: str, buffer_capacity: int, buffer_id: str = "") -> None:
         """Give a client an account; one that has it keeps it."""
         self._accounts.setdefault(client, Account(buffer_capacity, buffer_id))
+
+    def introduce(self, client: str, introduction: Introduction) -> None:
+        """Note how far a client has read its stream, and how much it reads for an order."""
+        self._accounts[client] = self.account(client).introduced(introduction)
 
     def begin_again(self, client: str, buffer_id: str = "") -> float:
         """Go on with a client that has lost its buffer and its books with it.

@@ -206,7 +206,7 @@ def check_store(open_store: OpenStore) -> None:
         open_store: opens the store of a run, a client and a capacity; asked for the same ones
             again, it gives the same store, as a new process would find it.
 
-    >>> from tidegate.client.store import MemoryStore
+    >>> from tidegate.client.memory_store import MemoryStore
     >>> kept = {}
     >>> check_store(lambda *whose: kept.setdefault(whose, MemoryStore(*whose)))
     """

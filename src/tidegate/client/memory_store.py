@@ -1,0 +1,112 @@
+"""A store in memory: what it holds is gone with its process."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tidegate.client.codec import ArrayCodec, SampleCodec
+from tidegate.client.store import (
+    KEPT_ANSWERS,
+    Books,
+    Candidate,
+    Change,
+    Choice,
+    FailedSample,
+    StoredSample,
+    checked_books,
+    noted,
+    with_void,
+)
+from tidegate.wire import Order, Receipt
+
+
+class MemoryStore:
+    """A store that is gone with its process; for simulation and tests."""
+
+    def __init__(
+        self, run: str, client: str, buffer_capacity: int, codec: SampleCodec | None = None
+    ) -> None:
+        self._codec = ArrayCodec() if codec is None else codec
+        self._books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
+        self._stored: dict[int, _Kept] = {}
+        self._answers: dict[int, tuple[Order, Receipt]] = {}
+        self._failures: list[FailedSample] = []
+        self._chosen: dict[str, Candidate] = {}
+        self._waiting: dict[str, Candidate] = {}
+        self._applied = 0
+
+    def books(self) -> Books:
+        """Where the client stands."""
+        return self._books
+
+    def stored(self) -> list[StoredSample]:
+        """What is in the buffer, oldest first."""
+        return [
+            StoredSample(position, one.admitted_round, self._applied - one.applied_before)
+            for position, one in self._stored.items()
+        ]
+
+    def samples(self) -> list[Any]:
+        """The samples themselves, oldest first."""
+        return [self._codec.decode(one.packed) for one in self._stored.values()]
+
+    def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
+        """The order of a round and the receipt that was given for it."""
+        return self._answers.get(round_number)
+
+    def failures(self) -> list[FailedSample]:
+        """Samples that failed, in the order in which they were noted."""
+        return list(self._failures)
+
+    def pack(self, sample: Any) -> bytes:
+        """A sample as it will be stored."""
+        return self._codec.encode(sample)
+
+    def unpack(self, packed: bytes) -> Any:
+        """The sample that was packed."""
+        return self._codec.decode(packed)
+
+    def candidates(self) -> list[Candidate]:
+        """First those that were chosen, in that order; then those that wait, oldest first."""
+        return [*self._chosen.values(), *self._waiting.values()]
+
+    def choose(self, choice: Choice) -> None:
+        """Write a choice down; what could fail is done before anything is assigned."""
+        books = checked_books(choice, self._books)
+        waiting = {**self._waiting, **{one.key: one for one in choice.fresh}}
+        chosen = {key: replace(waiting.pop(key), chosen=True) for key in choice.chosen}
+        for key in choice.dropped:
+            del waiting[key]
+        self._failures = noted(self._failures, choice.failed)
+        self._chosen, self._waiting = {**self._chosen, **chosen}, waiting
+        self._books = books
+
+    def commit(self, change: Change) -> None:
+        """Apply a change; what could fail is done before anything is assigned."""
+        books = checked_books(change, self._books)
+        now = change.order.round_number
+        stored = dict(self._stored)
+        for position in change.removed:
+            del stored[position]
+        for position, packed in enumerate(change.admitted, start=change.before.total_admitted):
+            stored[position] = _Kept(now, self._applied, packed)
+        chosen = {key: one for key, one in self._chosen.items() if key not in set(change.done)}
+        self._answers[now] = change.order, change.receipt
+        if len(self._answers) > KEPT_ANSWERS:
+            del self._answers[next(iter(self._answers))]
+        self._failures = noted(self._failures, change.failed)
+        self._applied += 1
+        self._stored, self._chosen, self._books = stored, chosen, books
+
+    def void(self, round_number: int) -> None:
+        """Never apply an order of a round up to this one, from now on."""
+        self._books = with_void(self._books, round_number)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A sample in memory. Every order uses it once, so its uses need no counting."""
+
+    admitted_round: int
+    applied_before: int
+    """Orders that were applied before it was admitted."""
+    packed: bytes

@@ -1,0 +1,167 @@
+"""Samples are read and paid for one by one; one that fails is tried again, and then set aside."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidegate.client.store import Candidate, FailedSample, Store
+from tidegate.client.streams import Stream
+from tidegate.wire import MOST_IN_A_ROW
+
+Acquire = Callable[[Any, str], Any]
+"""Given a sample and its key, does what costs (fetches the label, switches the sensor on) and gives
+the sample to store. Called once for each sample that is admitted. Where it raises, gives something
+that cannot be stored, or the process dies or the disk is full before the commit, it is called again
+with the same key: a hook that must not pay twice asks its supplier for that key."""
+
+TRIES = 3
+"""After which a sample that fails is passed over. Once is not enough: a file may be locked for a
+moment, and a supplier be away for a round; a sample that is damaged does not get better."""
+LONGEST_ERROR = 500
+"""Characters that are kept of an error: enough for its kind and its reason."""
+
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+
+
+@dataclass
+class Taken:
+    """What one order took."""
+
+    tried: dict[str, FailedSample]
+    """By their keys, samples that failed and will be tried again, in the order of the stream."""
+    kept: frozenset[str] = frozenset()
+    """Keys whose failures stay noted until they are taken or set aside: those of candidates, which
+    are no longer in the stream."""
+    samples: list[Candidate] = field(default_factory=list)
+    set_aside: list[FailedSample] = field(default_factory=list)
+
+    def fails(self, key: str, wrong: Exception) -> FailedSample:
+        """Note one try more."""
+        tries = self.tried[key].tries + 1 if key in self.tried else 1
+        error = f"{type(wrong).__name__}: {wrong}"[:LONGEST_ERROR]
+        self.tried[key] = FailedSample(key, tries, error)
+        return self.tried[key]
+
+    def takes(self, sample: Candidate, passed: list[FailedSample]) -> None:
+        """Note a sample, and that those before it are at fault themselves."""
+        self.samples.append(sample)
+        for one in passed:
+            logger.warning("%a is set aside after %d tries: %a", one.key, one.tries, one.error)
+            self.set_aside.append(replace(one, set_aside=True))
+            del self.tried[one.key]
+        keys = [key for key in self.tried if key not in self.kept]
+        # Up to this one all are done with; files may have left the stream, too.
+        for done in keys[: keys.index(sample.key) + 1] if sample.key in keys else keys:
+            del self.tried[done]
+
+    @property
+    def failed(self) -> list[FailedSample]:
+        """As a store takes it."""
+        return [*self.set_aside, *self.tried.values()]
+
+
+class Taker:
+    """Takes samples for one client.
+
+    A sample that has failed ``TRIES`` times is passed over, and set aside as soon as one after it
+    is taken: that proves that the sample is at fault, and not its source. A failure before the
+    supplier is asked costs nothing and is tried again at once. A supplier that fails may be down,
+    and is asked once an order.
+    """
+
+    def __init__(self, store: Store, stream: Stream, acquire: Acquire | None, owner: str) -> None:
+        self._store = store
+        self._stream = stream
+        self._acquire = acquire
+        self._owner = owner
+        """Run and client, with which keys begin."""
+
+    def buy_next(self, wanted: int) -> Taken:
+        """The next samples of the stream, paid for; a failure ends the admission, nothing more."""
+        return self._from_stream(wanted, Taken(self._failures()), self._acquire)
+
+    def read_next(self, wanted: int, kept: Sequence[Candidate]) -> Taken:
+        """The next samples of the stream as candidates, which cost nothing yet.
+
+        Args:
+            wanted: how many to read.
+            kept: candidates that were read before.
+        """
+        keys = frozenset(one.key for one in kept)
+        return self._from_stream(wanted, Taken(self._failures(), keys), None)
+
+    def buy(self, chosen: Sequence[Candidate], wanted: int) -> Taken:
+        """Candidates that were chosen, paid for in this order."""
+        failures = self._failures()
+        taken = Taken(failures, kept=frozenset(failures))
+        passed: list[FailedSample] = []
+        for one in chosen:
+            if len(taken.samples) == wanted or len(passed) == MOST_IN_A_ROW:
+                break
+            try:
+                sample = self._store.unpack(one.packed)
+                if self._acquire is not None:
+                    sample = self._acquire(sample, one.key)
+                packed = self._store.pack(sample)
+            except Exception as wrong:
+                failed = taken.fails(one.key, wrong)
+                if failed.tries < TRIES:
+                    logger.exception("%a cannot be had; it is asked for again", one.key)
+                    break
+                passed.append(failed)
+                continue
+            taken.tried.pop(one.key, None)
+            taken.takes(Candidate(one.key, packed), passed)
+            passed = []
+        self._tell_of_row(passed)
+        return taken
+
+    def _failures(self) -> dict[str, FailedSample]:
+        """What will be tried again."""
+        return {one.key: one for one in self._store.failures() if not one.set_aside}
+
+    def _from_stream(self, wanted: int, taken: Taken, acquire: Acquire | None) -> Taken:
+        passed: list[FailedSample] = []
+        taken_up_to = self._stream.cursor
+        while len(taken.samples) < wanted and len(passed) < MOST_IN_A_ROW:
+            before = self._stream.cursor
+            asked = False
+            try:
+                samples = self._stream.take(1)
+                if not samples:
+                    logger.warning("the stream of %s is dry", self._owner)
+                    break
+                sample, key = samples[0], f"{self._owner}/{self._stream.cursor}"
+                if acquire is not None:
+                    asked = True
+                    sample = acquire(sample, key)
+                packed = self._store.pack(sample)
+            except Exception as wrong:
+                after = self._stream.cursor
+                failed = None if after == before else taken.fails(f"{self._owner}/{after}", wrong)
+                if failed is None or (asked and failed.tries < TRIES):
+                    logger.exception(
+                        "no sample after %a; it stays in the stream", f"{self._owner}/{before}"
+                    )
+                    break
+                if failed.tries < TRIES:
+                    self._stream.seek(before)
+                else:
+                    passed.append(failed)
+                continue
+            taken.takes(Candidate(key, packed), passed)
+            passed, taken_up_to = [], self._stream.cursor
+        self._tell_of_row(passed)
+        if self._stream.cursor != taken_up_to:
+            self._stream.seek(taken_up_to)
+        return taken
+
+    def _tell_of_row(self, passed: Sequence[FailedSample]) -> None:
+        if passed:
+            logger.error(
+                "%d samples in a row of %s fail, and none after them could be taken; they stay in "
+                "the stream. The first is %a: %a",
+                *(len(passed), self._owner, passed[0].key, passed[0].error),
+            )

@@ -1,0 +1,6 @@
+"""Which samples to buy: numbers that say how much a candidate is worth, and the choice by them."""
+
+from tidegate.selection.choice import Selection
+from tidegate.selection.worth import RANKINGS, balanced, entropy, least_confidence, margin
+
+__all__ = ["RANKINGS", "Selection", "balanced", "entropy", "least_confidence", "margin"]

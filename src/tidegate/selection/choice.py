@@ -1,0 +1,68 @@
+"""The choice among candidates by what they are worth."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidegate._internal.randomness import generator
+from tidegate.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How many candidates a client looks at, and how it chooses among them."""
+
+    candidates: int = 20
+    """New ones that the client reads from its stream for each order; more where the order asks for
+    more samples than that."""
+    backlog: int = 100
+    """Candidates that were not chosen and wait for the next order, at most; newer ones push the
+    oldest out. 0 passes over whatever was not chosen at once."""
+    random_share: float = 0.0
+    """The share of choices that is made at random, whatever the candidates are worth."""
+
+    def __post_init__(self) -> None:
+        if self.candidates < 1:
+            raise ConfigurationError(
+                f"candidates must be at least 1, got {self.candidates}; without a selection the "
+                "gate takes samples as they come"
+            )
+        if self.backlog < 0:
+            raise ConfigurationError(f"backlog must be 0 or more, got {self.backlog}")
+        if not 0 <= self.random_share <= 1:
+            raise ConfigurationError(
+                f"random_share must be from 0 to 1, got {self.random_share}; 0.1 chooses one "
+                "sample in ten at random"
+            )
+
+    def choose(self, worths: Sequence[float], count: int, place: Sequence[str | int]) -> list[int]:
+        """The candidates to buy, best first; equal ones in random order.
+
+        Args:
+            worths: one a candidate; NaN is worth least.
+            count: candidates to choose; fewer are given if there are not so many.
+            place: texts and numbers that the randomness depends on, and on nothing else.
+
+        >>> Selection().choose([0.1, 0.9, 0.5], 2, ["client-0", 7])
+        [1, 2]
+        """
+        draw = generator(_number(place))
+        values = np.nan_to_num(np.asarray(worths, dtype=np.float64), nan=-np.inf)
+        shuffled = draw.permutation(len(values))
+        by_worth = shuffled[np.argsort(-values[shuffled], kind="stable")]
+        by_chance = draw.permutation(len(values))
+        at_random = draw.random(len(values)) < self.random_share
+        chosen: dict[int, None] = {}  # a set that keeps its order
+        places = {True: iter(by_chance), False: iter(by_worth)}
+        for now in range(min(count, len(values))):
+            left = (one for one in places[bool(at_random[now])] if int(one) not in chosen)
+            chosen[int(next(left))] = None
+        return list(chosen)
+
+
+def _number(place: Sequence[str | int]) -> int:
+    """A seed that is the same in every process; Python's own hash of a text is not."""
+    return int.from_bytes(hashlib.sha256(json.dumps(list(place)).encode()).digest()[:8], "big")
