@@ -1,7 +1,10 @@
 """The client of an experiment: a gate in front of E full-batch steps on all that is stored."""
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
@@ -10,8 +13,9 @@ from tidegate._internal.randomness import STREAM, generator
 from tidegate.client.streams import IndexedStream, Stream
 from tidegate.experiments.job import Job
 from tidegate.flower import ClientGate
-from tidegate.learning.local import batch, device, train
+from tidegate.learning.local import batch, device, probabilities, train
 from tidegate.learning.models import Shape, new_model
+from tidegate.selection import RANKINGS, Selection, balanced, margin
 
 
 def _job(context: Context) -> Job:
@@ -40,7 +44,35 @@ def _model(name: str, shape: Shape, classes: int, width: int) -> nn.Module:
     return new_model(name, shape, classes, width).to(device())
 
 
-gate = ClientGate(open_stream, buffer_capacity)
+def _loaded(message: Message, job: Job, shape: Shape) -> nn.Module:
+    """The model that a message brings."""
+    model = _model(job.model, shape, job.federated_data.num_classes, job.width)
+    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+    return model
+
+
+def worth(candidates: list[Any], message: Message, context: Context) -> Sequence[float]:
+    """What candidates are worth to the model, by the job's ranking."""
+    job = _job(context)
+    if job.ranking == "random":
+        return [0.0] * len(candidates)
+    inputs, labels = batch(candidates)
+    likely = probabilities(_loaded(message, job, tuple(inputs.shape[1:])), inputs)
+    if job.ranking == "loss":
+        worths = 1 - likely[np.arange(len(likely)), labels.numpy()]
+    elif job.ranking == "balanced":
+        worths = balanced(margin(likely), likely.argmax(axis=1))
+    else:
+        worths = RANKINGS[job.ranking](likely)
+    return [float(one) for one in worths]
+
+
+def selection(context: Context) -> Selection | None:
+    """How this node chooses among candidates."""
+    return _job(context).selection
+
+
+gate = ClientGate(open_stream, buffer_capacity, worth=worth, selection=selection)
 app = ClientApp(mods=[gate])
 
 
@@ -52,9 +84,7 @@ def train_client(message: Message, context: Context) -> Message:
         if not now.samples:
             return now.reply()
         inputs, labels = batch(now.samples)
-        classes = job.federated_data.num_classes
-        model = _model(job.model, tuple(inputs.shape[1:]), classes, job.width)
-        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+        model = _loaded(message, job, tuple(inputs.shape[1:]))
         loss = train(
             model,
             inputs,

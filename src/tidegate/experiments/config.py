@@ -15,8 +15,13 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law
 from tidegate.problem import LearningConstants, Problem
+from tidegate.selection import Selection
 
 CONSTANTS = LearningConstants()
+
+Ranking = Literal["", "random", "margin", "entropy", "least_confidence", "balanced", "loss"]
+"""``balanced`` is by margin, in turns between predicted classes; ``loss`` knows the label before it
+is paid for, and is there as a warning."""
 
 
 class PolicyChoice(BaseModel):
@@ -34,6 +39,13 @@ class PolicyChoice(BaseModel):
     match_spending: bool = False
     """Give it the budget with which it spends C a round, on average over the seeds."""
     strict_spending: bool = False
+    ranking: Ranking = ""
+    """By what clients choose among candidates; empty for samples as they come."""
+    candidates: Annotated[int, Field(ge=1)] = Selection.candidates
+    """New ones that a client sees for each order, if it chooses."""
+    backlog: Annotated[int, Field(ge=0)] = Selection.backlog
+    """Candidates of a client that wait, if it chooses."""
+    random_share: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @field_validator("name")
     @classmethod
@@ -49,6 +61,7 @@ class PolicyChoice(BaseModel):
             )
         if not self.label:
             suffix = "" if self.preset == "as_printed" else f"-{self.preset}"
+            suffix += f"-{self.ranking}" if self.ranking else ""
             object.__setattr__(self, "label", self.name + suffix)
         return self
 

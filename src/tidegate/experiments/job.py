@@ -12,6 +12,7 @@ from tidegate.experiments.data import FederatedData
 from tidegate.policies import ControlOptions
 from tidegate.prices import PricePath
 from tidegate.problem import LearningConstants
+from tidegate.selection import Selection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +43,10 @@ class Job:
     policy: str = "tide"
     preset: str = "as_printed"
     strict_spending: bool = False
+    ranking: str = ""
+    candidates: int = Selection.candidates
+    backlog: int = Selection.backlog
+    random_share: float = 0.0
     domain_diameter: float = 1.0
     gradient_noise: float = 1.0
     loss_bound: float = 1.0
@@ -78,6 +83,10 @@ class Job:
                 "policy": choice.name,
                 "preset": choice.preset,
                 "strict_spending": choice.strict_spending,
+                "ranking": choice.ranking,
+                "candidates": choice.candidates,
+                "backlog": choice.backlog,
+                "random_share": choice.random_share,
                 "stop_on_failure": True,
             }
         )
@@ -108,6 +117,13 @@ class Job:
     def options(self) -> ControlOptions:
         """What the policy is told."""
         return ControlOptions(strict_spending=self.strict_spending)
+
+    @property
+    def selection(self) -> Selection | None:
+        """How clients choose among candidates; none if they do not."""
+        if not self.ranking:
+            return None
+        return Selection(self.candidates, self.backlog, self.random_share)
 
     @property
     def learning(self) -> LearningConstants:

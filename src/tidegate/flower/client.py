@@ -94,8 +94,9 @@ class ClientGate:
         worth: what candidates are worth, given them, the message with the model, and the context:
             one number a candidate. The samples that an order asks for are then the best of them;
             see ``tidegate.selection``.
-        selection: how many candidates are looked at, and how many wait; with its defaults if only
-            ``worth`` is given.
+        selection: how many candidates are looked at, and how many wait, or a function of the
+            node's context that says so, or None for samples as they come; with its defaults if
+            only ``worth`` is given.
     """
 
     def __init__(
@@ -106,11 +107,11 @@ class ClientGate:
         acquire: Acquire | None = None,
         codec: SampleCodec | None = None,
         worth: Worth | None = None,
-        selection: Selection | None = None,
+        selection: Selection | Callable[[Context], Selection | None] | None = None,
     ) -> None:
         self._worth = worth
-        self._selection = selection or (None if worth is None else Selection())
-        self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec, self._selection)
+        chosen = Selection() if selection is None and worth is not None else selection
+        self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec, chosen)
 
     def __call__(
         self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]
@@ -192,13 +193,14 @@ class ClientGate:
             store.void(asked.void_round)
             books = store.books()
             answer = store.answer(books.last_round)
+        selection = self._buffers.selection(context)
         introduction = Introduction(
             run=books.run,
             client=books.client,
             buffer_capacity=books.buffer_capacity,
             buffer_id=books.buffer_id,
             void_round=books.void_round,
-            candidates=0 if self._selection is None else self._selection.candidates,
+            candidates=0 if selection is None else selection.candidates,
             seen=books.total_seen,
             last_taken=last_taken(books),
         )

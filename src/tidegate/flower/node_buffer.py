@@ -52,7 +52,7 @@ class NodeBuffers:
         buffer_capacity: int | Callable[[Context], int],
         acquire: Acquire | None,
         codec: SampleCodec | None,
-        selection: Selection | None,
+        selection: Selection | Callable[[Context], Selection | None] | None,
     ) -> None:
         self._open_stream = open_stream
         self._buffer_capacity = buffer_capacity
@@ -87,8 +87,14 @@ class NodeBuffers:
             held.gate = self._new_gate(store, context)
         return held.gate
 
+    def selection(self, context: Context) -> Selection | None:
+        """How the node chooses among candidates; none if it does not."""
+        given = self._selection
+        return given(context) if callable(given) else given
+
     def _new_gate(self, store: Store, context: Context) -> Gate:
-        return Gate(store, as_stream(self._open_stream(context)), self._acquire, self._selection)
+        stream = as_stream(self._open_stream(context))
+        return Gate(store, stream, self._acquire, self.selection(context))
 
     def _held(self, address: Address, context: Context, capacity: int) -> _InMemory:
         """What a node keeps in memory: one buffer, that of the run which it serves."""

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tidegate._internal.arrays import FloatArray
+
 BATCH = 200
 """Test inputs that are judged at once: what fits a cache is fastest."""
 
@@ -77,3 +79,12 @@ def judge(model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, floa
         correct += int((scores.argmax(1) == wanted).sum())
         loss += float(nn.functional.cross_entropy(scores, wanted, reduction="sum"))
     return correct / len(labels), loss / len(labels)
+
+
+@torch.no_grad()
+def probabilities(model: nn.Module, inputs: Tensor) -> FloatArray:
+    """What the model thinks of inputs: one row each, one column a class."""
+    (inputs,) = _beside(model, inputs)
+    parts = [nn.functional.softmax(model(now).double(), dim=1) for now in inputs.split(BATCH)]
+    likely: FloatArray = torch.cat(parts).cpu().numpy()
+    return likely
