@@ -2,6 +2,7 @@
 
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,11 +10,11 @@ import world
 from check_size import at_size
 from quiet import quietly
 from rich.progress import Progress
-from world import World, play_schedule, play_some, terms
+from world import Device, World, play_schedule, play_some, terms
 
 from tidegate.admission.debt import cash
 from tidegate.client.memory_store import MemoryStore
-from tidegate.client.store import Books, Change
+from tidegate.client.store import Books, Change, Choice
 from tidegate.client.streams import IndexedStream
 from tidegate.server.account import Account
 from tidegate.server.controller import Controller
@@ -104,6 +105,29 @@ def _write_half(store: MemoryStore, change: Change) -> None:
     store._stored = dict(list(store._stored.items())[:-1])
 
 
+def _forget_the_choice(device: Device) -> None:
+    """A new process chooses anew, and the ranking may say something else then."""
+    store = device.disk.store
+    assert isinstance(store, MemoryStore)
+    store._waiting, store._chosen = {**store._chosen, **store._waiting}, {}
+    store._books = replace(store._books, chosen_round=0)
+    start(device)
+
+
+def _never_push_out(store: MemoryStore, one: Choice) -> None:
+    choose(store, replace(one, dropped=[]))
+
+
+def _leave_what_was_bought(store: MemoryStore, change: Change) -> None:
+    commit(store, replace(change, done=[]))
+
+
+def _read_only_what_was_bought(account: Account) -> int:
+    """What a client looked at and did not choose counts as unread."""
+    return account.total_admitted - account.earlier_admitted
+
+
+choose, start = MemoryStore.choose, Device.start
 to_record, void, commit = Ledger.to_record, Ledger.void, MemoryStore.commit
 
 
@@ -125,9 +149,30 @@ def test_sabotage_is_noticed(
 ) -> None:
     """The schedules can fail: each of these mistakes is found by a few of them."""
     monkeypatch.setattr(owner, name, sabotage)
+    _expect_to_be_noticed(choosing=False)
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    ("owner", "name", "sabotage"),
+    [
+        (Device, "start", _forget_the_choice),
+        (MemoryStore, "choose", _never_push_out),
+        (MemoryStore, "commit", _leave_what_was_bought),
+        (Account, "_read_from_stream", _read_only_what_was_bought),
+    ],
+)
+def test_sabotage_of_choices_is_noticed(
+    owner: Any, name: str, sabotage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, sabotage)
+    _expect_to_be_noticed(choosing=True)
+
+
+def _expect_to_be_noticed(*, choosing: bool) -> None:
     for number in range(100):
         try:
-            play_schedule(number)
+            play_schedule(number, choosing=choosing)
         except AssertionError:
             return
     pytest.fail("100 schedules found nothing")

@@ -75,6 +75,7 @@ class Gate:
             taken, now = Taken({}), books
         elif self._selection is None and not books.candidates:
             taken, now = self._taker.buy_next(wanted), books
+            self._tell_if_dry(taken, books)
         else:
             now = self._choose(books, order, wanted, worth)
             candidates = self._store.candidates() if now.candidates else []
@@ -161,6 +162,8 @@ class Gate:
             chosen = [waiting[one].key for one in self._selection.choose(worths, needed, place)]
             left = [one.key for one in waiting if one.key not in set(chosen)]
             dropped = left[: max(len(left) - self._selection.backlog, 0)]
+        if len(chosen) < needed:
+            self._tell_if_dry(read, books)
         after = replace(
             books,
             cursor=self._stream.cursor,
@@ -173,6 +176,10 @@ class Gate:
             Choice(order.round_number, books, after, read.samples, chosen, dropped, read.failed)
         )
         return after
+
+    def _tell_if_dry(self, taken: Taken, books: Books) -> None:
+        if taken.dry:
+            logger.warning("the stream of %s/%s is dry", books.run, books.client)
 
     def _reads(self, needed: int, waiting: int) -> int:
         """How many samples of the stream are read for an order that needs so many."""

@@ -34,6 +34,8 @@ class Taken:
     kept: frozenset[str] = frozenset()
     """Keys whose failures stay noted until they are taken or set aside: those of candidates, which
     are no longer in the stream."""
+    dry: bool = False
+    """Whether the stream had no more samples."""
     samples: list[Candidate] = field(default_factory=list)
     set_aside: list[FailedSample] = field(default_factory=list)
 
@@ -131,7 +133,7 @@ class Taker:
             try:
                 samples = self._stream.take(1)
                 if not samples:
-                    logger.warning("the stream of %s is dry", self._owner)
+                    taken.dry = True
                     break
                 sample, key = samples[0], f"{self._owner}/{self._stream.cursor}"
                 if acquire is not None:

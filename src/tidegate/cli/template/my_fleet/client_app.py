@@ -5,8 +5,9 @@ from flwr.clientapp import ClientApp
 
 from tidegate.client.streams import IndexedStream, Stream
 from tidegate.flower import ClientGate
+from tidegate.selection import RANKINGS, Selection
 
-from .task import Partition, loss, train
+from .task import Partition, Sample, loss, probabilities, train
 
 
 def partition(part: str, context: Context) -> Partition:
@@ -25,7 +26,20 @@ def buffer_capacity(context: Context) -> int:
     return int(context.run_config["buffer-capacity"])
 
 
-gate = ClientGate(open_stream, buffer_capacity)
+def worth(candidates: list[Sample], message: Message, context: Context) -> list[float]:
+    """How much the model would learn from each image, seen before its label is paid for."""
+    sent = message.content.array_records["arrays"]
+    likely = probabilities({name: array.numpy() for name, array in sent.items()}, candidates)
+    return list(RANKINGS[str(context.run_config["ranking"])](likely))
+
+
+def selection(context: Context) -> Selection | None:
+    """How many images to choose from, here all that there are; none to take them as they come."""
+    chooses = context.run_config["ranking"] != "random"
+    return Selection(candidates=20, backlog=1000) if chooses else None
+
+
+gate = ClientGate(open_stream, buffer_capacity, worth=worth, selection=selection)
 app = ClientApp(mods=[gate])
 
 

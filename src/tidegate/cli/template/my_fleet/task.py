@@ -58,7 +58,7 @@ def train(
     weight, bias = model["weight"].copy(), model["bias"].copy()
     loss = 0.0
     for _ in range(steps):
-        likely = _probabilities(images @ weight + bias)
+        likely = _softmax(images @ weight + bias)
         loss = -float(np.log(likely[range(len(labels)), labels]).mean())
         likely[range(len(labels)), labels] -= 1
         weight -= learning_rate * images.T @ likely / len(labels)
@@ -68,10 +68,15 @@ def train(
 
 def loss(model: Weights, samples: Sequence[Sample]) -> float:
     """The mean logarithmic loss on these samples."""
-    images = np.stack([image for image, _ in samples])
     labels = [label for _, label in samples]
-    likely = _probabilities(images @ model["weight"] + model["bias"])
+    likely = probabilities(model, samples)
     return -float(np.log(likely[range(len(labels)), labels]).mean())
+
+
+def probabilities(model: Weights, samples: Sequence[Sample]) -> Floats:
+    """How likely each digit is: one row an image; labels are not looked at."""
+    images = np.stack([image for image, _ in samples])
+    return _softmax(images @ model["weight"] + model["bias"])
 
 
 def accuracy(model: Weights) -> float:
@@ -80,7 +85,7 @@ def accuracy(model: Weights) -> float:
     return float(((images @ model["weight"] + model["bias"]).argmax(axis=1) == labels).mean())
 
 
-def _probabilities(scores: Floats) -> Floats:
+def _softmax(scores: Floats) -> Floats:
     """Softmax, row by row."""
     grown = np.exp(scores - scores.max(axis=1, keepdims=True))
     shares: Floats = grown / grown.sum(axis=1, keepdims=True)
