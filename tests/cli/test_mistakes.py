@@ -55,7 +55,7 @@ MISTAKES = {
     "plan --price trace:prices.csv:eur --rounds 5": "add --rounds 2",
     "plan --rounds 0": "greater than or equal to 1",
     "plan --gamma 1.5": "less than 1",
-    "plan --cohort 0": "greater than 0",
+    "plan --fraction-train 0": "greater than 0",
     "plan --experiment mnits": "choose from mnist",
     "plan --problem bad.toml": "is not TOML",
     "plan --problem unknown.toml": "did you mean",

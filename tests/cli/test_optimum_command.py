@@ -43,7 +43,7 @@ def test_the_examples_of_the_help_work(capsys: pytest.CaptureFixture[str], argum
 def test_the_limit_is_that_of_the_slots_that_a_round_reaches(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    flags = "--capacities 10x100 --budget 55 --cohort 0.1 --json"
+    flags = "--capacities 10x100 --budget 55 --fraction-train 0.1 --json"
     told = json.loads(optimum(capsys, flags))
     assert told["effective_per_round"] == pytest.approx(18.64, abs=5e-3)
     with pytest.raises(SystemExit):

@@ -95,9 +95,9 @@ def assert_alike(rounds: list[FleetRound], run: Run) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_fleet_of_which_a_cohort_takes_part_does_what_the_simulation_says(name: str) -> None:
-    cohorts = Cohorts(share=0.4)
+    cohorts = Cohorts(fraction_train=0.4)
     problem = replace(EXPERIMENTS["mnist"].problem(60), cohorts=cohorts)
-    on = terms(name, num_rounds=60, taking_part=0.4, learning=problem.learning)
+    on = terms(name, num_rounds=60, fraction_train=0.4, learning=problem.learning)
     controller, members = Controller(on, "r"), cohorts.rounds(generator(SEED, COHORTS), 10)
     gates = fleet(controller, MNIST)
     rounds = []

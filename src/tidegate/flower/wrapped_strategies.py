@@ -87,12 +87,18 @@ def check_resumable(strategy: Strategy) -> None:
 def reached(strategy: Strategy) -> tuple[float, int]:
     """The part of the nodes that a strategy trains in a round, and how many at least.
 
-    All of them where it does not say.
+    All of them where it does not say: it may train every node that it sees.
     """
     for one in wrapped(strategy):
         share = getattr(one, "fraction_train", None)
-        if share:
-            return share, getattr(one, "min_train_nodes", 1)
+        if share is None:
+            continue
+        if not 0 < share <= 1:
+            raise ConfigurationError(
+                f"{type(one).__name__} has fraction_train = {share}, and a run needs nodes that "
+                "train; give it a fraction above 0 and at most 1"
+            )
+        return share, getattr(one, "min_train_nodes", 1)
     return 1.0, 1
 
 

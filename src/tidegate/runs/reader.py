@@ -18,6 +18,7 @@ from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersErro
 from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.runs.journal import this_machine
 from tidegate.server.fleet_round import FleetRound
+from tidegate.server.saved_terms import current_terms
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,9 @@ class RunView:
     """T; none where the run has no last round."""
     mean_price: float | None
     """What a sample was expected to cost; none where the policy does not ask."""
-    taking_part: float
+    fraction_train: float
     """The part of the fleet that a round is meant to reach."""
-    least_taking_part: int
+    min_train_nodes: int
     """Clients that it reaches in any case."""
     round_number: int
     """The round that is under way, or comes next."""
@@ -122,7 +123,7 @@ def read_run(folder: Path) -> RunView:
         )
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
         record = control_of(archive, path)["controller"]
-        terms, absences = record["terms"], record["absences"]
+        terms, absences = current_terms(record["terms"]), record["absences"]
         now = record["round_number"]
         clients = [
             _client(name, account, absences.get(name) if absences else 0, now)
@@ -157,15 +158,15 @@ def read_run(folder: Path) -> RunView:
         folder=folder,
         run=run,
         policy=terms["policy"],
-        options={**terms["options"], "spend_ahead": terms.get("spend_ahead")},
+        options={**terms["options"], "spend_ahead": terms["spend_ahead"]},
         headroom=terms["headroom"],
         learning=terms["learning"],
         is_shard=terms["shard"] is not None,
         budget=terms["budget"],
         num_rounds=terms["num_rounds"],
         mean_price=terms["mean_price"],
-        taking_part=terms["taking_part"],
-        least_taking_part=terms["least_taking_part"],
+        fraction_train=terms["fraction_train"],
+        min_train_nodes=terms["min_train_nodes"],
         round_number=now,
         rounds=rounds,
         metrics=metrics,

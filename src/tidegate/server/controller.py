@@ -20,6 +20,7 @@ from tidegate.server.fleet_round import Decision, FleetRound
 from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
 from tidegate.server.saved_state import REMEDY, check_numbers, check_terms, from_bytes, to_bytes
+from tidegate.server.saved_terms import current_terms
 from tidegate.server.shards import Report
 from tidegate.server.spending import within_cash
 from tidegate.theory.reuse import ReuseTally
@@ -230,9 +231,9 @@ class Controller:
         """The controller that ``to_record`` gave, on the same terms; ``source`` is for errors."""
         # A mistake in the user's own policy or price feed, which terms call, is not damage.
         with reading(source, REMEDY):
-            saved_terms = dict(record["terms"])
-        if "spend_ahead" not in saved_terms:  # written before spending ahead had a limit
-            terms = replace(terms, spend_ahead=None)
+            saved_terms = current_terms(record["terms"])
+            if "spend_ahead" not in record["terms"]:  # before every run had a limit of its own
+                terms = replace(terms, spend_ahead=saved_terms["spend_ahead"])
         check_terms(saved_terms, terms.fixed())
         with reading(source, REMEDY):
             check_numbers(record)

@@ -52,9 +52,9 @@ class Terms:
     prices: PriceFeed
     num_rounds: int
     """T."""
-    taking_part: float = 1.0
+    fraction_train: float = 1.0
     """q: the part of the fleet that a round is meant to reach."""
-    least_taking_part: int = 1
+    min_train_nodes: int = 1
     """Clients that it reaches in any case."""
     headroom: float = 1.0
     """Slots that each client has for every slot that is planned for."""
@@ -77,7 +77,7 @@ class Terms:
 
     def share_of(self, clients: int) -> float:
         """The part of so many clients that a round reaches."""
-        return share_reached(clients, self.taking_part, self.least_taking_part)
+        return share_reached(clients, self.fraction_train, self.min_train_nodes)
 
     def fixed(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
@@ -88,8 +88,8 @@ class Terms:
             "headroom": self.headroom,
             "shard": None if self.purse is None else [self.purse.run, self.purse.shard],
             "learning": asdict(self.learning),
-            "taking_part": self.taking_part,
-            "least_taking_part": self.least_taking_part,
+            "fraction_train": self.fraction_train,
+            "min_train_nodes": self.min_train_nodes,
             "sums_only": self.sums_only,
             "spend_ahead": self.spend_ahead,
         }
@@ -131,7 +131,7 @@ class Fleet:
                 budget=terms.budget,
                 mean_price=terms.prices.mean(terms.num_rounds),
                 num_rounds=terms.num_rounds,
-                cohorts=Cohorts(share=terms.share_of(len(self.absences))),
+                cohorts=Cohorts(fraction_train=terms.share_of(len(self.absences))),
                 learning=terms.learning,
             )
             policy, clients = terms.policy(problem), len(self.absences)
