@@ -27,7 +27,6 @@ from tidegate.cli.running import (
     yardsticks,
 )
 from tidegate.cli.setting import Setting
-from tidegate.policies import PolicyMaker
 from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
 from tidegate.report.page import check_page
@@ -157,10 +156,12 @@ def _write_page(
 ) -> None:
     """Trace both curves behind a progress bar, and write the page."""
     problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
-    makers: dict[str, PolicyMaker] = {}
-    for name in policies:
-        told: dict[str, Any] = setting.constants(name)
-        makers[name] = partial(make_policy, name, options=setting.options, preset=preset, **told)
+    makers = {
+        name: partial(
+            make_policy, name, options=setting.options, preset=preset, **setting.constants(name)
+        )
+        for name in policies
+    }
     money, memory = by_budget(problem), by_memory(problem)
     total = (len(money) + len(memory)) * len(makers) * len(seeds) * problem.num_rounds
     with progress_bar("tracing curves", total) as one_round:

@@ -216,7 +216,7 @@ class Setting(BaseModel):
                 "or one a client with --price-per-client"
             )
 
-    def constants(self, policy: str) -> dict[str, float]:
+    def constants(self, policy: str) -> dict[str, Any]:
         """The exponents that a policy takes: both, one or none of them."""
         given = {"penalty_exponent": self.gamma, "contraction_exponent": self.phi}
         taken = inspect.signature(find_policy(policy)).parameters
