@@ -231,7 +231,7 @@ def _configuration(view: RunView) -> Rows:
         "budget": view.budget,
         "rounds": view.num_rounds,
         "mean price, expected": view.mean_price,
-        "part of the fleet in a round (fraction_train)": view.fraction_train,
+        "fraction_train": view.fraction_train,
         "headroom": view.headroom,
         "a shard's budget": view.is_shard,
         **{f"learning: {name}": value for name, value in view.learning.items()},
