@@ -10,6 +10,11 @@ BUYING_PAUSES = (
     "what clients bought could not be used: they buy nothing for %d more rounds, unless one of "
     "their models can be used before"
 )
+NOT_KEPT = "%s was resumed without its own state, which this run did not save before"
+NOT_SAVED = (
+    "%s changes attributes of its own (%s) that a resumed run will not have: give it state_dict() "
+    "and load_state_dict(), which are saved with the run"
+)
 NOBODY_TOOK_PART = (
     "no client took part in this run, and no round was played: see that nodes are online and start "
     "it again"

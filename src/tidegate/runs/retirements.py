@@ -57,9 +57,9 @@ def asked(folder: Path) -> dict[str, bool]:
 
 
 def take_up(folder: Path, controller: Controller) -> None:
-    """Let the books follow the requests, before a round is decided."""
+    """Let the books follow the requests; a round that was decided before keeps its orders."""
     ledger = controller.ledger
-    for client, retired in asked(folder).items():
+    for client, retired in asked(folder).items() if not controller.is_under_way else ():
         if client not in ledger or ledger.is_retired(client) == retired:
             continue
         if retired:
