@@ -1,10 +1,6 @@
 """What a strategy carries from round to round survives a server that is killed."""
 
 import logging
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,28 +11,14 @@ import pytest
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdam, FedAvg, Strategy
-from killed_server import DIES_IN, STRATEGIES, Momentum, SavedMomentum, serve
+from killed_server import STRATEGIES, Momentum, SavedMomentum, killed, serve
 
 from tidegate.errors import ConfigurationError, RunDiffersError
 from tidegate.flower.own_state import unsaved
-from tidegate.runs.reader import read_run
-
-HELPERS = Path(killed_server.__file__).parent
 
 
 def model(result: Any) -> list[bytes]:
     return [array.data for array in result.arrays.values()]
-
-
-def killed(folder: Path, name: str) -> None:
-    """A server that dies by SIGKILL in its fourth round."""
-    path = os.pathsep.join([str(HELPERS), *sys.path])
-    done = subprocess.run(
-        [sys.executable, killed_server.__file__, str(folder), name],
-        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert len(read_run(folder).rounds) == DIES_IN - 1
 
 
 @pytest.mark.process

@@ -10,6 +10,7 @@ import pytest
 from flwr.app import Context, Message
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, gated_app
+from killed_server import STRATEGIES, killed, serve
 
 from tidegate.admission.debt import certificate_holds
 from tidegate.flower import AdmissionControl, LocalGrid
@@ -160,6 +161,18 @@ def test_a_request_survives_a_server_that_dies_anywhere_around_it(
     assert second.rounds == whole.rounds
     for mine, theirs in zip(result.arrays.values(), expected.arrays.values(), strict=True):
         assert mine.data == theirs.data
+
+
+@pytest.mark.process
+@pytest.mark.long
+def test_a_server_that_was_killed_takes_it_up_after_the_round_that_was_under_way(
+    tmp_path: Path,
+) -> None:
+    killed(tmp_path, "FedAdam")
+    ask(tmp_path, [GONE], retired=True)
+    serve(tmp_path, STRATEGIES["FedAdam"]())
+    rounds = read_run(tmp_path).rounds
+    assert [(row.answered, row.retired) for row in rounds] == [(3, 0)] * 4 + [(2, 1)] * 2
 
 
 def test_money_of_an_order_that_is_never_answered_is_spent(tmp_path: Path) -> None:

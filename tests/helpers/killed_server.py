@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,6 +14,7 @@ from flwr.serverapp.strategy import FedAdagrad, FedAdam, FedAvg, FedAvgM, FedYog
 from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.runs.reader import read_run
 
 ROUNDS = 6
 DIES_IN = 4
@@ -80,6 +82,17 @@ def serve(folder: Path, strategy: Strategy, dies_in: int = 0) -> Result:
         {"partition-id": number, "tidegate-folder": str(folder / "buffers")} for number in range(3)
     ]
     return control.start(LocalGrid(gated_app(on_train), nodes), MODEL, ROUNDS)
+
+
+def killed(folder: Path, name: str) -> None:
+    """Let a server of its own process die by SIGKILL in its fourth round."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder), name],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(read_run(folder).rounds) == DIES_IN - 1
 
 
 if __name__ == "__main__":

@@ -94,9 +94,9 @@ def give_back(strategy: Strategy, state: Mapping[str, Any]) -> None:
     for key, owner, name in _places(strategy):
         if key in state:
             setattr(owner, name, state[key])
-    for key, owner in _own(strategy):
+    for key, one in _own(strategy):
         if key in state:
-            owner.load_state_dict(state[key].values)
+            one.load_state_dict(state[key].values)
 
 
 def warn_of_what_is_lost(strategy: Strategy) -> None:
