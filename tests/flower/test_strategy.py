@@ -36,6 +36,8 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 NODES: list[Mapping[str, Any]] = [
@@ -841,7 +843,9 @@ def test_a_deployment_without_anybody_waits_as_long_as_a_round_may_take(
 
     monkeypatch.setattr("tidegate.flower.nodes.time.sleep", sleep)
     waited: Any = nodes.wait_for_anybody
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    terms = Terms(policy=acdpp, policy_name="acdpp", budget=1.0, prices=prices, num_rounds=3)
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
-        assert waited(grid, None, 200.0) is found
+        assert waited(grid, Controller(terms, "r"), 200.0) is found
     assert pauses == ([1.0, 2.0, 4.0] if found else [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0])
     assert "the run waits for one and goes on by itself" in caplog.text

@@ -50,6 +50,10 @@ class Nodes:
         for client in clients:
             self.clients.pop(client, None)
 
+    def is_retired(self, node_id: int, controller: Controller) -> bool:
+        """Whether a node is known as a client that an operator has taken out: it is left alone."""
+        return controller.ledger.is_retired(self._names.get(node_id, ""))
+
     def wait_for_anybody(
         self, grid: Grid, controller: Controller, timeout: float, message_type: str = TRAIN
     ) -> bool:
@@ -85,7 +89,9 @@ class Nodes:
         self.clients = {
             client: node_id
             for client, node_id in self.clients.items()
-            if node_id in online and reserved.get(client, node_id) == node_id
+            if node_id in online
+            and reserved.get(client, node_id) == node_id
+            and not controller.ledger.is_retired(client)
         }
         self._names = {node: name for node, name in self._names.items() if node in online}
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
@@ -139,6 +145,8 @@ class Nodes:
         known, addresses = set(self.clients.values()), {}
         for node_id, node in online.items():
             _, asked_again = self._silent.get(node_id, (0, 0))
+            if self.is_retired(node_id, controller):
+                continue
             if node_id not in known and asked_again <= controller.round_number:
                 try:
                     void_round = controller.round_number - 1

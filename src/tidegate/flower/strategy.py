@@ -38,8 +38,9 @@ from tidegate.flower.round_replies import RoundReplies, usable_evaluations
 from tidegate.flower.wrapped_strategies import check_start, give_back, state_of, weight_key
 from tidegate.policies import PolicyMaker
 from tidegate.prices import Prices
-from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
+from tidegate.runs.folder import RESUMING, SAVING
 from tidegate.runs.journal import Journal
+from tidegate.runs.retirements import take_up
 from tidegate.runs.sinks import Moment, Sink, Sinks
 from tidegate.server.controller import Controller
 from tidegate.server.fleet_round import FleetRound
@@ -172,12 +173,13 @@ class AdmissionControl(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Let the wrapped strategy write its messages, and add each client's order to its own."""
-        controller = self._running()
-        now = server_round + self._rounds_before
+        controller, now = self._running(), server_round + self._rounds_before
         self._model.replace(arrays)
         self._grid = grid
         if isinstance(grid, LocalGrid) and not grid.get_node_ids() and not controller.fleet:
             return self._nobody(now)  # nor will anybody come
+        if self._checkpoint is not None:
+            take_up(self._checkpoint.folder, controller)
         written = list(self.strategy.configure_train(now, self._model.average, config, grid))
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         kind = written[0].metadata.message_type if written else TRAIN
@@ -235,11 +237,7 @@ class AdmissionControl(Strategy):
         self.rounds.append(row)
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
-        logger.info("%s", row.told)
-        if not averaged:
-            logger.warning(NOTHING_USED, now)
-        if row.pause:
-            logger.warning(log_lines.BUYING_PAUSES, row.pause)
+        log_lines.tell_of(row, averaged)
         self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
@@ -248,10 +246,12 @@ class AdmissionControl(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """The wrapped strategy's messages, with a time to live."""
-        self._running()
-        now = server_round + self._rounds_before
-        messages = self.strategy.configure_evaluate(now, arrays, config, grid)
-        return [let_live(message, self._seconds_to_live) for message in messages]
+        controller, now = self._running(), server_round + self._rounds_before
+        return [
+            let_live(message, self._seconds_to_live)
+            for message in self.strategy.configure_evaluate(now, arrays, config, grid)
+            if not self._nodes.is_retired(message.metadata.dst_node_id, controller)
+        ]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

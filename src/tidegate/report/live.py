@@ -86,7 +86,8 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
         "clients",
         "",
         f"{len(view.clients):,} known, {rounds[-1].answered} of {rounds[-1].orders} answered, "
-        f"{rounds[-1].exhausted} could not take in all",
+        f"{rounds[-1].exhausted} could not take in all"
+        + (f", {len(view.retired):,} retired" if view.retired else ""),
     )
     if told["set_aside"]:
         lines.add_row("set aside", "", Text(set_aside_words(told["set_aside"]), style="yellow"))
@@ -111,6 +112,7 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "budget": view.budget,
         "clients": len(view.clients),
         "away": [client.name for client in view.away],
+        "retired": [client.name for client in view.retired],
         "metrics": {
             name: value if math.isfinite(value := newest(values)) else None
             for name, values in view.metrics.items()
@@ -212,6 +214,8 @@ def _named(clients: Sequence[ClientView]) -> str:
 
 def state_of(client: ClientView) -> str:
     """Whether a client is there, in a word or two."""
+    if client.is_retired:
+        return "retired"
     if client.owes_answer:
         return "owes an answer"
     if client.away_for is None:

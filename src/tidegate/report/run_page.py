@@ -202,10 +202,15 @@ def _clients(clients: Sequence[ClientView]) -> Rows:
             *(f"{client.buffer_capacity:,}", f"{client.stored:,}", f"{client.total_admitted:,}"),
             *(f"{amount(client.total_spent)}", f"{client.last_round:,}", state_of(client)),
         ]
-        for client in sorted(clients, key=lambda one: state_of(one) == "here")[:MOST_ROWS]
+        for client in sorted(clients, key=_interest)[:MOST_ROWS]
     ]
     header = ["client", "slots", "stored", "admitted", "spent", "last heard in round", "state"]
     return Rows(_caption("What each client holds and has paid", len(clients)), header, rows)
+
+
+def _interest(client: ClientView) -> int:
+    """Who is away or owes something comes first, who is retired last."""
+    return 2 if client.is_retired else int(state_of(client) == "here")
 
 
 def _rounds(view: RunView) -> Rows:

@@ -17,6 +17,7 @@ from tidegate._internal.saving import Archive, plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.runs.journal import this_machine
+from tidegate.runs.retirements import asked
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.saved_terms import current_terms
 
@@ -37,6 +38,8 @@ class ClientView:
     """Rounds since it could be reached; none if it is no longer planned for."""
     owes_answer: bool
     """Whether an order of an earlier round is not answered."""
+    is_retired: bool
+    """Whether an operator has taken it out for good, or has asked the server to."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,13 @@ class RunView:
     @property
     def away(self) -> list[ClientView]:
         """Clients that have left, could not be reached in the last round, or owe an answer."""
-        return [one for one in self.clients if one.away_for != 0 or one.owes_answer]
+        waited_for = [one for one in self.clients if not one.is_retired]
+        return [one for one in waited_for if one.away_for != 0 or one.owes_answer]
+
+    @property
+    def retired(self) -> list[ClientView]:
+        """Clients that an operator has taken out; nobody waits for them."""
+        return [one for one in self.clients if one.is_retired]
 
 
 def read_run(folder: Path) -> RunView:
@@ -125,8 +134,9 @@ def read_run(folder: Path) -> RunView:
         record = control_of(archive, path)["controller"]
         terms, absences = current_terms(record["terms"]), record["absences"]
         now = record["round_number"]
+        requests = asked(folder)
         clients = [
-            _client(name, account, absences.get(name) if absences else 0, now)
+            _client(name, account, absences.get(name) if absences else 0, now, requests)
             for name, account in sorted(record["ledger"]["accounts"].items())
         ]
         run = record["ledger"]["run"]
@@ -204,8 +214,15 @@ def control_of(archive: Archive, path: Path) -> dict[str, Any]:
     return content
 
 
-def _client(name: str, account: Mapping[str, Any], away_for: int | None, now: int) -> ClientView:
+def _client(
+    name: str,
+    account: Mapping[str, Any],
+    away_for: int | None,
+    now: int,
+    requests: Mapping[str, bool],
+) -> ClientView:
     order = account["outstanding"]
+    is_retired = requests.get(name, account.get("retired_in", 0) > 0)
     return ClientView(
         name=name,
         buffer_capacity=account["buffer_capacity"],
@@ -214,7 +231,8 @@ def _client(name: str, account: Mapping[str, Any], away_for: int | None, now: in
         total_spent=account["total_spent"],
         last_round=account["last_round"],
         away_for=away_for,
-        owes_answer=order is not None and order["round_number"] < now,
+        owes_answer=order is not None and order["round_number"] < now and not is_retired,
+        is_retired=is_retired,
     )
 
 

@@ -77,7 +77,7 @@ class Controller:
     @property
     def away(self) -> int:
         """Clients that are planned for and could not be reached when the last round began."""
-        return sum(absent > 0 for absent in self._fleet.absences.values())
+        return self._fleet.away
 
     def join(self, introduction: Introduction, newest: Receipt | None = None) -> None:
         """Know a client from now on; what it did without being heard is settled.
@@ -204,6 +204,7 @@ class Controller:
             effective_samples=self._tally.effective_sample_size,
             pause=self._pause.rounds_left,
             set_aside=self._ledger.set_aside,
+            retired=self._ledger.retired,
         )
 
     def to_record(self) -> dict[str, Any]:

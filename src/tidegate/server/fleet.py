@@ -160,11 +160,17 @@ class Fleet:
         limits = [one for one in (self._terms.spend_ahead, self.policy.ahead) if one is not None]
         return min(limits, default=None)
 
+    @property
+    def away(self) -> int:
+        """Clients that could not be reached when the last round began, and are waited for."""
+        retired = self._ledger.is_retired
+        return sum(absent > 0 and not retired(one) for one, absent in self.absences.items())
+
     def see(self, reachable: Collection[str]) -> None:
-        """Let newcomers in, and those go who could not be reached for K rounds."""
-        absences = dict.fromkeys(reachable, 0)
+        """Let newcomers in, and those go who are retired, or not reached for K rounds."""
+        absences = {one: 0 for one in reachable if not self._ledger.is_retired(one)}
         for number, (client, absent) in enumerate(self.absences.items()):
-            if client not in reachable:
+            if client not in absences and not self._ledger.is_retired(client):
                 _, horizon = self.retention(number)
                 if absent + 1 < horizon or not horizon:
                     absences[client] = absent + 1
@@ -184,7 +190,11 @@ class Fleet:
 
     def members(self, chosen: Collection[str]) -> list[tuple[int, str]]:
         """The clients that take part, each with its number in the fleet."""
-        return [one for one in enumerate(self.absences) if one[1] in chosen]
+        return [
+            (number, client)
+            for number, client in enumerate(self.absences)
+            if client in chosen and not self._ledger.is_retired(client)
+        ]
 
     def split(
         self,
