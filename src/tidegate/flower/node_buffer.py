@@ -22,6 +22,8 @@ FOLDER = "tidegate-folder"
 """Key of node-config, or else of run-config, that says where a client keeps its buffer."""
 IN_MEMORY = ":memory:"
 """In place of a folder: the buffer is gone with its process; for engines that keep theirs."""
+_KEPT: set[int] = set()
+"""Ids of contexts that live in this process as long as their run; copies are not among them."""
 OWNER_ONLY_FOLDER = 0o700
 NAME = "tidegate-client"
 """Key of node-config that names a node which is not registered by name."""
@@ -107,6 +109,13 @@ class NodeBuffers:
         return capacity
 
 
+def may_keep_in_memory(context: Context) -> None:
+    """Let a node keep its samples in memory: its context stays in this process for its run."""
+    place = id(context)
+    _KEPT.add(place)
+    weakref.finalize(context, _KEPT.discard, place)
+
+
 def buffer_folder(context: Context) -> Path | None:
     """Where a node keeps its samples; none for memory.
 
@@ -115,6 +124,12 @@ def buffer_folder(context: Context) -> Path | None:
     """
     given = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
     if given == IN_MEMORY:
+        if id(context) not in _KEPT:
+            raise ConfigurationError(
+                f"{FOLDER} = {IN_MEMORY!r} keeps samples only under `tidegate run`: every other "
+                "engine serves each message with a new process or copy, and would lose them after "
+                f"each round. Give {FOLDER} a folder, or leave it out"
+            )
         return None
     if given:
         return Path(str(given)).expanduser()
