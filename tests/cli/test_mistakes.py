@@ -96,6 +96,8 @@ MISTAKES = {
     "report full": "holds neither",
     "compare full": "holds no finished run",
     "data nothing --from .": "nothing",
+    "buffers nowhere": "nowhere is not a folder",
+    "buffers --remove-unused 0": "is not in the range",
     "paln": "No such command",
     "plan --bugdet 5": "No such option",
 }

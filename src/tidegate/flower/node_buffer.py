@@ -1,6 +1,5 @@
 """A node's buffer in a run: where it lies, what it is called, and the gate in front of it."""
 
-import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Any
 
 from flwr.app import Context
 
+from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Acquire, Gate
 from tidegate.client.sqlite_store import SqliteStore, store_path
@@ -133,16 +133,7 @@ def buffer_folder(context: Context) -> Path | None:
         return None
     if given:
         return Path(str(given)).expanduser()
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():  # as its specification has it
-        try:
-            state = Path.home() / ".local" / "state"
-        except RuntimeError:
-            raise ConfigurationError(
-                "this node has no home directory to keep samples in: give its SuperNode "
-                f"--node-config '{FOLDER}=\"/var/lib/tidegate\"'"
-            ) from None
-    return state / "tidegate"
+    return users_folder()
 
 
 def as_stream(opened: Any) -> Stream:
