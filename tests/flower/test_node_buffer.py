@@ -28,7 +28,7 @@ def context(node_config: dict[str, Any] | None = None, **run_config: Any) -> Con
 def test_a_folder_is_the_nodes_then_the_runs_then_the_users(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    of_run = {"tidegate-folder": "/of/run"}
+    of_run: dict[str, Any] = {"tidegate-folder": "/of/run"}
     assert buffer_folder(context({"tidegate-folder": "/of/node"}, **of_run)) == Path("/of/node")
     assert buffer_folder(context(**of_run)) == Path("/of/run")
     monkeypatch.setenv("HOME", str(tmp_path))
