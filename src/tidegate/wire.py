@@ -20,7 +20,10 @@ from typing import Any, Literal, Self, TypeVar
 from tidegate.errors import WireError
 
 WIRE_VERSION = 2
-"""Raised when a field changes its meaning; other versions are refused, never guessed at."""
+"""Raised when a field changes its meaning; other versions are refused, never guessed at. A field
+that is new and may be missing (``ADDED``) does not raise it, so that saved files stay readable; a
+peer that does not know the field refuses the record, and must be upgraded all the same."""
+SAME_VERSION = "install the same version of tidegate on the server and on every node"
 
 LARGEST_INTEGER = 2**63 - 1
 """What a database and a Flower record can carry."""
@@ -303,11 +306,13 @@ def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
         raise WireError(f"a record is a mapping, got {reprlib.repr(record)}")
     version = record.get("version")
     if type(version) is not int or version != WIRE_VERSION:
-        raise WireError(f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}")
+        told = f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}"
+        raise WireError(f"{told}: {SAME_VERSION}")
     names = [name for name, *_, added in _fields(kind) if name in record or not added]
     wrong = record.keys() ^ {"version", *names}
     if wrong:
-        raise WireError(f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}")
+        told = f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}"
+        raise WireError(f"{told}; {SAME_VERSION}")
     values: dict[str, Any] = {name: record[name] for name in names}
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     return kind(**{**values, **lists})

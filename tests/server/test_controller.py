@@ -871,3 +871,24 @@ def test_tide_does_not_wait_for_slots_whose_client_has_nothing_to_fill_them_with
     assert played[-1].training_size == 23
     # Waiting for θ(0), the others would have replaced their samples for 2.5 a round.
     assert sum(row.spent for row in played[50:]) > 0.35 * 100 * TARGET
+
+
+def test_a_pause_in_buying_survives_a_restart() -> None:
+    """With it, what is left of it, and how often purchases were of no use before."""
+
+    def bought(*, restarts: bool) -> list[int]:
+        controller = Controller(terms("tide"), "r")
+        gates = fleet(controller, {"a": 10, "b": 10})
+        counts = []
+        for _ in range(20):
+            orders = controller.decide(list(gates), list(gates))
+            for client, order in orders.items():
+                controller.book(client, gates[client].apply(order))
+            counts.append(controller.close(used=False).admitted)
+            if restarts:
+                controller = restored(controller, terms("tide"))
+        return counts
+
+    straight = bought(restarts=False)
+    assert [number for number, count in enumerate(straight) if count][:4] == [0, 2, 5, 10]
+    assert bought(restarts=True) == straight

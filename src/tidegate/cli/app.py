@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 import tidegate
+from tidegate.cli.buffers import buffers
 from tidegate.cli.compare import compare
 from tidegate.cli.data import data
 from tidegate.cli.new import new
@@ -35,6 +36,7 @@ app.command()(whatif)
 app.command()(report)
 app.command()(compare)
 app.command()(data)
+app.command()(buffers)
 
 
 def _show_version(wanted: bool) -> None:
@@ -62,5 +64,6 @@ def root(
     budgets would have done.
 
     `tidegate run` also plays a whole experiment, which `tidegate compare` then shows; `tidegate
-    data` makes the data sets that experiments read.
+    data` makes the data sets that experiments read. `tidegate buffers` lists and removes what nodes
+    of this machine keep.
     """

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import typer
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_core import PydanticUndefined
 
 from tidegate._internal.saving import read_toml
@@ -17,7 +17,7 @@ from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, find_policy
-from tidegate.prices import PriceLaw, RecordedPrices, price_law
+from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
 from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
 
 MOST_CLIENTS = 100_000_000
@@ -33,8 +33,8 @@ class Setting(BaseModel):
         "with 10 each), or a mixture."
     )
     budget: float = Field(gt=0, description="What may be spent in a round, in the long run.")
-    price: str = Field(
-        description="Price of a sample: constant:P, uniform:LOW,HIGH, "
+    price: Annotated[str, BeforeValidator(price_text)] = Field(
+        description="Price of a sample: a number, uniform:LOW,HIGH, "
         "markov:LOW,HIGH,P,Q (after LOW again LOW with probability P, after HIGH again HIGH with "
         "Q) or "
         "trace:FILE.csv:COLUMN."

@@ -94,6 +94,8 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
     if told["rounds_without_models"]:
         words = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
         lines.add_row("", "", Text(f"{words}: the server's log says why", style="bold red"))
+    if told["buying_paused_for"] and not view.is_over:
+        lines.add_row("paused", "", Text(pause_words(told["buying_paused_for"]), style="bold red"))
     if view.away:
         lines.add_row("away", "", Text(_named(view.away), style="yellow"))
     return Panel(Group(lines), title=title, title_align="left", expand=False)
@@ -144,11 +146,23 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "rounds_without_models": sum(
             1 for _ in itertools.takewhile(lambda used: not used, reversed(_averaged(view)))
         ),
+        "buying_paused_for": last.pause,
         "answered": last.answered,
         "orders": last.orders,
         "exhausted": last.exhausted,
         "set_aside": last.set_aside,
     }
+
+
+def pause_words(rounds: int) -> str:
+    """For how long nothing is bought, and why.
+
+    >>> pause_words(1)
+    'nothing is bought in the next round, unless a model can be used before it ends'
+    """
+    when = "the next round" if rounds == 1 else f"the next {rounds:,} rounds"
+    before = "it ends" if rounds == 1 else "they end"
+    return f"nothing is bought in {when}, unless a model can be used before {before}"
 
 
 def set_aside_words(count: int) -> str:

@@ -1,5 +1,6 @@
 """A run on one page: what was run, what was spent, what was learned."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -7,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.report.figures import COLOURS, STYLES
-from tidegate.report.live import SHOWN, clock, newest, set_aside_words, state_of, summary
+from tidegate.report.live import (
+    SHOWN,
+    clock,
+    newest,
+    pause_words,
+    set_aside_words,
+    state_of,
+    summary,
+)
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
@@ -48,7 +57,9 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
         money, memory, model = _money(view, picture), _memory(view, picture), _model(view, picture)
     sections = [
         Section(
-            "What was spent", [_spent(view, told), *_dry(view), *_set_aside(told)], pictures=money
+            "What was spent",
+            [_spent(view, told), *_dry(view), *_paused(view), *_set_aside(told)],
+            pictures=money,
         ),
         Section(
             "What was stored, and how well it was used",
@@ -94,6 +105,22 @@ def _dry(view: RunView) -> list[str]:
         "failed. What it would have cost was not spent."
     )
     return [told]
+
+
+def _paused(view: RunView) -> list[str]:
+    """Why nothing was bought for a while."""
+    pairs = itertools.pairwise(view.rounds)
+    paused = [after.round_number for before, after in pairs if before.pause]
+    now = view.rounds[-1].pause
+    told = []
+    if paused:
+        told.append(
+            f"Buying paused in {len(paused):,} of the rounds, for the first time in round "
+            f"{paused[0]:,}: what clients had bought before could not be used."
+        )
+    if now and not view.is_over:
+        told.append(f"Buying pauses now: {pause_words(now)}.")
+    return told
 
 
 def _set_aside(told: dict[str, Any]) -> list[str]:
