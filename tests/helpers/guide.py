@@ -98,4 +98,5 @@ class Guide(SuperLink):
 
     def await_run(self, run_id: str) -> None:
         """Wait until a run has ended well."""
-        assert self.finished(run_id) == "finished:completed", self.log(run_id)
+        # Runs go on side by side, and other tests compute beside them.
+        assert self.finished(run_id, timeout=400) == "finished:completed", self.log(run_id)
