@@ -117,7 +117,8 @@ class Controller:
         A round that was decided before keeps its orders; it gives those that can be reached now.
         """
         if self._decision is not None:
-            return self._same_again({*present, *online})
+            there = {*present, *online}
+            return self._ledger.orders_of(self._round_number, self._fleet.clients, there)
         self._fleet.see({*present, *online})
         if self._server is None:
             self._server = self._fleet.policy.admission.start()
@@ -309,13 +310,3 @@ class Controller:
             thresholds=thresholds,
         )
         return self._ledger.account(client).within_losses(order)
-
-    def _same_again(self, reachable: Collection[str]) -> dict[str, Order]:
-        """The orders of a round that was decided before; who had none waits for the next."""
-        return {
-            client: order
-            for client in self._fleet.clients
-            if client in reachable
-            and (order := self._ledger.account(client).outstanding) is not None
-            and order.round_number == self._round_number
-        }

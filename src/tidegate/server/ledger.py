@@ -7,7 +7,7 @@ believes no receipt that cannot follow from it.
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -155,6 +155,18 @@ class Ledger:
                 f"{client} has answered round {account.last_round}, and gets no order of an older"
             )
         self._accounts[client] = replace(account, outstanding=order)
+
+    def orders_of(
+        self, round_number: int, clients: Sequence[str], reachable: Collection[str]
+    ) -> dict[str, Order]:
+        """Orders of a round that were sent before; who had none waits for the next."""
+        return {
+            client: order
+            for client in clients
+            if client in reachable
+            and (order := self.account(client).outstanding) is not None
+            and order.round_number == round_number
+        }
 
     def book(self, client: str, receipt: Receipt) -> Booking:
         """Book a receipt; one that was booked before adds nothing, an impossible one is refused."""
