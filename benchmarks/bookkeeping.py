@@ -49,7 +49,7 @@ class Server:
             budget=5.5 * COHORT,
             prices=PricePath(UniformPrice(1, 10), 1),
             num_rounds=1000,
-            taking_part=min(COHORT / clients, 1.0),
+            fraction_train=min(COHORT / clients, 1.0),
         )
         self.controller = Controller(self.terms, RUN)
         stream = IndexedStream(range(10**6))

@@ -19,7 +19,6 @@ import numpy as np
 
 from exact_comparison import OperatingPoint, comparison_terms
 from tidegate._internal.arrays import FloatArray
-from tidegate.policies import ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
@@ -60,8 +59,7 @@ def measure(num_rounds: int, gamma: float, phi: float, seed: int) -> list[float]
     """
     law = UniformPrice(1.0, 10.0)
     problem = Problem(buffer_capacities=[100], budget=55.0, mean_price=5.5, num_rounds=num_rounds)
-    options = ControlOptions(penalty_exponent=gamma, contraction_exponent=phi)
-    policy = acdpp(problem, options)
+    policy = acdpp(problem, penalty_exponent=gamma, contraction_exponent=phi)
     run = simulate(policy, problem, law, seed)
     plan = plan_constant_admission(problem)
     point = OperatingPoint(plan.target_admission, plan.retention_horizon)

@@ -79,7 +79,7 @@ def measure(
         budget=5.5 * max(cohort * clients, 1),
         mean_price=5.5,
         num_rounds=max(rounds, 100),
-        cohorts=Cohorts(share=cohort),
+        cohorts=Cohorts(fraction_train=cohort),
     )
     made, server = make_policy(policy, problem), Stopwatch()
     for name in ("learn", "decide", "settle"):

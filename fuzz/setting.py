@@ -56,7 +56,7 @@ def _use(given: Setting) -> None:
     if given.problem.num_clients > FEW_CLIENTS:
         raise AssertionError("more clients than the limit")
     for name in ("acdpp", "tide"):
-        rule = make_policy(name, given.problem, given.options, preset="as_printed").admission
+        rule = make_policy(name, given.problem, given.options, **given.constants(name)).admission
         quote = Quote(5.0)
         rule.decide(rule.learn(rule.start(), quote), quote, 1e9)
 

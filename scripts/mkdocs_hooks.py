@@ -17,7 +17,7 @@ from tidegate.cli.app import app
 
 PLACE = "<!-- commands -->"
 ROOT = Path(__file__).parent.parent
-OUTSIDE = r"\.\./((?:experiments|examples)[^)]*)"
+OUTSIDE = r"(?:\.\./)+((?:experiments|examples)[^)]*)"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

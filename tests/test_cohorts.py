@@ -37,13 +37,13 @@ def test_everyone_takes_part_by_default() -> None:
         who == EVERYONE
         for who in itertools.islice(Cohorts().rounds(np.random.default_rng(0), 5), 3)
     )
-    assert Cohorts().taking_part(100, 5) == 1
-    assert Cohorts(share=0.01).taking_part(100, 10) == 0.1  # one client at least
+    assert Cohorts().mean_fraction_train(100, 5) == 1
+    assert Cohorts(fraction_train=0.01).mean_fraction_train(100, 10) == 0.1  # one client at least
 
 
 def test_a_cohort_is_a_set_of_its_size_and_everyone_comes_equally_often() -> None:
     seen = np.zeros(200, dtype=np.int64)
-    for who in drawn(Cohorts(share=0.1), 200, 4000):
+    for who in drawn(Cohorts(fraction_train=0.1), 200, 4000):
         assert len(who) == 20
         assert np.all(np.diff(who) > 0)
         seen[who] += 1
@@ -52,35 +52,35 @@ def test_a_cohort_is_a_set_of_its_size_and_everyone_comes_equally_often() -> Non
 
 
 def test_who_is_more_often_online_comes_more_often() -> None:
-    cohorts, seen = Cohorts(share=0.1, least_available=0.2), np.zeros(500)
+    cohorts, seen = Cohorts(fraction_train=0.1, least_available=0.2), np.zeros(500)
     for who in drawn(cohorts, 500, 4000, seed=3):
         assert len(who) == 50
         seen[who] += 1
     available = np.random.default_rng(3).uniform(0.2, 1.0, 500)  # what each has drawn first
     assert np.corrcoef(seen, available)[0, 1] > 0.95
     assert seen.max() > 3 * seen.min()
-    assert cohorts.taking_part(10, 500) == 0.1
+    assert cohorts.mean_fraction_train(10, 500) == 0.1
 
 
 def test_a_cohort_is_smaller_where_too_few_are_online() -> None:
-    cohorts = Cohorts(share=0.9, least_available=0.1)
+    cohorts = Cohorts(fraction_train=0.9, least_available=0.1)
     sizes = [len(who) for who in drawn(cohorts, 1000, 300)]
     assert max(sizes) < 900
-    assert np.mean(sizes) / 1000 == pytest.approx(cohorts.taking_part(300, 1000), abs=0.02)
+    assert np.mean(sizes) / 1000 == pytest.approx(cohorts.mean_fraction_train(300, 1000), abs=0.02)
 
 
 def test_some_never_come_back() -> None:
-    cohorts = Cohorts(share=0.5, leaving=0.01)
+    cohorts = Cohorts(fraction_train=0.5, leaving=0.01)
     rounds = list(drawn(cohorts, 1000, 600))
     late = np.unique(np.concatenate(rounds[-50:]))
     assert 0 < len(late) < 20  # of 1,000, 1000·0.99^550 are left: 4
     assert np.mean([len(who) for who in rounds]) / 1000 == pytest.approx(
-        cohorts.taking_part(600, 1000), rel=0.05
+        cohorts.mean_fraction_train(600, 1000), rel=0.05
     )
 
 
 def test_cohorts_follow_their_seed_alone() -> None:
-    cohorts = Cohorts(share=0.2, least_available=0.5, leaving=0.001)
+    cohorts = Cohorts(fraction_train=0.2, least_available=0.5, leaving=0.001)
     first, second = ([who.tolist() for who in drawn(cohorts, 300, 50)] for _ in range(2))
     assert first == second
     assert first != [who.tolist() for who in drawn(cohorts, 300, 50, seed=1)]
@@ -89,8 +89,8 @@ def test_cohorts_follow_their_seed_alone() -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"share": 0.0}, "share must be above 0 and at most 1, got 0.0"),
-        ({"share": 1.5}, "share must be above 0"),
+        ({"fraction_train": 0.0}, "fraction_train must be above 0 and at most 1, got 0.0"),
+        ({"fraction_train": 1.5}, "fraction_train must be above 0"),
         ({"least_available": -1.0}, "least_available must be above 0"),
         ({"leaving": 1.0}, "leaving must be at least 0 and below 1, got 1.0"),
     ],
@@ -107,7 +107,7 @@ def fleet(clients: int, share: float, rounds: int, budget: float) -> Problem:
         budget=budget * share * clients,
         mean_price=5.5,
         num_rounds=rounds,
-        cohorts=Cohorts(share=share),
+        cohorts=Cohorts(fraction_train=share),
     )
 
 
@@ -157,7 +157,7 @@ def test_a_full_round_after_cohorts_hands_out_what_it_is_told() -> None:
 
 def test_whole_totals_stay_whole() -> None:
     draw, allocation = np.random.default_rng(0), Allocation.start(np.full(1000, 1e-3))
-    members = Cohorts(share=0.03).rounds(draw, 1000)
+    members = Cohorts(fraction_train=0.03).rounds(draw, 1000)
     for who in itertools.islice(members, 2000):
         samples, allocation = allocation.allocate(10.0, who=who)
         assert samples.sum() == 10
@@ -221,7 +221,7 @@ def test_with_cohorts_drawn_at_random_hardly_anybody_waits_for_a_sample(clients:
     draw = np.random.default_rng(0)
     shares = draw.integers(8, 13, clients).astype(float)
     allocation = Allocation.start(shares / shares.sum())
-    cohorts = Cohorts(share=0.1).rounds(draw, clients)
+    cohorts = Cohorts(fraction_train=0.1).rounds(draw, clients)
     for who, total in zip(cohorts, draw.uniform(0, 0.2 * clients, 300), strict=False):
         _, allocation = allocation.allocate(float(total), who=who)
     assert np.abs(allocation.unserved).max() < 2
@@ -252,7 +252,7 @@ def test_a_cohort_without_an_active_client_gives_up_its_samples() -> None:
 def test_prices_of_a_cohort_are_weighed_by_its_own_shares() -> None:
     problem = Problem(
         buffer_capacities=[10, 30, 60], budget=9.0, mean_price=2.0, num_rounds=4,
-        cohorts=Cohorts(share=0.67),
+        cohorts=Cohorts(fraction_train=0.67),
     )  # fmt: skip
     policy = constant_admission(problem, ControlOptions(hard_capacity=True))
     prices = np.array([100.0, 2.0, 5.0])

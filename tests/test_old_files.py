@@ -10,6 +10,7 @@ import pytest
 from gated_apps import MODEL
 from old_files import DIES_IN, ROUNDS, RUNS, control, grid, outcome
 
+from tidegate.cli import main
 from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import StoredSample
@@ -28,7 +29,7 @@ def copy_of(folder: Path, into: Path) -> Path:
 
 def with_newer_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of an older version, with what they are read as."""
-    return [{"set_aside": 0, "pause": 0, **row} for row in rows]
+    return [{"set_aside": 0, "pause": 0, "retired": 0, **row} for row in rows]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -55,6 +56,17 @@ def test_a_run_folder_is_read(tmp_path: Path, version: str, name: str) -> None:
     assert (over.ending, over.num_rounds, len(over.clients)) == ("over", ROUNDS, 3)
     under_way = read_run(copy_of(FIXTURES / version / name / "interrupted", tmp_path))
     assert (under_way.ending, len(under_way.rounds)) == ("failed", DIES_IN - 1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_prices_of_an_old_run_are_replayed(
+    tmp_path: Path, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy_of(FIXTURES / version / "acdpp" / "finished", tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        main(["whatif", str(folder), "--policy", "acdpp", "--json"])
+    assert not stopped.value.code
+    assert json.loads(capsys.readouterr().out)["rounds"] == ROUNDS
 
 
 def test_a_buffer_of_version_0_1_0_goes_on(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from tidegate._internal.arrays import FloatArray
 from tidegate.experiments.client_app import app as client_app
 from tidegate.experiments.job import Job
-from tidegate.flower import AdmissionControl
+from tidegate.flower import AdmissionControl, Planning
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.learning.local import as_inputs
 from tidegate.learning.models import new_model, num_parameters
@@ -118,9 +118,8 @@ def follow(job: Job, best: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Seen
         job.policy,
         budget=job.budget,
         prices=job.prices,
-        headroom=job.headroom,
-        learning=job.learning,
         spend_ahead=None,
+        planning=Planning(headroom=job.headroom, learning=job.learning),
     )
     seen = Seen()
 

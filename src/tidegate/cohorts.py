@@ -18,33 +18,33 @@ ASKED = 1.2
 """Clients that are asked for each one that is needed, beyond those who are likely to be away."""
 
 
-def share_reached(num_clients: int, part: float, least: int) -> float:
-    """What part of the fleet a round reaches that is meant for a part of it, or so many clients.
+def share_reached(num_clients: int, fraction_train: float, min_train_nodes: int) -> float:
+    """What part of the fleet a round reaches, as Flower's strategies count it.
 
-    >>> share_reached(10, part=0.25, least=3)
+    >>> share_reached(10, fraction_train=0.25, min_train_nodes=3)
     0.3
     """
-    return min(max(int(part * num_clients), least, 1) / num_clients, 1.0)
+    return min(max(int(fraction_train * num_clients), min_train_nodes, 1) / num_clients, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cohorts:
     """How cohorts are drawn.
 
-    >>> rounds = Cohorts(share=0.3).rounds(np.random.default_rng(0), num_clients=1000)
+    >>> rounds = Cohorts(fraction_train=0.3).rounds(np.random.default_rng(0), num_clients=1000)
     >>> len(next(rounds)), len(next(rounds))
     (300, 300)
     """
 
-    share: float = 1.0
-    """Of the fleet that a round is meant to reach; at least one client."""
+    fraction_train: float = 1.0
+    """The part of the fleet that a round is meant to reach; at least one client."""
     least_available: float = 1.0
     """Each client is online with a probability of its own, uniform between this and 1."""
     leaving: float = 0.0
     """Probability, for each client and round, of leaving for good before it."""
 
     def __post_init__(self) -> None:
-        for name in ("share", "least_available"):
+        for name in ("fraction_train", "least_available"):
             if not 0 < getattr(self, name) <= 1:
                 raise ConfigurationError(
                     f"{name} must be above 0 and at most 1, got {getattr(self, name)}"
@@ -55,14 +55,14 @@ class Cohorts:
     @property
     def everyone(self) -> bool:
         """Whether all clients take part in all rounds."""
-        return self.share == 1 and self.least_available == 1 and not self.leaving
+        return self.fraction_train == 1 and self.least_available == 1 and not self.leaving
 
     def size(self, num_clients: int) -> int:
         """Clients that a round is meant to reach."""
-        return max(round(self.share * num_clients), 1)
+        return max(round(self.fraction_train * num_clients), 1)
 
-    def taking_part(self, num_rounds: int, num_clients: int) -> float:
-        """The part of the fleet that a round reaches on average."""
+    def mean_fraction_train(self, num_rounds: int, num_clients: int) -> float:
+        """The part of the fleet that a round reaches on average: less where clients are away."""
         share, online = self.size(num_clients) / num_clients, (1 + self.least_available) / 2
         if not self.leaving:
             return min(share, online)

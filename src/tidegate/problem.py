@@ -128,14 +128,14 @@ class Problem:
         return int(self.capacities.sum())
 
     @functools.cached_property
-    def taking_part(self) -> float:
+    def mean_fraction_train(self) -> float:
         """q: the part of the fleet that a round reaches on average."""
-        return self.cohorts.taking_part(self.num_rounds, self.num_clients)
+        return self.cohorts.mean_fraction_train(self.num_rounds, self.num_clients)
 
     @property
     def slots_a_round(self) -> float:
         """q·ΣB_m: slots whose samples a round trains on, on average, if they are full."""
-        return self.taking_part * self.total_capacity
+        return self.mean_fraction_train * self.total_capacity
 
     @property
     def capacity_shares(self) -> FloatArray:

@@ -244,7 +244,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
         ("plan --phi 1", "phi = 1.0: it should be less than 1"),
         ("plan --price gauss:1", "unknown price law 'gauss'"),
         ("plan --price constant:0", "are all 0"),
-        ("plan --price trace:nowhere.csv:eur", "nowhere.csv: No such file or directory"),
+        ("plan --price trace:nowhere.csv:eur", "there is no file nowhere.csv; give the path"),
         ("plan --experiment svhn", "unknown experiment 'svhn'; choose from mnist, cifar10"),
         ("plan --problem nowhere.toml", "nowhere.toml: No such file or directory"),
         ("simulate --policy ebb", "unknown policy 'ebb'; choose from"),
@@ -312,7 +312,7 @@ def test_a_trace_sets_the_rounds_and_counts_from_its_file(tidegate: Shell, tmp_p
     [
         (b"a,b\n1,2\n", "", "2 columns for 10 clients; give one column, or one a client"),
         (b"\x89PNG\xff", "", "is not a text file in UTF-8"),
-        (b"", "", "has no column 'a'; it has none at all"),
+        (b"", "", "is empty. Its first line must name the columns"),
     ],
 )
 def test_a_wrong_trace_is_explained(

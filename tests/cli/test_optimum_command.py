@@ -1,6 +1,7 @@
 """``tidegate optimum``: what is possible at all."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_the_examples_of_the_help_work(capsys: pytest.CaptureFixture[str], argum
 def test_the_limit_is_that_of_the_slots_that_a_round_reaches(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    flags = "--capacities 10x100 --budget 55 --cohort 0.1 --json"
+    flags = "--capacities 10x100 --budget 55 --fraction-train 0.1 --json"
     told = json.loads(optimum(capsys, flags))
     assert told["effective_per_round"] == pytest.approx(18.64, abs=5e-3)
     with pytest.raises(SystemExit):
@@ -55,3 +56,25 @@ def test_a_budget_that_does_not_bind_fills_every_slot(capsys: pytest.CaptureFixt
     told = json.loads(optimum(capsys, "--budget 9999 --json"))
     assert told["effective_per_round"] == 100.0
     assert told["multiplier"] == 0.0
+
+
+def test_a_budget_that_is_too_small_is_refused_before_any_rule_is_looked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("a rule was looked for")
+
+    monkeypatch.setattr("tidegate.theory.optimum.plan_slots", never)
+    with pytest.raises(SystemExit) as stopped:
+        main(["optimum", "--budget", "0.001"])
+    assert stopped.value.code == 2
+    assert "raise the budget to at least 0.010680" in capsys.readouterr().err
+
+
+def test_a_number_is_a_price(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    in_words = optimum(capsys, "--price constant:5 --json")
+    in_toml = tmp_path / "problem.toml"
+    in_toml.write_text("price = 5\n", "utf-8")
+    for arguments in ("--price 5", f"--problem {in_toml}"):
+        told = json.loads(optimum(capsys, f"{arguments} --json"))
+        assert told["thresholds"] == json.loads(in_words)["thresholds"]

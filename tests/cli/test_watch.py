@@ -237,6 +237,35 @@ def test_samples_set_aside_are_told_on_screen_and_page(tmp_path: Path) -> None:
     assert "could not be read" not in page.read_text("utf-8")
 
 
+def test_a_pause_in_buying_is_told_on_screen_and_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Purchases in rounds 1, 3 and 6; after the third of them, 4 rounds without."""
+    play(tmp_path, poisoned=True, until=5)
+    capsys.readouterr()
+    view = read_run(tmp_path)
+    pauses = [row.pause for row in view.rounds]
+    assert pauses == [1, 0, 2, 1, 0, 4]
+    told = json.loads(look([str(tmp_path), "--json"], capsys))
+    assert told["buying_paused_for"] == 4
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(live_view(view))
+    shown = console.export_text()
+    assert "paused" in shown
+    assert "nothing is bought in the next 4 rounds, unless a model can be used before" in shown
+    page = tmp_path / "page.html"
+    write_run_page(view, page, time.time())
+    text = page.read_text("utf-8")
+    assert "Buying pauses now: nothing is bought in the next 4 rounds" in text
+    assert "Buying paused in 3 of the rounds, for the first time in round 2" in text
+    play(tmp_path / "well")
+    well = read_run(tmp_path / "well")
+    write_run_page(well, page, time.time())
+    assert "Buying pause" not in page.read_text("utf-8")
+    console.print(live_view(well))
+    assert "paused" not in console.export_text()
+
+
 def test_a_client_cannot_write_on_the_screen(tmp_path: Path) -> None:
     play(tmp_path, run="ward[/7]")
     Journal(tmp_path).measured(8, "train", {"[/x] [red]": 1.0})

@@ -21,6 +21,7 @@ from tidegate.experiments.runner import (
     traps,
 )
 from tidegate.flower import run_in_process
+from tidegate.prices import ConstantPrice
 from tidegate.server.fleet import ROUNDING
 from tidegate.simulation.rounds import simulate
 
@@ -234,6 +235,10 @@ def test_each_seed_takes_its_own_stretch_of_recorded_prices(tmp_path: Path) -> N
     assert found == [[1, 2, 3, 4], [5, 6, 7, 8]]
     with pytest.raises(ValueError, match="has 10 prices, and seed 2 takes those from 9 to 12"):
         stretch(text, 2, 4)
+
+
+def test_a_number_is_a_price_in_an_experiment(small: str) -> None:
+    assert experiment(small, price=5).prices(seed=0) == ConstantPrice(5.0)
 
 
 def test_mistakes_in_a_file_are_named(small: str, tmp_path: Path) -> None:

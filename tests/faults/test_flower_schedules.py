@@ -23,7 +23,6 @@ from tidegate._internal.saving import replace_file
 from tidegate.client.sqlite_store import SqliteStore, store_path
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
 from tidegate.flower.flower_internals import name_message
-from tidegate.policies import ControlOptions
 from tidegate.prices import PricePath, UniformPrice
 
 pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
@@ -150,7 +149,7 @@ def control(policy: str, folder: Path, *, strict: bool) -> AdmissionControl:
         policy,
         budget=BUDGET,
         prices=PricePath(UniformPrice(1, 10), seed=1),
-        options=ControlOptions(strict_spending=strict),
+        spend_ahead=0.0 if strict else None,
         folder=folder,
         run="r",
     )

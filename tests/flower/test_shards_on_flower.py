@@ -7,7 +7,7 @@ from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, gated_app
 
-from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.flower import AdmissionControl, Deployment, LocalGrid
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.server.shards import Coordinator, Purse, Report
 
@@ -18,8 +18,8 @@ BUDGET = 44.0
 def shard(purse: Purse, seed: int, **options: Any) -> AdmissionControl:
     prices = PricePath(UniformPrice(1, 10), seed)
     return AdmissionControl(
-        FedAvg(fraction_evaluate=0.0), "tide", budget=BUDGET / 2, prices=prices, purse=purse,
-        **options,
+        FedAvg(fraction_evaluate=0.0), "tide", budget=BUDGET / 2, prices=prices,
+        deployment=Deployment(purse=purse), **options,
     )  # fmt: skip
 
 
@@ -54,5 +54,7 @@ def test_two_servers_keep_one_budget() -> None:
 
 
 def test_a_purse_of_another_run_is_refused() -> None:
-    with pytest.raises(ValueError, match="the purse is for run 'shared', and this is run 'mine'"):
+    with pytest.raises(
+        ValueError, match="the purse is for run 'shared', and this is run 'mine'; leave"
+    ):
         shard(Purse("shared", "east"), 1, run="mine")

@@ -21,14 +21,24 @@ from gated_apps import MODEL, capacity, gated_app
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.store import BooksMovedError, Change
 from tidegate.errors import ConfigurationError
-from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
+from tidegate.flower import (
+    AdmissionControl,
+    ClientGate,
+    ClientTrust,
+    Deployment,
+    LocalGrid,
+    Planning,
+)
 from tidegate.flower.flower_internals import NodeInfo
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import TEXT, asks_who, expect, key_of
+from tidegate.flower.wrapped_strategies import reached
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 NODES: list[Mapping[str, Any]] = [
@@ -145,7 +155,7 @@ def test_every_message_has_its_own_order_a_time_to_live_and_shared_arrays() -> N
     assert {message.metadata.ttl for message in grid.training} == {77}
     assert len({id(message.content["arrays"]) for message in first}) == 1
     grid = recording()
-    fit(control(time_to_live=5.0), grid, rounds=2, timeout=77)
+    fit(control(deployment=Deployment(time_to_live=5.0)), grid, rounds=2, timeout=77)
     assert {message.metadata.ttl for message in grid.training} == {5.0}
 
 
@@ -168,7 +178,7 @@ def test_orders_live_from_when_they_are_sent_however_long_introductions_took(
 ) -> None:
     grid, clock = SlowIntroductions(gated_app(), NODES), time.time
     monkeypatch.setattr(time, "time", lambda: clock() + grid.waited)
-    fit(control(time_to_live=60.0), grid, rounds=2)
+    fit(control(deployment=Deployment(time_to_live=60.0)), grid, rounds=2)
     assert grid.waited == 100.0
     assert all(time.time() < one.metadata.created_at + 60.0 for one in grid.training)
 
@@ -191,7 +201,8 @@ def test_the_average_weighs_each_client_by_importance_times_samples() -> None:
 
     grid = recording()
     importance = {"partition-1": 2.5}
-    fit(control(Watching(fraction_evaluate=0.0), importance=importance), grid, rounds=1)
+    trust = ClientTrust(importance=importance)
+    fit(control(Watching(fraction_evaluate=0.0), trust=trust), grid, rounds=1)
     counts = {node(message): expect(message.content, Order).count for message in grid.training}
     named = {node(message): expect(message.content, Address).client for message in grid.training}
     expected = {
@@ -260,7 +271,7 @@ def test_a_late_reply_is_settled_and_kept_out_of_the_average() -> None:
 
 
 def test_a_late_reply_that_expired_is_not_asked_for_again() -> None:
-    grid, strategy = recording(), control(time_to_live=1e-9)
+    grid, strategy = recording(), control(deployment=Deployment(time_to_live=1e-9))
     grid.late = lambda message: round_of(message) == 2
     fit(strategy, grid, rounds=5)
     assert [row.answered for row in strategy.rounds] == [3, 0, 3, 3, 3]
@@ -366,7 +377,7 @@ def test_the_plan_is_for_the_part_of_the_fleet_that_the_strategy_trains() -> Non
     seen: list[float] = []
 
     def watched(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
-        seen.append(problem.taking_part)
+        seen.append(problem.mean_fraction_train)
         return acdpp(problem, options)
 
     half = FedAvg(fraction_train=0.5, fraction_evaluate=0.0, min_train_nodes=2)
@@ -375,11 +386,36 @@ def test_the_plan_is_for_the_part_of_the_fleet_that_the_strategy_trains() -> Non
     everyone = FedAvg(fraction_evaluate=0.0)
     for strategy, part in ((everyone, None), (half, None), (clipped, None), (few, None),
                            (half, 0.7)):  # fmt: skip
-        fit(control(strategy, policy=watched, taking_part=part), recording(), rounds=1)
+        planning = Planning(fraction_train=part)
+        fit(control(strategy, policy=watched, planning=planning), recording(), rounds=1)
     # Of three nodes: all, two at least, two at least, two at least, and two as was said.
     assert seen == pytest.approx([1.0, 2 / 3, 2 / 3, 2 / 3, 2 / 3])
-    with pytest.raises(ValueError, match=r"taking_part must be above 0 and at most 1, got 1\.5"):
-        control(FedAvg(), taking_part=1.5)
+
+
+def test_a_strategy_that_trains_nobody_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match=r"FedAvg has fraction_train = 0\.0, and a run"):
+        control(FedAvg(fraction_train=0.0))
+
+
+def test_a_strategy_that_does_not_say_whom_it_trains_is_planned_for_all_nodes() -> None:
+    silent = FedAvg(fraction_train=0.1, fraction_evaluate=0.0, min_train_nodes=3)
+    del silent.fraction_train
+    assert reached(silent) == (1.0, 1)
+
+
+@pytest.mark.parametrize(("headroom", "is_hard"), [(1.0, True), (4.0, False)])
+def test_capacity_is_a_hard_limit_unless_there_is_memory_for_peaks(
+    headroom: float, is_hard: bool
+) -> None:
+    seen: list[ControlOptions] = []
+
+    def watched(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
+        seen.append(options)
+        return acdpp(problem, options)
+
+    planning = Planning(headroom=headroom, retention_horizon=2)
+    fit(control(policy=watched, planning=planning), recording(), rounds=1)
+    assert {(one.hard_capacity, one.retention_horizon) for one in seen} == {(is_hard, 2)}
 
 
 def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(
@@ -494,7 +530,7 @@ def test_a_client_with_samples_that_sends_no_model_is_left_out_of_the_average() 
 
 def test_clients_of_no_importance_do_not_divide_by_zero() -> None:
     importance = {f"partition-{number}": 0.0 for number in range(3)}
-    result = fit(control(importance=importance), recording(), rounds=3)
+    result = fit(control(trust=ClientTrust(importance=importance)), recording(), rounds=3)
     for name, array in MODEL.items():
         np.testing.assert_array_equal(weights(result)[name], array.numpy())
 
@@ -594,16 +630,22 @@ def test_a_buffer_that_is_lost_in_mid_run_is_noticed_before_anything_is_bought(
 
 
 @pytest.mark.parametrize(
-    ("change", "reason"),
+    ("group", "values", "reason"),
     [
-        ({"importance": {"partition-0": -3.0}}, "importance of 'partition-0' must be 0 or more"),
-        ({"importance": {"a": float("nan")}}, "importance of 'a' must be 0 or more, got nan"),
-        ({"time_to_live": 0}, "time_to_live must be positive, got 0"),
+        (Planning, {"headroom": 0.5}, r"headroom must be 1 or more, got 0\.5"),
+        (Planning, {"headroom": float("inf")}, "headroom must be 1 or more, got inf"),
+        (Planning, {"fraction_train": 1.5}, r"fraction_train must be above 0 and .*, got 1\.5"),
+        (ClientTrust, {"importance": {"a": -3.0}}, "importance of 'a' must be 0 or more, got -3"),
+        (ClientTrust, {"importance": {"a": float("nan")}}, "must be 0 or more, got nan"),
+        (ClientTrust, {"largest_buffer": 0}, "largest_buffer must be at least 1 sample, got 0"),
+        (Deployment, {"time_to_live": 0}, "time_to_live must be positive, got 0"),
     ],
 )
-def test_values_out_of_range_are_refused_at_once(change: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        control(**change)
+def test_values_out_of_range_are_refused_at_once(
+    group: type[Any], values: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=reason):
+        group(**values)
 
 
 @pytest.mark.parametrize("prices", ["uniform:1,10", UniformPrice(1, 10)], ids=["text", "law"])
@@ -633,20 +675,9 @@ def test_a_budget_is_never_spent_ahead_unless_that_is_asked_for(policy: str) -> 
     assert unlimited > some
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"spend_ahead": -1}, "spend_ahead must be 0 or more and at most"),
-        ({"options": ControlOptions(spend_ahead=3)}, r"AdmissionControl\(..., spend_ahead=3\)"),
-        (
-            {"options": ControlOptions(strict_spending=True), "spend_ahead": 3},
-            "strict spending is a spend_ahead of 0, and 3 was given, too",
-        ),
-    ],
-)
-def test_a_limit_that_cannot_be_is_refused(change: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ConfigurationError, match=reason):
-        control(**change)
+def test_a_limit_that_cannot_be_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="spend_ahead must be 0 or more and at most"):
+        control(spend_ahead=-1)
 
 
 def test_what_is_not_a_price_is_refused_at_once() -> None:
@@ -655,8 +686,9 @@ def test_what_is_not_a_price_is_refused_at_once() -> None:
 
 
 def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    trust = ClientTrust(importance={"site-0": 2.0})
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
-        fit(control(importance={"site-0": 2.0}), recording(), rounds=2)
+        fit(control(trust=trust), recording(), rounds=2)
     assert caplog.text.count("importance is given for clients that are not here: ['site-0']") == 1
 
 
@@ -812,7 +844,9 @@ def test_a_deployment_without_anybody_waits_as_long_as_a_round_may_take(
 
     monkeypatch.setattr("tidegate.flower.nodes.time.sleep", sleep)
     waited: Any = nodes.wait_for_anybody
+    prices = PricePath(UniformPrice(1, 10), seed=1)
+    terms = Terms(policy=acdpp, policy_name="acdpp", budget=1.0, prices=prices, num_rounds=3)
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
-        assert waited(grid, None, 200.0) is found
+        assert waited(grid, Controller(terms, "r"), 200.0) is found
     assert pauses == ([1.0, 2.0, 4.0] if found else [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0])
     assert "the run waits for one and goes on by itself" in caplog.text

@@ -108,6 +108,9 @@ def write_certificates(folder: Path) -> None:
 class SuperLink:
     """A SuperLink and all that was started beside it; everything is gone when the block is left."""
 
+    known_as = CONNECTION
+    """What Flower's configuration calls the SuperLink."""
+
     def __init__(self, folder: Path, *, connection: str, options: list[str]) -> None:
         self.folder = folder
         self.port = free_port()
@@ -185,19 +188,21 @@ class SuperLink:
         """Start a run and return its id."""
         pairs = " ".join(f"{key}={json.dumps(value)}" for key, value in run_config.items())
         answer = self.flwr(
-            "run", str(app), CONNECTION, "--format", "json", "--run-config", pairs, *options
+            "run", str(app), self.known_as, "--format", "json", "--run-config", pairs, *options
         )
         return str(json.loads(answer)["run-id"])
 
     def status(self, run_id: str) -> str:
-        listed = json.loads(self.flwr("list", CONNECTION, "--run-id", run_id, "--format", "json"))
+        listed = json.loads(
+            self.flwr("list", self.known_as, "--run-id", run_id, "--format", "json")
+        )
         return str(listed["runs"][0]["status"])
 
     def finished(self, run_id: str, timeout: float = TIMEOUT) -> str:
         """Wait for the end of a run and return its status."""
         # Its log is streamed until it ends; to ask again and again takes a second of work each.
         with contextlib.suppress(RuntimeError):  # a stream that breaks says nothing about the run
-            self.flwr("log", run_id, CONNECTION, "--stream", timeout=timeout)
+            self.flwr("log", run_id, self.known_as, "--stream", timeout=timeout)
 
         def ended() -> str | None:
             status = self.status(run_id)
@@ -207,7 +212,7 @@ class SuperLink:
 
     def log(self, run_id: str) -> str:
         """What the server app logged."""
-        return self.flwr("log", run_id, CONNECTION, "--show")
+        return self.flwr("log", run_id, self.known_as, "--show")
 
     def output(self, name: str) -> str:
         """What a process printed so far."""

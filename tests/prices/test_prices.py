@@ -98,6 +98,9 @@ def test_as_many_columns_as_clients() -> None:
         ("uniform:1", "must read uniform:LOWEST,HIGHEST"),
         ("uniform:a,b", "with numbers"),
         ("constant:-1", "must be 0 or more and at most 1e.15, got -1.0"),
+        ("-1", "must be 0 or more and at most 1e.15, got -1.0"),
+        ("nan", "must be 0 or more and at most 1e.15, got nan"),
+        ("1,2", "unknown price law '1,2'; .*, or give a number"),
         ("constant:inf", "at most 1e.15, got inf"),
         ("markov:1,2,0.5,1", r"stay_high must lie in \[0, 1\), got 1.0"),
         (
@@ -120,8 +123,12 @@ def test_wrong_texts_name_value_limit_and_remedy(text: str, complaint: str) -> N
         ("usd\n", "no prices below it"),
         ("usd\n1\nx\n", "line 3, column usd: 'x' is no price"),
         ("hour,usd\n1\n", "line 2, column usd: None is no price"),
-        ("usd\n1\n-2\n", "recorded price -2.0 in row 2"),
-        ("usd\n1\nnan\n", "recorded price nan in row 2"),
+        ("usd\n1\n-2\n", "line 3, column usd: '-2' is no price; write a number from 0 to 1e.15"),
+        ("usd\n1\nnan\n", "line 3, column usd: 'nan' is no price"),
+        ("usd\n1\n\nx\n", "line 4, column usd: 'x' is no price"),
+        ("", "prices.csv is empty. Its first line must name the columns"),
+        ("1\n2\n", "no column 'usd'; it has 1. Its first line must name the columns"),
+        ("\0\n2\n", r"no column 'usd'; it has '\\x00'"),
     ],
 )
 def test_wrong_files_name_line_and_column(tmp_path: Path, content: str, complaint: str) -> None:
@@ -129,6 +136,27 @@ def test_wrong_files_name_line_and_column(tmp_path: Path, content: str, complain
     file.write_text(content, encoding="utf-8")
     with pytest.raises(ValueError, match=complaint):
         price_law(f"trace:{file}:usd")
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"no file .*nowhere.csv; give the path of a CSV"):
+        price_law(f"trace:{tmp_path / 'nowhere.csv'}:usd")
+    with pytest.raises(ConfigurationError, match="is a folder; name a CSV file in it"):
+        price_law(f"trace:{tmp_path}:usd")
+    picture = tmp_path / "picture.png"
+    picture.write_bytes(b"usd\n1\n\xff\xd8")
+    with pytest.raises(ConfigurationError, match=r"picture.png is not .* \(see its line 3\); save"):
+        price_law(f"trace:{picture}:usd")
+
+
+def test_a_record_made_of_numbers_names_the_row() -> None:
+    with pytest.raises(ValueError, match=r"recorded price -2.0 in row 2"):
+        RecordedPrices([1.0, -2.0])
+
+
+@pytest.mark.parametrize("text", ["5", "5.0", " 5e0"])
+def test_a_number_in_words_is_a_constant_price(text: str) -> None:
+    assert price_law(text) == ConstantPrice(5.0)
 
 
 def test_an_empty_record_is_refused() -> None:

@@ -95,9 +95,9 @@ def assert_alike(rounds: list[FleetRound], run: Run) -> None:
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_fleet_of_which_a_cohort_takes_part_does_what_the_simulation_says(name: str) -> None:
-    cohorts = Cohorts(share=0.4)
+    cohorts = Cohorts(fraction_train=0.4)
     problem = replace(EXPERIMENTS["mnist"].problem(60), cohorts=cohorts)
-    on = terms(name, num_rounds=60, taking_part=0.4, learning=problem.learning)
+    on = terms(name, num_rounds=60, fraction_train=0.4, learning=problem.learning)
     controller, members = Controller(on, "r"), cohorts.rounds(generator(SEED, COHORTS), 10)
     gates = fleet(controller, MNIST)
     rounds = []
@@ -871,3 +871,24 @@ def test_tide_does_not_wait_for_slots_whose_client_has_nothing_to_fill_them_with
     assert played[-1].training_size == 23
     # Waiting for θ(0), the others would have replaced their samples for 2.5 a round.
     assert sum(row.spent for row in played[50:]) > 0.35 * 100 * TARGET
+
+
+def test_a_pause_in_buying_survives_a_restart() -> None:
+    """With it, what is left of it, and how often purchases were of no use before."""
+
+    def bought(*, restarts: bool) -> list[int]:
+        controller = Controller(terms("tide"), "r")
+        gates = fleet(controller, {"a": 10, "b": 10})
+        counts = []
+        for _ in range(20):
+            orders = controller.decide(list(gates), list(gates))
+            for client, order in orders.items():
+                controller.book(client, gates[client].apply(order))
+            counts.append(controller.close(used=False).admitted)
+            if restarts:
+                controller = restored(controller, terms("tide"))
+        return counts
+
+    straight = bought(restarts=False)
+    assert [number for number, count in enumerate(straight) if count][:4] == [0, 2, 5, 10]
+    assert bought(restarts=True) == straight

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_store import SqliteStore, store_path
-from tidegate.client.store import Books, Change, StoredSample
+from tidegate.client.store import Books, Change, Choice, StoredSample
 from tidegate.testing import STORE_LAWS, LawBrokenError, check_store
 
 Open = Callable[[str, str, int], MemoryStore]
@@ -83,6 +83,21 @@ class HasNoId(MemoryStore):
         return replace(books, last_round=max(books.last_round, 1))
 
 
+class ForgetsTheOrder(MemoryStore):
+    def choose(self, choice: Choice) -> None:
+        super().choose(replace(choice, chosen=sorted(choice.chosen)))
+
+
+class KeepsTheDropped(MemoryStore):
+    def choose(self, choice: Choice) -> None:
+        super().choose(replace(choice, dropped=[]))
+
+
+class TakesOldChoices(MemoryStore):
+    def choose(self, choice: Choice) -> None:
+        super().choose(replace(choice, before=self.books()))
+
+
 @pytest.mark.parametrize(
     ("open_store", "law", "found"),
     [
@@ -94,6 +109,9 @@ class HasNoId(MemoryStore):
         (in_memory(GoesBack), "a_void_round_stays_void", "after void(3) and void(1)"),
         (in_memory(HasNoId), "begins_empty", "a new store has the books"),
         (MemoryStore, "is_the_same_in_a_new_process", "opened again"),
+        (in_memory(ForgetsTheOrder), "keeps_candidates_and_choices", "its candidates are"),
+        (in_memory(KeepsTheDropped), "keeps_candidates_and_choices", "its candidates are"),
+        (in_memory(TakesOldChoices), "refuses_a_choice_from_old_books", "made from old books"),
     ],
 )
 def test_a_broken_store_is_caught_by_law_and_input(open_store: Open, law: str, found: str) -> None:

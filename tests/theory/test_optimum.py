@@ -260,7 +260,9 @@ def test_a_budget_or_capacity_that_is_none_is_refused(budget: float, capacity: i
 
 
 def test_a_budget_that_keeps_samples_for_ever_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"kept 10000 rounds .*: raise the budget"):
+    with pytest.raises(
+        ValueError, match=r"kept up to 10000 rounds .*: raise the budget to at least"
+    ):
         optimum(UniformDistribution(1, 10), budget=1e-6, total_capacity=100)
 
 

@@ -121,7 +121,7 @@ class Tide:
     """T; none for a run without end."""
     total_capacity: int
     """ΣB_m."""
-    taking_part: float = 1.0
+    fraction_train: float = 1.0
     """The part of them that a round reaches, as far as is known before the first."""
     expected: float | None = None
     """What the rounds to come will get each, where that is not the budget of this one."""
@@ -130,7 +130,7 @@ class Tide:
 
     def start(self) -> TideState:
         """Nothing seen, nothing spent."""
-        return TideState(taking_part=self.taking_part)
+        return TideState(taking_part=self.fraction_train)
 
     def learn(self, state: TideState, quote: Quote) -> TideState:
         """Remember the price, and solve again if the rule would change."""

@@ -5,12 +5,14 @@ from typing import Annotated
 import typer
 
 import tidegate
+from tidegate.cli.buffers import buffers
 from tidegate.cli.compare import compare
 from tidegate.cli.data import data
 from tidegate.cli.new import new
 from tidegate.cli.optimum import optimum
 from tidegate.cli.plan import plan
 from tidegate.cli.report import report
+from tidegate.cli.retire import retire
 from tidegate.cli.run import run
 from tidegate.cli.setting import with_setting
 from tidegate.cli.simulate import simulate
@@ -29,10 +31,12 @@ app.command()(with_setting(optimum))
 app.command()(new)
 app.command()(run)
 app.command()(watch)
+app.command()(retire)
 app.command()(whatif)
 app.command()(report)
 app.command()(compare)
 app.command()(data)
+app.command()(buffers)
 
 
 def _show_version(wanted: bool) -> None:
@@ -55,9 +59,11 @@ def root(
     policies compare?) and `tidegate optimum` (what is possible at all?).
 
     `tidegate new` writes a Flower app and `tidegate run` trains it in this process; `tidegate
-    watch` shows a run while it goes on, `tidegate report` writes it up as a page, and `tidegate
-    whatif` asks what other policies and budgets would have done.
+    watch` shows a run while it goes on, `tidegate retire` takes a client out of it for good,
+    `tidegate report` writes it up as a page, and `tidegate whatif` asks what other policies and
+    budgets would have done.
 
     `tidegate run` also plays a whole experiment, which `tidegate compare` then shows; `tidegate
-    data` makes the data sets that experiments read.
+    data` makes the data sets that experiments read. `tidegate buffers` lists and removes what nodes
+    of this machine keep.
     """

@@ -156,8 +156,12 @@ def _write_page(
 ) -> None:
     """Trace both curves behind a progress bar, and write the page."""
     problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
-    makers = {name: partial(make_policy, name, options=setting.options, preset=preset)
-              for name in policies}  # fmt: skip
+    makers = {
+        name: partial(
+            make_policy, name, options=setting.options, preset=preset, **setting.constants(name)
+        )
+        for name in policies
+    }
     money, memory = by_budget(problem), by_memory(problem)
     total = (len(money) + len(memory)) * len(makers) * len(seeds) * problem.num_rounds
     with progress_bar("tracing curves", total) as one_round:
@@ -231,6 +235,7 @@ def _offline(setting: Setting, seeds: range) -> list[Candidate]:
             horizons=horizons,
             seeds=seeds,
             options=setting.options,
+            **setting.constants("acdpp"),
             price_per_client=setting.price_per_client,
             each_round=one_round,
         )

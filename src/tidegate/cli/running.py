@@ -69,7 +69,9 @@ def run_policies(
                 f"--policy {name!r} names several; give --policy once for each"
             )
         try:
-            made[name] = make_policy(name, problem, setting.options, preset=preset)
+            made[name] = make_policy(
+                name, problem, setting.options, preset=preset, **setting.constants(name)
+            )
         except NotApplicable as reason:
             if policies:
                 raise
@@ -110,7 +112,7 @@ def headline(setting: Setting) -> str:
     problem = setting.problem
     reached = ""
     if not problem.cohorts.everyone:
-        reached = f", a round reaches {problem.taking_part:.3g} of them"
+        reached = f", a round reaches {problem.mean_fraction_train:.3g} of them"
     return (
         f"{problem.num_clients:,} clients with {problem.total_capacity:,} slots in all{reached}, "
         "budget "

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 import typer
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 from pydantic_core import PydanticUndefined
 
 from tidegate._internal.saving import read_toml
@@ -16,8 +16,8 @@ from tidegate._internal.suggestion import suggestion
 from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
-from tidegate.policies.presets import EXPERIMENTS
-from tidegate.prices import PriceLaw, RecordedPrices, price_law
+from tidegate.policies.presets import EXPERIMENTS, find_policy
+from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
 from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
 
 MOST_CLIENTS = 100_000_000
@@ -33,8 +33,8 @@ class Setting(BaseModel):
         "with 10 each), or a mixture."
     )
     budget: float = Field(gt=0, description="What may be spent in a round, in the long run.")
-    price: str = Field(
-        description="Price of a sample: constant:P, uniform:LOW,HIGH, "
+    price: Annotated[str, BeforeValidator(price_text)] = Field(
+        description="Price of a sample: a number, uniform:LOW,HIGH, "
         "markov:LOW,HIGH,P,Q (after LOW again LOW with probability P, after HIGH again HIGH with "
         "Q) or "
         "trace:FILE.csv:COLUMN."
@@ -44,12 +44,12 @@ class Setting(BaseModel):
         description="Draw a price for each client instead of one for all; a trace then has one "
         "column for all or one a client (A,B,...).",
     )
-    cohort: float = Field(
+    fraction_train: float = Field(
         1.0,
         gt=0,
         le=1,
-        description="The part of the fleet that takes part in a round, drawn anew in each; all by "
-        "default.",
+        description="The part of the fleet that trains in a round, drawn anew in each, as in "
+        "Flower's strategies; all by default.",
     )
     least_available: float = Field(
         1.0,
@@ -89,7 +89,8 @@ class Setting(BaseModel):
     )
     hard_capacity: bool = Field(
         False,
-        description="Never store more than a client's capacity; the paper limits the average only.",
+        description="Never store more than a client's capacity; the paper limits the average only. "
+        "Tide and the costless oracle never do, with or without it.",
     )
     strict_spending: bool = Field(
         False,
@@ -187,7 +188,9 @@ class Setting(BaseModel):
             mean_price=mean,
             num_rounds=self.rounds,
             cohorts=Cohorts(
-                share=self.cohort, least_available=self.least_available, leaving=self.leaving
+                fraction_train=self.fraction_train,
+                least_available=self.least_available,
+                leaving=self.leaving,
             ),
             learning=LearningConstants(
                 domain_diameter=self.domain_diameter,
@@ -213,12 +216,16 @@ class Setting(BaseModel):
                 "or one a client with --price-per-client"
             )
 
+    def constants(self, policy: str) -> dict[str, Any]:
+        """The exponents that a policy takes: both, one or none of them."""
+        given = {"penalty_exponent": self.gamma, "contraction_exponent": self.phi}
+        taken = inspect.signature(find_policy(policy)).parameters
+        return {name: value for name, value in given.items() if name in taken}
+
     @property
     def options(self) -> ControlOptions:
         """What policies can be told."""
         return ControlOptions(
-            penalty_exponent=self.gamma,
-            contraction_exponent=self.phi,
             retention_horizon=self.retention_horizon,
             hard_capacity=self.hard_capacity,
             strict_spending=self.strict_spending,

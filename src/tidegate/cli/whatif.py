@@ -133,14 +133,14 @@ def _problem(view: RunView, law: RecordedPrices, budget: float, factor: float) -
         budget=budget,
         mean_price=float(np.mean(law.mean(played))) if expected is None else expected,
         num_rounds=view.num_rounds or played,
-        cohorts=Cohorts(share=_share(view)),
+        cohorts=Cohorts(fraction_train=_share(view)),
         learning=LearningConstants(**view.learning),
     )
 
 
 def _share(view: RunView) -> float:
     """The part of the fleet that a round reaches, as the server plans it."""
-    return share_reached(len(view.clients), view.taking_part, view.least_taking_part)
+    return share_reached(len(view.clients), view.fraction_train, view.min_train_nodes)
 
 
 def _replayed(

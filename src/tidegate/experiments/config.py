@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
-from tidegate.prices import PriceLaw, RecordedPrices, price_law
+from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
 from tidegate.problem import LearningConstants, Problem
 from tidegate.selection import Selection
 
@@ -103,7 +103,7 @@ class ExperimentConfig(BaseModel):
     local_steps: int = Field(10, ge=1)
     capacities: tuple[int, ...] = EXPERIMENTS["mnist"].buffer_capacities
     budget: float = Field(EXPERIMENTS["mnist"].budget, gt=0)
-    price: str = EXPERIMENTS["mnist"].price_text
+    price: Annotated[str, BeforeValidator(price_text)] = EXPERIMENTS["mnist"].price_text
     """As on the command line. Of a recorded trace, seed s takes the s-th stretch of T prices."""
     rounds: int = Field(100, ge=1)
     seeds: int = Field(10, ge=1)

@@ -9,7 +9,6 @@ from typing import Any
 
 from tidegate.experiments.config import ExperimentConfig, PolicyChoice, constants_of, stretch
 from tidegate.experiments.data import FederatedData
-from tidegate.policies import ControlOptions
 from tidegate.prices import PricePath
 from tidegate.problem import LearningConstants
 from tidegate.selection import Selection
@@ -112,11 +111,6 @@ class Job:
     def prices(self) -> PricePath:
         """The prices of this seed."""
         return PricePath(stretch(self.price, self.seed, self.rounds), self.seed)
-
-    @property
-    def options(self) -> ControlOptions:
-        """What the policy is told."""
-        return ControlOptions(strict_spending=self.strict_spending)
 
     @property
     def selection(self) -> Selection | None:

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from tidegate.experiments.job import Job
 from tidegate.experiments.results import RowWriter
-from tidegate.flower import AdmissionControl
+from tidegate.flower import AdmissionControl, Planning
 from tidegate.learning.local import as_inputs, device, judge
 from tidegate.learning.models import new_model
 from tidegate.policies import ControlOptions, JointPolicy, PolicyMaker
@@ -35,12 +35,10 @@ def main(grid: Grid, context: Context) -> None:
         _maker(job),
         budget=job.budget,
         prices=job.prices,
-        options=job.options,
-        spend_ahead=None,  # strict spending is an option of each policy
-        headroom=job.headroom,
-        learning=job.learning,
-        run=str(context.run_config.get("run", "")) or None,
+        spend_ahead=0.0 if job.strict_spending else None,
         folder=str(context.run_config.get("folder", "")) or None,
+        run=str(context.run_config.get("run", "")) or None,
+        planning=Planning(headroom=job.headroom, learning=job.learning),
     )
     rows = RowWriter(Path(job.results)) if job.results else None
 

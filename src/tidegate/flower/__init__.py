@@ -7,6 +7,7 @@ import tidegate.flower.flower_internals  # noqa: F401 - first, because it refuse
 
 # isort: split
 from tidegate.flower.client import ClientGate, GatedRound
+from tidegate.flower.control_settings import ClientTrust, Deployment, Planning
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid, run_in_process
 from tidegate.flower.strategy import AdmissionControl
@@ -14,8 +15,11 @@ from tidegate.flower.strategy import AdmissionControl
 __all__ = [
     "AdmissionControl",
     "ClientGate",
+    "ClientTrust",
+    "Deployment",
     "FoldedFedAvg",
     "GatedRound",
     "LocalGrid",
+    "Planning",
     "run_in_process",
 ]

@@ -17,7 +17,12 @@ from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersErro
 from tidegate.flower.flower_internals import app_of
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.model_file import read_model, write_model
-from tidegate.flower.wrapped_strategies import check_resumable, give_back, kept_by
+from tidegate.flower.wrapped_strategies import (
+    check_resumable,
+    give_back,
+    kept_by,
+    warn_of_what_is_lost,
+)
 from tidegate.runs.folder import REMEDY
 from tidegate.runs.writer import RunWriter
 from tidegate.server.controller import Controller
@@ -81,10 +86,10 @@ class Checkpoint:
                 saved=controller.run,
                 given=run,
             )
-        check_resumable(strategy)
         if not (self.folder / name).exists():
             raise DamagedFileError(self.folder / name, "is missing", REMEDY)
         arrays, kept = read_model(self.folder / name)
+        check_resumable(strategy, kept)
         rounds = self._books.rounds_before(controller.round_number)
         give_back(strategy, kept)
         self._model = name
@@ -95,6 +100,7 @@ class Checkpoint:
 
     def begin(self, controller: Controller, arrays: ArrayRecord, strategy: Strategy) -> None:
         """A new run, before its first round."""
+        warn_of_what_is_lost(strategy)
         self._books.begin()
         self._save_model(0, arrays, strategy)
         self.save_control(controller)

@@ -10,6 +10,7 @@ def train(message, context):
 """
 
 import logging
+import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,13 +24,28 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import BooksMovedError, check_meant_for, last_taken
 from tidegate.client.streams import Indexed, Stream
 from tidegate.client.taking import Acquire
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, SupplierError, TidegateError
+from tidegate.flower.flower_internals import is_client_fn
 from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name
-from tidegate.flower.records import NUM_EXAMPLES, asks_who, attach, expect, find, key_of
+from tidegate.flower.records import (
+    NOT_IN_MODS,
+    NUM_EXAMPLES,
+    asks_who,
+    attach,
+    expect,
+    find,
+    key_of,
+)
 from tidegate.selection import Selection
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 logger = logging.getLogger("flwr.tidegate")
+
+NO_CLIENT_FN = (
+    "a gate cannot stand before ClientApp(client_fn): the strategies that AdmissionControl wraps "
+    "send messages that a NumPyClient does not understand. Move its fit() into a function under "
+    "@app.train() of app = ClientApp(mods=[gate])"
+)
 
 
 class Worth(Protocol):
@@ -118,7 +134,15 @@ class ClientGate:
     ) -> Message:
         """Handle a message on its way to the app, and the reply on its way back."""
         if asks_who(message.content):
-            return self._introduce(message, expect(message.content, Address), context)
+            if is_client_fn(call_next):
+                raise ConfigurationError(NO_CLIENT_FN)
+            try:
+                return self._introduce(message, expect(message.content, Address), context)
+            except TidegateError:
+                raise
+            except Exception as failure:  # the server must know that there is a gate
+                reason = f"cannot open its data: {type(failure).__name__}: {failure}"
+                raise SupplierError("this node", reason) from failure
         order = find(message.content, Order)
         if order is None:
             return call_next(message, context)
@@ -131,7 +155,7 @@ class ClientGate:
             else:
                 _ROUNDS[id(context)] = now
                 try:
-                    reply = call_next(message, context)
+                    reply = _checked_reply(call_next(message, context))
                 finally:
                     del _ROUNDS[id(context)]
         if not reply.has_error():
@@ -165,8 +189,7 @@ class ClientGate:
         except KeyError:
             raise ConfigurationError(
                 "there are no samples without an order: ask for them in the training function, "
-                "put the gate into ClientApp(mods=[gate]), and wrap the server's strategy in "
-                "AdmissionControl"
+                f"{NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
             ) from None
 
     @contextmanager
@@ -211,6 +234,16 @@ class ClientGate:
         content = RecordDict()
         attach(content, introduction, *newest)
         return Message(content, reply_to=message)
+
+
+def _checked_reply(reply: object) -> Message:
+    """What a training function returned, if it is a reply."""
+    if isinstance(reply, Message):
+        return reply
+    raise ConfigurationError(
+        f"the training function returned {reprlib.repr(reply)}; it must return a Message, such as "
+        "Message(RecordDict({'arrays': arrays, 'metrics': metrics}), reply_to=message)"
+    )
 
 
 def _set_weight(content: RecordDict, occupancy: int) -> None:

@@ -6,7 +6,7 @@ refused when this package is imported.
 
 import importlib.metadata
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from packaging.specifiers import SpecifierSet
 
@@ -26,7 +26,7 @@ def check_flower(version: str) -> None:
 check_flower(importlib.metadata.version("flwr"))
 
 # After the check, because these move between versions.
-from flwr.app import Message  # noqa: E402
+from flwr.app import Context, Message  # noqa: E402
 from flwr.proto.node_pb2 import NodeInfo  # noqa: E402
 from flwr.supercore.run import Run  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
@@ -47,6 +47,7 @@ __all__ = [
     "act_as_server",
     "app_of",
     "check_flower",
+    "is_client_fn",
     "is_last_record",
     "metrics_in",
     "name_message",
@@ -55,6 +56,15 @@ __all__ = [
     "rounds_asked",
     "run_of",
 ]
+
+
+def is_client_fn(call_next: Callable[[Message, Context], Message]) -> bool:
+    """Whether what comes after a mod is, after further mods, the handler of a ``client_fn``."""
+    inner: object = call_next
+    while getattr(inner, "__qualname__", "").startswith("make_ffn."):
+        held = dict(zip(inner.__code__.co_freevars, inner.__closure__, strict=True))  # type: ignore[attr-defined]
+        inner = held["_ffn"].cell_contents
+    return getattr(inner, "__qualname__", "") == "ClientApp.__init__.<locals>.ffn"
 
 
 def act_as_server(run_id: int) -> None:

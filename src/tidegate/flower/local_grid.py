@@ -24,7 +24,7 @@ from tidegate.flower.flower_internals import (
     name_message,
     run_of,
 )
-from tidegate.flower.node_buffer import FOLDER, IN_MEMORY
+from tidegate.flower.node_buffer import FOLDER, IN_MEMORY, may_keep_in_memory
 from tidegate.flower.records import asks_who
 
 logger = logging.getLogger("flwr.tidegate")
@@ -68,6 +68,8 @@ class LocalGrid(Grid):
             )
             for node_id, node_config in enumerate(node_configs, start=SERVER_NODE_ID + 1)
         }
+        for context in self._contexts.values():
+            may_keep_in_memory(context)
         self._placed = folder != IN_MEMORY or any(FOLDER in node for node in node_configs)
         self._message_ids = map(str, itertools.count(1))
         self._replies: dict[str, Message] = {}

@@ -1,9 +1,19 @@
-"""What AdmissionControl tells in Flower's log, beside a line for every round."""
+"""What AdmissionControl tells in Flower's log."""
+
+import logging
+
+from tidegate.runs.folder import NOTHING_USED
+from tidegate.server.fleet_round import FleetRound
 
 ALL_PLAYED = "all %d rounds of run %s are played; take another folder for another run"
 BUYING_PAUSES = (
     "what clients bought could not be used: they buy nothing for %d more rounds, unless one of "
     "their models can be used before"
+)
+NOT_KEPT = "%s was resumed without its own state, which this run did not save before"
+NOT_SAVED = (
+    "%s changes attributes of its own (%s) that a resumed run will not have: give it state_dict() "
+    "and load_state_dict(), which are saved with the run"
 )
 NOBODY_TOOK_PART = (
     "no client took part in this run, and no round was played: see that nodes are online and start "
@@ -12,3 +22,19 @@ NOBODY_TOOK_PART = (
 NOT_PLAYED = "round %d is not played: no client can be reached, and none was before"
 """Its number comes again."""
 NOT_HERE = "importance is given for clients that are not here: %s"
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+def tell_of(row: FleetRound, averaged: int) -> None:
+    """A round that is settled, and what somebody should look at.
+
+    Args:
+        row: what it did.
+        averaged: clients whose models went into the average.
+    """
+    logger.info("%s", row.told)
+    if not averaged:
+        logger.warning(NOTHING_USED, row.round_number)
+    if row.pause:
+        logger.warning(BUYING_PAUSES, row.pause)

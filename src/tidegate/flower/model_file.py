@@ -10,6 +10,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from tidegate._internal.saving import Archive, array_from, reading
+from tidegate.flower.own_state import OwnState, from_tree, to_tree
 from tidegate.flower.updates import NUMPY
 from tidegate.runs.folder import FORMAT_VERSION, REMEDY
 
@@ -36,6 +37,8 @@ def write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -
     for name, value in kept.items():
         if isinstance(value, dict):
             state[name] = {"named": {key: place(part) for key, part in value.items()}}
+        elif isinstance(value, OwnState):
+            state[name] = {"own": to_tree(value.values, place)}
         elif isinstance(value, list):
             state[name] = {"listed": [place(part) for part in value]}
         else:
@@ -55,6 +58,8 @@ def read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
             if "named" in value:
                 named = value["named"].items()
                 kept[name] = {key: archive.array(f"part_{part}") for key, part in named}
+            elif "own" in value:
+                kept[name] = OwnState(from_tree(value["own"], lambda n: archive.array(f"part_{n}")))
             elif "listed" in value:
                 kept[name] = [archive.array(f"part_{part}") for part in value["listed"]]
             else:

@@ -1,6 +1,5 @@
 """A node's buffer in a run: where it lies, what it is called, and the gate in front of it."""
 
-import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import Any
 
 from flwr.app import Context
 
+from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
@@ -25,6 +25,8 @@ FOLDER = "tidegate-folder"
 """Key of node-config, or else of run-config, that says where a client keeps its buffer."""
 IN_MEMORY = ":memory:"
 """In place of a folder: the buffer is gone with its process; for engines that keep theirs."""
+_KEPT: set[int] = set()
+"""Ids of contexts that live in this process as long as their run; copies are not among them."""
 OWNER_ONLY_FOLDER = 0o700
 NAME = "tidegate-client"
 """Key of node-config that names a node which is not registered by name."""
@@ -118,6 +120,13 @@ class NodeBuffers:
         return capacity
 
 
+def may_keep_in_memory(context: Context) -> None:
+    """Let a node keep its samples in memory: its context stays in this process for its run."""
+    place = id(context)
+    _KEPT.add(place)
+    weakref.finalize(context, _KEPT.discard, place)
+
+
 def buffer_folder(context: Context) -> Path | None:
     """Where a node keeps its samples; none for memory.
 
@@ -126,19 +135,16 @@ def buffer_folder(context: Context) -> Path | None:
     """
     given = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
     if given == IN_MEMORY:
+        if id(context) not in _KEPT:
+            raise ConfigurationError(
+                f"{FOLDER} = {IN_MEMORY!r} keeps samples only under `tidegate run`: every other "
+                "engine serves each message with a new process or copy, and would lose them after "
+                f"each round. Give {FOLDER} a folder, or leave it out"
+            )
         return None
     if given:
         return Path(str(given)).expanduser()
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():  # as its specification has it
-        try:
-            state = Path.home() / ".local" / "state"
-        except RuntimeError:
-            raise ConfigurationError(
-                "this node has no home directory to keep samples in: give its SuperNode "
-                f"--node-config '{FOLDER}=\"/var/lib/tidegate\"'"
-            ) from None
-    return state / "tidegate"
+    return users_folder()
 
 
 def as_stream(opened: Any) -> Stream:

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tidegate.errors import WireError
-from tidegate.flower.flower_internals import NodeInfo
+from tidegate.errors import TidegateError, WireError
+from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.prompt_grid import replies_as_they_arrive
-from tidegate.flower.records import attach, expect, find
+from tidegate.flower.records import NOT_IN_MODS, REMEDIES, attach, expect, find, key_of
 from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt
 
@@ -22,6 +22,7 @@ unless a round's timeout is shorter; who is later is asked again."""
 AT_ONCE = 1000
 """Introductions, which are small, that are asked for together."""
 
+NOT_ASKED_AGAIN = "It is not asked again, unless it goes offline and comes back"
 TRAIN = "train"
 """Flower's message type for training."""
 LONGEST_WAIT = 60.0
@@ -42,6 +43,9 @@ class Nodes:
         """The name under which each node was let in first; it has no other."""
         self.refused = 0
         """Nodes that were left out when they were last asked, for a reason that stays."""
+        self._gateless: set[int] = set()
+        """Nodes that are online and answered without a gate: their training function got the
+        question, which is not for it, and does not get it again."""
         self._silent: dict[int, tuple[int, int]] = {}
         """How often a node did not answer at all, and the round in which it is asked again."""
 
@@ -49,6 +53,10 @@ class Nodes:
         """Ask these who they are, and how far they came, before they take part again."""
         for client in clients:
             self.clients.pop(client, None)
+
+    def is_retired(self, node_id: int, controller: Controller) -> bool:
+        """Whether a node is known as a client that an operator has taken out: it is left alone."""
+        return controller.ledger.is_retired(self._names.get(node_id, ""))
 
     def wait_for_anybody(
         self, grid: Grid, controller: Controller, timeout: float, message_type: str = TRAIN
@@ -85,11 +93,14 @@ class Nodes:
         self.clients = {
             client: node_id
             for client, node_id in self.clients.items()
-            if node_id in online and reserved.get(client, node_id) == node_id
+            if node_id in online
+            and reserved.get(client, node_id) == node_id
+            and not controller.ledger.is_retired(client)
         }
         self._names = {node: name for node, name in self._names.items() if node in online}
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
-        self.refused = 0
+        self._gateless &= online.keys()
+        self.refused = len(self._gateless)
         addresses = self._to_ask(online, controller)
         if not addresses:
             return
@@ -118,8 +129,7 @@ class Nodes:
             try:
                 introduced.append((*_heard(reply, addresses[node_id]), node_id))
             except WireError as refused:
-                self.refused += 1
-                logger.warning("node %s is left out: %s", node_id, refused)
+                self._leave_out(node_id, f"{refused}", gateless=_lacks_gate(reply))
         # In the order of names, so that sums of money do not depend on who answers first.
         for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
             client = introduction.client
@@ -136,9 +146,11 @@ class Nodes:
 
     def _to_ask(self, online: Mapping[int, NodeInfo], controller: Controller) -> dict[int, Address]:
         """Nodes that are not known yet, and how they are addressed."""
-        known, addresses = set(self.clients.values()), {}
+        known, addresses = {*self.clients.values(), *self._gateless}, {}
         for node_id, node in online.items():
             _, asked_again = self._silent.get(node_id, (0, 0))
+            if self.is_retired(node_id, controller):
+                continue
             if node_id not in known and asked_again <= controller.round_number:
                 try:
                     void_round = controller.round_number - 1
@@ -155,6 +167,13 @@ class Nodes:
         times, _ = self._silent.get(node_id, (0, 0))
         self._silent[node_id] = times + 1, round_number + 2 ** min(times, LONGEST_PAUSE)
 
+    def _leave_out(self, node_id: int, reason: str, *, gateless: bool = False) -> None:
+        self.refused += 1
+        if gateless:
+            self._gateless.add(node_id)
+            reason = f"{reason}. {NOT_ASKED_AGAIN}"
+        logger.warning("node %s is left out: %s", node_id, reason)
+
     def _let_in(
         self,
         introduction: Introduction,
@@ -165,20 +184,29 @@ class Nodes:
         try:
             controller.join(introduction, receipt)
         except WireError as refused:
-            self.refused += 1
-            logger.warning("node %s is left out: %s", node_id, refused)
+            self._leave_out(node_id, f"{refused}")
         else:
             self.clients[introduction.client] = node_id
+
+
+def _lacks_gate(reply: Message) -> bool:
+    """Whether a question came to a training function in place of a gate.
+
+    A gate answers with an introduction or with an error of this package.
+    """
+    if not reply.has_error():
+        return key_of(Introduction) not in reply.content
+    reason = str(reply.error.reason)
+    ours = any(kind.__name__ in reason for kind in TidegateError.__subclasses__())
+    return reply.error.code == CLIENT_RAISED and (not ours or NOT_IN_MODS in reason)
 
 
 def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:
     """What a node says of itself: under the name that it is registered by, or else its own."""
     if reply.has_error():
         reason = str(reply.error.reason)[:500]
-        raise WireError(
-            f"it did not introduce itself: {reason} (its ClientApp needs a ClientGate, first "
-            "among its mods)"
-        )
+        remedy = f"; {REMEDIES[Introduction]}" if _lacks_gate(reply) else ""
+        raise WireError(f"it did not introduce itself: {reason}{remedy}")
     introduction = expect(reply.content, Introduction)
     if introduction.run != address.run:
         raise WireError(f"asked as {address}, it answered as {introduction}")

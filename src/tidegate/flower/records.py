@@ -24,6 +24,9 @@ NUM_EXAMPLES = "num-examples"
 LONGEST_TEXT = 100_000
 """Characters; an order with as many thresholds as there can be has a quarter of that."""
 
+NOT_IN_MODS = "put the gate into ClientApp(mods=[gate])"
+"""What a training function is told that asks for samples, and has no gate before it."""
+
 REMEDIES: Mapping[type[Record], str] = {
     Address: "wrap the server's strategy in AdmissionControl",
     Order: "wrap the server's strategy in AdmissionControl",

@@ -7,7 +7,7 @@ books, and hands on only replies that belong into this round's average.
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -18,7 +18,15 @@ from flwr.serverapp.strategy import Result, Strategy
 from tidegate.errors import ConfigurationError
 from tidegate.flower import log_lines
 from tidegate.flower.checkpoint import Checkpoint
-from tidegate.flower.control_terms import checked_importance, control_terms, numbered_on
+from tidegate.flower.control_settings import (
+    DEFAULT_DEPLOYMENT,
+    DEFAULT_PLANNING,
+    DEFAULT_TRUST,
+    ClientTrust,
+    Deployment,
+    Planning,
+)
+from tidegate.flower.control_terms import control_terms, numbered_on
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.global_model import GlobalModel
 from tidegate.flower.local_grid import LocalGrid
@@ -28,15 +36,15 @@ from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
 from tidegate.flower.round_replies import RoundReplies, usable_evaluations
 from tidegate.flower.wrapped_strategies import check_start, give_back, state_of, weight_key
-from tidegate.policies import DEFAULT_OPTIONS, ControlOptions, PolicyMaker
+from tidegate.policies import PolicyMaker
 from tidegate.prices import Prices
-from tidegate.problem import LearningConstants
-from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
+from tidegate.runs.folder import RESUMING, SAVING
 from tidegate.runs.journal import Journal
+from tidegate.runs.retirements import take_up
 from tidegate.runs.sinks import Moment, Sink, Sinks
 from tidegate.server.controller import Controller
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Purse, Report
+from tidegate.server.shards import Report
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -48,38 +56,29 @@ class AdmissionControl(Strategy):
     """A Flower strategy under a spending budget.
 
     Args:
-        strategy: what chooses nodes and averages models.
-        policy: a name such as ``"acdpp"``, or a function of a problem and ``ControlOptions``.
+        strategy: what chooses nodes and averages models. What part of the nodes a round trains is
+            read from its ``fraction_train`` and ``min_train_nodes``.
+        policy: a name such as ``"tide"``, or a function of a problem and ``ControlOptions``; what
+            a policy alone knows is given by ``functools.partial(acdpp, penalty_exponent=0.3)``.
         budget: C, what may be spent in a round: in t rounds never more than C·t, unless
             ``spend_ahead`` says so.
-        spend_ahead: s, rounds whose budget may be spent before they come: at the end of no round t
-            has more than C·(t + s) been spent, what unanswered orders may have cost counted as
-            spent. None sets no limit: the policy keeps to the budget in the long run.
-        purse: what a shard is granted, round by round, where several servers share one budget
-            (``tidegate.server.shards``); ``budget`` is then about what that will be. Tide alone.
         prices: what a sample costs: a number, a text such as ``"uniform:1,10"``, a price law, or a
             feed, which is anything with ``mean`` and ``at``. What is drawn from a law belongs to
             seed 0; ``price_feed("uniform:1,10", seed=1)`` takes another.
-        options: the policy's choices; headroom decides whether capacity is a hard limit.
-        headroom: 1 plans with all the memory that clients have, as a hard limit. More leaves slots
-            for peaks, as the paper's policies need whose limit is an average: with 4, a client
-            with 40 slots holds 10 samples on average.
-        taking_part: the part of the fleet that a round reaches, which K is planned for; the
-            ``fraction_train`` of the strategy by default, and at least its ``min_train_nodes``.
-        learning: constants of the learning-error bound.
-        importance: α_m by client name; 1 for all others. A client's model weighs α_m·n_m.
+        spend_ahead: s, rounds whose budget may be spent before they come: at the end of no round t
+            has more than C·(t + s) been spent, what unanswered orders may have cost counted as
+            spent. None sets no limit: the policy keeps to the budget in the long run.
         folder: where the run is saved after every round. A new start of the same app with the same
             folder resumes. It must be absolute where ``flwr run`` starts the app.
-        run: the run's name on the clients, unique by default. Needed only to make two runs alike.
-        largest_buffer: the capacity above which no client is believed. Orders and weights go by
-            capacity, which each client states itself: set this where clients might lie.
-        sums_only: let no client's order depend on what any single client has reported, only on
-            sums over the fleet. A client without room then takes in less than it is asked.
-        time_to_live: seconds until an unanswered message is dropped; the timeout by default.
+        run: the run's name on the clients, unique by default. With a name of yours, clients refuse
+            a server that has lost its folder.
         sinks: who else is told what every round did (``tidegate.runs.sinks``).
+        planning: how long samples stay, memory for peaks, a run without end.
+        trust: how far clients are believed, and how much the model of each counts.
+        deployment: how long messages live, and the purse of a shard.
     """
 
-    def __init__(  # noqa: PLR0913 - all but two have defaults and are given by name
+    def __init__(  # noqa: PLR0913 - all but two are given by name, and few are needed
         self,
         strategy: Strategy,
         policy: str | PolicyMaker,
@@ -87,23 +86,19 @@ class AdmissionControl(Strategy):
         budget: float,
         prices: Prices,
         spend_ahead: float | None = 0.0,
-        purse: Purse | None = None,
-        options: ControlOptions = DEFAULT_OPTIONS,
-        headroom: float = 1.0,
-        taking_part: float | None = None,
-        learning: LearningConstants | None = None,
-        importance: Mapping[str, float] | None = None,
         folder: Path | str | None = None,
         run: str | None = None,
-        largest_buffer: int | None = None,
-        sums_only: bool = False,
-        time_to_live: float | None = None,
         sinks: Sequence[Sink] = (),
+        planning: Planning = DEFAULT_PLANNING,
+        trust: ClientTrust = DEFAULT_TRUST,
+        deployment: Deployment = DEFAULT_DEPLOYMENT,
     ) -> None:
-        if time_to_live is not None and not time_to_live > 0:
-            raise ConfigurationError(f"time_to_live must be positive, got {time_to_live}")
+        purse = deployment.purse
         if purse is not None and run not in (None, purse.run):
-            raise ConfigurationError(f"the purse is for run {purse.run!r}, and this is run {run!r}")
+            raise ConfigurationError(
+                f"the purse is for run {purse.run!r}, and this is run {run!r}; leave out run, and "
+                "the shard takes that of its purse"
+            )
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
@@ -112,24 +107,20 @@ class AdmissionControl(Strategy):
             policy,
             budget=budget,
             prices=prices,
-            purse=purse,
-            options=options,
             spend_ahead=spend_ahead,
-            headroom=headroom,
-            taking_part=taking_part,
-            learning=learning,
-            largest_buffer=largest_buffer,
-            sums_only=sums_only,
+            planning=planning,
+            trust=trust,
+            purse=purse,
             is_saved=folder is not None,
         )
         self._budget = budget
-        self._importance = checked_importance(importance)
+        self._importance = trust.importance
         self._weight_key = weight_key(strategy)
         self._checkpoint = None if folder is None else Checkpoint(Path(folder))
         journal = None if self._checkpoint is None else Journal(self._checkpoint.folder)
         self._sinks = Sinks(sinks, journal)
         self._run = run if purse is None else purse.run
-        self._time_to_live = time_to_live
+        self._time_to_live = deployment.time_to_live
         self._seconds_to_live = self._timeout = 0.0
         self._controller: Controller | None = None
         self._nodes = Nodes()
@@ -182,12 +173,13 @@ class AdmissionControl(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Let the wrapped strategy write its messages, and add each client's order to its own."""
-        controller = self._running()
-        now = server_round + self._rounds_before
+        controller, now = self._running(), server_round + self._rounds_before
         self._model.replace(arrays)
         self._grid = grid
         if isinstance(grid, LocalGrid) and not grid.get_node_ids() and not controller.fleet:
             return self._nobody(now)  # nor will anybody come
+        if self._checkpoint is not None:
+            take_up(self._checkpoint.folder, controller)
         written = list(self.strategy.configure_train(now, self._model.average, config, grid))
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         kind = written[0].metadata.message_type if written else TRAIN
@@ -245,11 +237,7 @@ class AdmissionControl(Strategy):
         self.rounds.append(row)
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
-        logger.info("%s", row.told)
-        if not averaged:
-            logger.warning(NOTHING_USED, now)
-        if row.pause:
-            logger.warning(log_lines.BUYING_PAUSES, row.pause)
+        log_lines.tell_of(row, averaged)
         self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
@@ -258,10 +246,12 @@ class AdmissionControl(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """The wrapped strategy's messages, with a time to live."""
-        self._running()
-        now = server_round + self._rounds_before
-        messages = self.strategy.configure_evaluate(now, arrays, config, grid)
-        return [let_live(message, self._seconds_to_live) for message in messages]
+        controller, now = self._running(), server_round + self._rounds_before
+        return [
+            let_live(message, self._seconds_to_live)
+            for message in self.strategy.configure_evaluate(now, arrays, config, grid)
+            if not self._nodes.is_retired(message.metadata.dst_node_id, controller)
+        ]
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]

@@ -1,5 +1,6 @@
 """What is known of the strategies that are wrapped, and what they carry from round to round."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,9 +19,21 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, RunDiffersError
+from tidegate.flower.log_lines import NOT_KEPT, NOT_SAVED
+from tidegate.flower.own_state import (
+    LOAD,
+    SAVE,
+    OwnState,
+    Stateful,
+    check_methods,
+    own_state,
+    unsaved,
+)
 from tidegate.flower.records import NUM_EXAMPLES
 from tidegate.flower.updates import check_model
+
+logger = logging.getLogger("flwr.tidegate")
 
 STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
     FedAdagrad: ("m_t", "v_t"),
@@ -58,9 +71,17 @@ def _places(strategy: Strategy) -> Iterator[tuple[str, Strategy, str]]:
                 yield from ((f"{depth}.{name}", one, name) for name in names)
 
 
+def _own(strategy: Strategy) -> Iterator[tuple[str, Stateful]]:
+    """A key and an owner for the state of each strategy that saves its own."""
+    for depth, one in enumerate(wrapped(strategy)):
+        if isinstance(one, Stateful):
+            yield f"{depth}.{SAVE}", one
+
+
 def state_of(strategy: Strategy) -> dict[str, Any]:
     """The state of a strategy and of those that it wraps; None for what it has not made yet."""
-    return {key: getattr(owner, name) for key, owner, name in _places(strategy)}
+    flower_s = {key: getattr(owner, name) for key, owner, name in _places(strategy)}
+    return flower_s | {key: own_state(owner) for key, owner in _own(strategy)}
 
 
 def kept_by(strategy: Strategy) -> dict[str, Any]:
@@ -73,10 +94,37 @@ def give_back(strategy: Strategy, state: Mapping[str, Any]) -> None:
     for key, owner, name in _places(strategy):
         if key in state:
             setattr(owner, name, state[key])
+    for key, one in _own(strategy):
+        if key in state:
+            one.load_state_dict(state[key].values)
 
 
-def check_resumable(strategy: Strategy) -> None:
-    """Refuse to go on with a strategy whose state is not saved, where that matters."""
+def warn_of_what_is_lost(strategy: Strategy) -> None:
+    """Say what a resumed run will not know, before a run that will be saved begins."""
+    for one in wrapped(strategy):
+        if names := unsaved(one):
+            logger.warning(NOT_SAVED, type(one).__name__, ", ".join(names))
+
+
+def check_resumable(strategy: Strategy, kept: Mapping[str, Any]) -> None:
+    """Refuse to go on with a strategy whose state was not saved, or cannot be given back.
+
+    Args:
+        strategy: of this start.
+        kept: what an earlier one has saved.
+    """
+    takes = {key for key, _ in _own(strategy)}
+    for key, value in kept.items():
+        if isinstance(value, OwnState) and key not in takes:
+            raise RunDiffersError(
+                f"the folder holds what a strategy's {SAVE}() gave, and no strategy in its place "
+                f"has a {LOAD}() to take it; resume with the strategy that began the run",
+                name=SAVE,
+                saved=sorted(value.values),
+                given=None,
+            )
+    for key in takes - kept.keys():
+        logger.warning(NOT_KEPT, type(dict(_own(strategy))[key]).__name__)
     if any(getattr(one, "accountant", None) is not None for one in wrapped(strategy)):
         raise ConfigurationError(
             "a privacy accountant does not survive a restart: what was spent before would be "
@@ -87,12 +135,18 @@ def check_resumable(strategy: Strategy) -> None:
 def reached(strategy: Strategy) -> tuple[float, int]:
     """The part of the nodes that a strategy trains in a round, and how many at least.
 
-    All of them where it does not say.
+    All of them where it does not say: it may train every node that it sees.
     """
     for one in wrapped(strategy):
         share = getattr(one, "fraction_train", None)
-        if share:
-            return share, getattr(one, "min_train_nodes", 1)
+        if share is None:
+            continue
+        if not 0 < share <= 1:
+            raise ConfigurationError(
+                f"{type(one).__name__} has fraction_train = {share}, and a run needs nodes that "
+                "train; give it a fraction above 0 and at most 1"
+            )
+        return share, getattr(one, "min_train_nodes", 1)
     return 1.0, 1
 
 
@@ -103,6 +157,8 @@ def check_start(strategy: Strategy, model: ArrayRecord, num_rounds: int) -> None
             f"num_rounds must be at least 1, got {num_rounds}; no round was run"
         )
     check_model(model)
+    for one in wrapped(strategy):
+        check_methods(one)
     floats_only = [one for one in wrapped(strategy) if isinstance(one, FLOATS_ONLY)]
     for name, array in model.items() if floats_only else ():
         if np.dtype(array.dtype).kind != "f":

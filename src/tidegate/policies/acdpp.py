@@ -12,12 +12,14 @@ from tidegate.retention.k_step import KStepRetention
 from tidegate.theory import parameters
 
 
-def acdpp(
+def acdpp(  # noqa: PLR0913 - all but two are given by name
     problem: Problem,
     options: ControlOptions = DEFAULT_OPTIONS,
     *,
     retention_horizon: int | None = None,
     target_admission: float | None = None,
+    penalty_exponent: float = parameters.PENALTY_EXPONENT,
+    contraction_exponent: float = parameters.CONTRACTION_EXPONENT,
     penalty_weight: float | None = None,
     contraction: float | None = None,
     admission_cap: float = math.inf,
@@ -30,9 +32,11 @@ def acdpp(
 
     Args:
         problem: what is given.
-        options: γ, φ, K and hard capacity.
+        options: K, hard capacity and limits of spending.
         retention_horizon: K of a preset, before that of the options.
         target_admission: Λ̄, if not the planned one.
+        penalty_exponent: γ; more weight on learning, less on debt.
+        contraction_exponent: φ; keeps the interval open longer.
         penalty_weight: V itself, in place of T^γ.
         contraction: ρ itself, in place of 1 - T^-φ.
         admission_cap: an upper end that the interval never exceeds.
@@ -43,9 +47,9 @@ def acdpp(
     if target_admission is None:
         target_admission = plan.target_admission
     if penalty_weight is None:
-        penalty_weight = parameters.penalty_weight(problem.num_rounds, options.penalty_exponent)
+        penalty_weight = parameters.penalty_weight(problem.num_rounds, penalty_exponent)
     if contraction is None:
-        contraction = parameters.contraction(problem.num_rounds, options.contraction_exponent)
+        contraction = parameters.contraction(problem.num_rounds, contraction_exponent)
     return JointPolicy(
         admission=DriftPlusPenalty(
             budget=problem.budget,

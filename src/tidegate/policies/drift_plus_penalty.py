@@ -11,18 +11,26 @@ from tidegate.theory import parameters
 
 
 def drift_plus_penalty(
-    problem: Problem, options: ControlOptions = DEFAULT_OPTIONS
+    problem: Problem,
+    options: ControlOptions = DEFAULT_OPTIONS,
+    *,
+    penalty_exponent: float = parameters.PENALTY_EXPONENT,
 ) -> JointPolicy[ServerState]:
     """Minimise J_t over [0, ΣB_m] in every round, with K-step retention at the planned K.
 
     The classical rule needs a bounded set of actions; one round can then at most refill every
     buffer, which is what the costless oracle does in all of them.
+
+    Args:
+        problem: what is given.
+        options: K, hard capacity and limits of spending.
+        penalty_exponent: γ of V = T^γ.
     """
     plan = parameters.plan_constant_admission(problem, options.retention_horizon)
     return JointPolicy(
         admission=DriftPlusPenalty(
             budget=problem.budget,
-            penalty_weight=parameters.penalty_weight(problem.num_rounds, options.penalty_exponent),
+            penalty_weight=parameters.penalty_weight(problem.num_rounds, penalty_exponent),
             interval=FixedInterval(problem.slots_a_round),
             learning=problem.learning,
         ),

@@ -14,14 +14,11 @@ class NotApplicable(ConfigurationError):  # noqa: N818 - says what is the case
 class ControlOptions:
     """Choices that are the controller's, not the problem's."""
 
-    penalty_exponent: float = 0.5
-    """γ of V = T^γ."""
-    contraction_exponent: float = 0.5
-    """φ of ρ = 1 - T^-φ."""
     retention_horizon: int | None = None
     """K, if not the planned one; the oracle keeps its samples one round in any case."""
     hard_capacity: bool = False
-    """Never store more than B_m at any client. The paper limits the average only."""
+    """Never store more than B_m at any client. Without it the policy decides: the paper's limit the
+    average only, Tide and the costless oracle never store more."""
     strict_spending: bool = False
     """Never have spent more than C·t by the end of any round t: ``spend_ahead`` of 0."""
     spend_ahead: float | None = None

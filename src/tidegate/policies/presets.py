@@ -90,16 +90,20 @@ def make_policy(
     options: ControlOptions = DEFAULT_OPTIONS,
     *,
     preset: str = "as_printed",
+    **arguments: Any,
 ) -> JointPolicy[Any]:
-    """A policy by name, set up as a preset says.
+    """A policy by name, set up as a preset says; arguments of its own win.
 
     >>> make_policy("acdpp", EXPERIMENTS["mnist"].problem()).retention
     KStepRetention(retention_horizon=10)
+    >>> rule = make_policy("acdpp", EXPERIMENTS["mnist"].problem(), penalty_exponent=0.25).admission
+    >>> round(rule.penalty_weight, 3)  # 1,000 rounds to the power of 1/4
+    5.623
     """
     maker = find_policy(name)
     if preset not in PRESETS:
         raise ConfigurationError(f"unknown preset {preset!r}; choose from {', '.join(PRESETS)}")
-    return maker(problem, options, **PRESETS[preset].get(name, {}))
+    return maker(problem, options, **{**PRESETS[preset].get(name, {}), **arguments})
 
 
 def find_policy(name: str) -> PolicyMaker:

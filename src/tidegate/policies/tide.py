@@ -29,7 +29,7 @@ def tide(
             budget=problem.budget,
             num_rounds=None if options.endless else problem.num_rounds,
             total_capacity=problem.total_capacity,
-            taking_part=problem.taking_part,
+            fraction_train=problem.mean_fraction_train,
             price_groups=price_groups,
         ),
         retention=OldestFirst(),

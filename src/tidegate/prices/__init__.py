@@ -16,7 +16,7 @@ from tidegate.prices.laws import (
     UniformPrice,
     as_price,
 )
-from tidegate.prices.words import price_law
+from tidegate.prices.words import price_law, price_text
 
 __all__ = [
     "ConstantPrice",
@@ -33,4 +33,5 @@ __all__ = [
     "law_of",
     "price_feed",
     "price_law",
+    "price_text",
 ]

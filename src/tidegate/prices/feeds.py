@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import math
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from tidegate._internal.randomness import PRICES, generator
 from tidegate.errors import ConfigurationError
 from tidegate.prices.laws import Price, PriceLaw
 from tidegate.wire import LARGEST_AMOUNT
+
+FORM = "Its first line must name the columns, and each line after it hold the prices of a round"
 
 
 class PriceFeed(Protocol):
@@ -97,10 +100,7 @@ class RecordedPrices:
     @classmethod
     def from_csv(cls, path: Path, columns: Sequence[str]) -> "RecordedPrices":
         """Read one column (one price for all) or several (one a client) of a CSV file."""
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError:
-            raise ConfigurationError(f"{path} is not a text file in UTF-8") from None
+        text = _read(path)
         reader = csv.DictReader(io.StringIO(text, newline=""))
         try:
             header = list(reader.fieldnames or [])
@@ -108,18 +108,21 @@ class RecordedPrices:
             raise ConfigurationError(f"{path} has no header: {wrong}") from None
         for column in columns:
             if column not in header:
-                known = ", ".join(header)[:1000] or "none at all"
-                raise ConfigurationError(f"{path} has no column {column!r}; it has {known}")
+                named = (name if name.isprintable() else repr(name) for name in header)
+                raise ConfigurationError(
+                    f"{path} has no column {column!r}; it has {', '.join(named)[:1000]}. {FORM}"
+                )
         rows = []
         try:
-            for number, row in enumerate(reader, start=2):
-                rows.append([_cell(path, number, column, row[column]) for column in columns])
+            for row in reader:
+                line = reader.line_num
+                rows.append([_cell(path, line, column, row[column]) for column in columns])
         except csv.Error as wrong:
             raise ConfigurationError(
                 f"{path}, line {reader.line_num}, is no CSV: {wrong}"
             ) from None
         if not rows:
-            raise ConfigurationError(f"{path} has a header but no prices below it")
+            raise ConfigurationError(f"{path} has a header but no prices below it. {FORM}")
         table = np.array(rows)
         return cls(table[:, 0] if len(columns) == 1 else table)
 
@@ -160,10 +163,32 @@ class RecordedPrices:
         )
 
 
+def _read(path: Path) -> str:
+    """The text of a file of prices, or what is wrong with it and what to do."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        remedy = "give the path of a CSV file, as in trace:FILE.csv:COLUMN"
+        raise ConfigurationError(f"there is no file {path}; {remedy}") from None
+    except IsADirectoryError:
+        raise ConfigurationError(f"{path} is a folder; name a CSV file in it") from None
+    except UnicodeDecodeError as wrong:
+        line = wrong.object[: wrong.start].count(b"\n") + 1
+        told = f"{path} is not a text file in UTF-8 (see its line {line}); save it as CSV in UTF-8"
+        raise ConfigurationError(told) from None
+    if not text.strip():
+        raise ConfigurationError(f"{path} is empty. {FORM}")
+    return text
+
+
 def _cell(path: Path, line: int, column: str, text: str | None) -> float:
     try:
-        return float(text if text is not None else "")
+        price = float(text if text is not None else "")
     except ValueError:
+        price = math.nan
+    if not 0 <= price <= LARGEST_AMOUNT:
         raise ConfigurationError(
-            f"{path}, line {line}, column {column}: {reprlib.repr(text)} is no price"
-        ) from None
+            f"{path}, line {line}, column {column}: {reprlib.repr(text)} is no price; write a "
+            f"number from 0 to {LARGEST_AMOUNT:g}"
+        )
+    return price

@@ -1,6 +1,7 @@
 """Price laws in words, as the command line and configuration files have them."""
 
 from collections.abc import Callable
+from numbers import Real
 from pathlib import Path
 
 from tidegate.errors import ConfigurationError
@@ -11,12 +12,18 @@ from tidegate.prices.laws import ConstantPrice, MarkovPrice, PriceLaw, UniformPr
 def price_law(text: str) -> PriceLaw:
     """Price law from a short text, as on the command line.
 
-    ``constant:5.5``, ``uniform:1,10``, ``markov:LOW,HIGH,STAY_LOW,STAY_HIGH`` or
-    ``trace:FILE.csv:COLUMN[,COLUMN...]``.
+    A number, which is the price in every round, ``constant:5.5``, ``uniform:1,10``,
+    ``markov:LOW,HIGH,STAY_LOW,STAY_HIGH`` or ``trace:FILE.csv:COLUMN[,COLUMN...]``.
 
-    >>> price_law("uniform:1,10")
-    UniformPrice(low=1.0, high=10.0)
+    >>> price_law("uniform:1,10"), price_law("5")
+    (UniformPrice(low=1.0, high=10.0), ConstantPrice(value=5.0))
     """
+    try:
+        number = float(text)
+    except ValueError:
+        pass
+    else:
+        return ConstantPrice(number)
     kind, _, rest = text.partition(":")
     if kind == "trace":
         path, _, columns = rest.rpartition(":")
@@ -31,7 +38,7 @@ def price_law(text: str) -> PriceLaw:
     if kind not in laws:
         raise ConfigurationError(
             f"unknown price law {kind!r}; choose constant, uniform, markov or trace, "
-            "for example uniform:1,10"
+            "for example uniform:1,10, or give a number"
         )
     law, form = laws[kind]
     try:
@@ -41,3 +48,13 @@ def price_law(text: str) -> PriceLaw:
     if len(numbers) != form.count(",") + 1:
         raise ConfigurationError(f"price {text!r} must read {form}")
     return law(*numbers)
+
+
+def price_text(given: object) -> object:
+    """A price of a configuration file as a text: TOML knows numbers, and a number is a price.
+
+    >>> price_text(5), price_text("uniform:1,10")
+    ('5', 'uniform:1,10')
+    """
+    is_number = isinstance(given, Real) and not isinstance(given, bool)
+    return str(given) if is_number else given

@@ -86,13 +86,16 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
         "clients",
         "",
         f"{len(view.clients):,} known, {rounds[-1].answered} of {rounds[-1].orders} answered, "
-        f"{rounds[-1].exhausted} could not take in all",
+        f"{rounds[-1].exhausted} could not take in all"
+        + (f", {len(view.retired):,} retired" if view.retired else ""),
     )
     if told["set_aside"]:
         lines.add_row("set aside", "", Text(set_aside_words(told["set_aside"]), style="yellow"))
     if told["rounds_without_models"]:
         words = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
         lines.add_row("", "", Text(f"{words}: the server's log says why", style="bold red"))
+    if told["buying_paused_for"] and not view.is_over:
+        lines.add_row("paused", "", Text(pause_words(told["buying_paused_for"]), style="bold red"))
     if view.away:
         lines.add_row("away", "", Text(_named(view.away), style="yellow"))
     return Panel(Group(lines), title=title, title_align="left", expand=False)
@@ -111,6 +114,7 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "budget": view.budget,
         "clients": len(view.clients),
         "away": [client.name for client in view.away],
+        "retired": [client.name for client in view.retired],
         "metrics": {
             name: value if math.isfinite(value := newest(values)) else None
             for name, values in view.metrics.items()
@@ -142,11 +146,23 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "rounds_without_models": sum(
             1 for _ in itertools.takewhile(lambda used: not used, reversed(_averaged(view)))
         ),
+        "buying_paused_for": last.pause,
         "answered": last.answered,
         "orders": last.orders,
         "exhausted": last.exhausted,
         "set_aside": last.set_aside,
     }
+
+
+def pause_words(rounds: int) -> str:
+    """For how long nothing is bought, and why.
+
+    >>> pause_words(1)
+    'nothing is bought in the next round, unless a model can be used before it ends'
+    """
+    when = "the next round" if rounds == 1 else f"the next {rounds:,} rounds"
+    before = "it ends" if rounds == 1 else "they end"
+    return f"nothing is bought in {when}, unless a model can be used before {before}"
 
 
 def set_aside_words(count: int) -> str:
@@ -212,6 +228,8 @@ def _named(clients: Sequence[ClientView]) -> str:
 
 def state_of(client: ClientView) -> str:
     """Whether a client is there, in a word or two."""
+    if client.is_retired:
+        return "retired"
     if client.owes_answer:
         return "owes an answer"
     if client.away_for is None:

@@ -1,5 +1,6 @@
 """A run on one page: what was run, what was spent, what was learned."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -7,7 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.report.figures import COLOURS, STYLES
-from tidegate.report.live import SHOWN, clock, newest, set_aside_words, state_of, summary
+from tidegate.report.live import (
+    SHOWN,
+    clock,
+    newest,
+    pause_words,
+    set_aside_words,
+    state_of,
+    summary,
+)
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
@@ -48,7 +57,9 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
         money, memory, model = _money(view, picture), _memory(view, picture), _model(view, picture)
     sections = [
         Section(
-            "What was spent", [_spent(view, told), *_dry(view), *_set_aside(told)], pictures=money
+            "What was spent",
+            [_spent(view, told), *_dry(view), *_paused(view), *_set_aside(told)],
+            pictures=money,
         ),
         Section(
             "What was stored, and how well it was used",
@@ -94,6 +105,22 @@ def _dry(view: RunView) -> list[str]:
         "failed. What it would have cost was not spent."
     )
     return [told]
+
+
+def _paused(view: RunView) -> list[str]:
+    """Why nothing was bought for a while."""
+    pairs = itertools.pairwise(view.rounds)
+    paused = [after.round_number for before, after in pairs if before.pause]
+    now = view.rounds[-1].pause
+    told = []
+    if paused:
+        told.append(
+            f"Buying paused in {len(paused):,} of the rounds, for the first time in round "
+            f"{paused[0]:,}: what clients had bought before could not be used."
+        )
+    if now and not view.is_over:
+        told.append(f"Buying pauses now: {pause_words(now)}.")
+    return told
 
 
 def _set_aside(told: dict[str, Any]) -> list[str]:
@@ -202,10 +229,15 @@ def _clients(clients: Sequence[ClientView]) -> Rows:
             *(f"{client.buffer_capacity:,}", f"{client.stored:,}", f"{client.total_admitted:,}"),
             *(f"{amount(client.total_spent)}", f"{client.last_round:,}", state_of(client)),
         ]
-        for client in sorted(clients, key=lambda one: state_of(one) == "here")[:MOST_ROWS]
+        for client in sorted(clients, key=_interest)[:MOST_ROWS]
     ]
     header = ["client", "slots", "stored", "admitted", "spent", "last heard in round", "state"]
     return Rows(_caption("What each client holds and has paid", len(clients)), header, rows)
+
+
+def _interest(client: ClientView) -> int:
+    """Who is away or owes something comes first, who is retired last."""
+    return 2 if client.is_retired else int(state_of(client) == "here")
 
 
 def _rounds(view: RunView) -> Rows:
@@ -231,7 +263,7 @@ def _configuration(view: RunView) -> Rows:
         "budget": view.budget,
         "rounds": view.num_rounds,
         "mean price, expected": view.mean_price,
-        "part of the fleet in a round": view.taking_part,
+        "fraction_train": view.fraction_train,
         "headroom": view.headroom,
         "a shard's budget": view.is_shard,
         **{f"learning: {name}": value for name, value in view.learning.items()},

@@ -1,7 +1,8 @@
 """The folder of a run: the files in it, and how they are read back and checked.
 
 A server writes ``control.npz`` (its books), ``rounds.jsonl`` (what each round did) and
-``metrics.jsonl`` (what was measured about the model).
+``metrics.jsonl`` (what was measured about the model). An operator writes ``retired.jsonl`` (who is
+to leave the fleet for good), which the server reads at the start of each round.
 """
 
 from tidegate.server.saved_state import REMEDY
@@ -13,6 +14,7 @@ __all__ = [
     "NOTHING_USED",
     "REMEDY",
     "RESUMING",
+    "RETIRED",
     "ROUNDS",
     "SAVING",
 ]
@@ -22,6 +24,7 @@ FORMAT_VERSION = 5
 CONTROL = "control.npz"
 ROUNDS = "rounds.jsonl"
 METRICS = "metrics.jsonl"
+RETIRED = "retired.jsonl"
 SAVING = "the run is saved in %s"
 RESUMING = "resuming run %s after round %d"
 NOTHING_USED = "nobody's model was used in round %d"

@@ -17,7 +17,9 @@ from tidegate._internal.saving import Archive, plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.runs.journal import this_machine
+from tidegate.runs.retirements import asked
 from tidegate.server.fleet_round import FleetRound
+from tidegate.server.saved_terms import current_terms
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class ClientView:
     """Rounds since it could be reached; none if it is no longer planned for."""
     owes_answer: bool
     """Whether an order of an earlier round is not answered."""
+    is_retired: bool
+    """Whether an operator has taken it out for good, or has asked the server to."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +62,9 @@ class RunView:
     """T; none where the run has no last round."""
     mean_price: float | None
     """What a sample was expected to cost; none where the policy does not ask."""
-    taking_part: float
+    fraction_train: float
     """The part of the fleet that a round is meant to reach."""
-    least_taking_part: int
+    min_train_nodes: int
     """Clients that it reaches in any case."""
     round_number: int
     """The round that is under way, or comes next."""
@@ -108,7 +112,13 @@ class RunView:
     @property
     def away(self) -> list[ClientView]:
         """Clients that have left, could not be reached in the last round, or owe an answer."""
-        return [one for one in self.clients if one.away_for != 0 or one.owes_answer]
+        waited_for = [one for one in self.clients if not one.is_retired]
+        return [one for one in waited_for if one.away_for != 0 or one.owes_answer]
+
+    @property
+    def retired(self) -> list[ClientView]:
+        """Clients that an operator has taken out; nobody waits for them."""
+        return [one for one in self.clients if one.is_retired]
 
 
 def read_run(folder: Path) -> RunView:
@@ -122,10 +132,11 @@ def read_run(folder: Path) -> RunView:
         )
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
         record = control_of(archive, path)["controller"]
-        terms, absences = record["terms"], record["absences"]
+        terms, absences = current_terms(record["terms"]), record["absences"]
         now = record["round_number"]
+        requests = asked(folder)
         clients = [
-            _client(name, account, absences.get(name) if absences else 0, now)
+            _client(name, account, absences.get(name) if absences else 0, now, requests)
             for name, account in sorted(record["ledger"]["accounts"].items())
         ]
         run = record["ledger"]["run"]
@@ -157,15 +168,15 @@ def read_run(folder: Path) -> RunView:
         folder=folder,
         run=run,
         policy=terms["policy"],
-        options={**terms["options"], "spend_ahead": terms.get("spend_ahead")},
+        options={**terms["options"], "spend_ahead": terms["spend_ahead"]},
         headroom=terms["headroom"],
         learning=terms["learning"],
         is_shard=terms["shard"] is not None,
         budget=terms["budget"],
         num_rounds=terms["num_rounds"],
         mean_price=terms["mean_price"],
-        taking_part=terms["taking_part"],
-        least_taking_part=terms["least_taking_part"],
+        fraction_train=terms["fraction_train"],
+        min_train_nodes=terms["min_train_nodes"],
         round_number=now,
         rounds=rounds,
         metrics=metrics,
@@ -203,8 +214,15 @@ def control_of(archive: Archive, path: Path) -> dict[str, Any]:
     return content
 
 
-def _client(name: str, account: Mapping[str, Any], away_for: int | None, now: int) -> ClientView:
+def _client(
+    name: str,
+    account: Mapping[str, Any],
+    away_for: int | None,
+    now: int,
+    requests: Mapping[str, bool],
+) -> ClientView:
     order = account["outstanding"]
+    is_retired = requests.get(name, account.get("retired_in", 0) > 0)
     return ClientView(
         name=name,
         buffer_capacity=account["buffer_capacity"],
@@ -213,7 +231,8 @@ def _client(name: str, account: Mapping[str, Any], away_for: int | None, now: in
         total_spent=account["total_spent"],
         last_round=account["last_round"],
         away_for=away_for,
-        owes_answer=order is not None and order["round_number"] < now,
+        owes_answer=order is not None and order["round_number"] < now and not is_retired,
+        is_retired=is_retired,
     )
 
 

@@ -59,6 +59,8 @@ class Account:
     """Whether its stream or acquisition gave less than was ordered, and has given nothing since."""
     outstanding: Order | None = None
     """Sent and not answered; the client may have applied it."""
+    retired_in: int = 0
+    """The round in which an operator took the client out of the fleet; 0 if it belongs to it."""
 
     def _uses(self, batches: Batches | None = None) -> list[tuple[int, int]]:
         """(how often used, samples) of what is stored, or would be, oldest first."""

@@ -20,6 +20,7 @@ from tidegate.server.fleet_round import Decision, FleetRound
 from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
 from tidegate.server.saved_state import REMEDY, check_numbers, check_terms, from_bytes, to_bytes
+from tidegate.server.saved_terms import current_terms
 from tidegate.server.shards import Report
 from tidegate.server.spending import within_cash
 from tidegate.theory.reuse import ReuseTally
@@ -76,7 +77,7 @@ class Controller:
     @property
     def away(self) -> int:
         """Clients that are planned for and could not be reached when the last round began."""
-        return sum(absent > 0 for absent in self._fleet.absences.values())
+        return self._fleet.away
 
     def join(self, introduction: Introduction, newest: Receipt | None = None) -> None:
         """Know a client from now on; what it did without being heard is settled.
@@ -116,7 +117,8 @@ class Controller:
         A round that was decided before keeps its orders; it gives those that can be reached now.
         """
         if self._decision is not None:
-            return self._same_again({*present, *online})
+            there = {*present, *online}
+            return self._ledger.orders_of(self._round_number, self._fleet.clients, there)
         self._fleet.see({*present, *online})
         if self._server is None:
             self._server = self._fleet.policy.admission.start()
@@ -203,6 +205,7 @@ class Controller:
             effective_samples=self._tally.effective_sample_size,
             pause=self._pause.rounds_left,
             set_aside=self._ledger.set_aside,
+            retired=self._ledger.retired,
         )
 
     def to_record(self) -> dict[str, Any]:
@@ -230,9 +233,9 @@ class Controller:
         """The controller that ``to_record`` gave, on the same terms; ``source`` is for errors."""
         # A mistake in the user's own policy or price feed, which terms call, is not damage.
         with reading(source, REMEDY):
-            saved_terms = dict(record["terms"])
-        if "spend_ahead" not in saved_terms:  # written before spending ahead had a limit
-            terms = replace(terms, spend_ahead=None)
+            saved_terms = current_terms(record["terms"])
+            if "spend_ahead" not in record["terms"]:  # before every run had a limit of its own
+                terms = replace(terms, spend_ahead=saved_terms["spend_ahead"])
         check_terms(saved_terms, terms.fixed())
         with reading(source, REMEDY):
             check_numbers(record)
@@ -307,13 +310,3 @@ class Controller:
             thresholds=thresholds,
         )
         return self._ledger.account(client).within_losses(order)
-
-    def _same_again(self, reachable: Collection[str]) -> dict[str, Order]:
-        """The orders of a round that was decided before; who had none waits for the next."""
-        return {
-            client: order
-            for client in self._fleet.clients
-            if client in reachable
-            and (order := self._ledger.account(client).outstanding) is not None
-            and order.round_number == self._round_number
-        }

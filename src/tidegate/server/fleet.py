@@ -52,9 +52,9 @@ class Terms:
     prices: PriceFeed
     num_rounds: int
     """T."""
-    taking_part: float = 1.0
+    fraction_train: float = 1.0
     """q: the part of the fleet that a round is meant to reach."""
-    least_taking_part: int = 1
+    min_train_nodes: int = 1
     """Clients that it reaches in any case."""
     headroom: float = 1.0
     """Slots that each client has for every slot that is planned for."""
@@ -77,7 +77,7 @@ class Terms:
 
     def share_of(self, clients: int) -> float:
         """The part of so many clients that a round reaches."""
-        return share_reached(clients, self.taking_part, self.least_taking_part)
+        return share_reached(clients, self.fraction_train, self.min_train_nodes)
 
     def fixed(self) -> dict[str, Any]:
         """What must be the same when a run is resumed."""
@@ -88,8 +88,8 @@ class Terms:
             "headroom": self.headroom,
             "shard": None if self.purse is None else [self.purse.run, self.purse.shard],
             "learning": asdict(self.learning),
-            "taking_part": self.taking_part,
-            "least_taking_part": self.least_taking_part,
+            "fraction_train": self.fraction_train,
+            "min_train_nodes": self.min_train_nodes,
             "sums_only": self.sums_only,
             "spend_ahead": self.spend_ahead,
         }
@@ -131,7 +131,7 @@ class Fleet:
                 budget=terms.budget,
                 mean_price=terms.prices.mean(terms.num_rounds),
                 num_rounds=terms.num_rounds,
-                cohorts=Cohorts(share=terms.share_of(len(self.absences))),
+                cohorts=Cohorts(fraction_train=terms.share_of(len(self.absences))),
                 learning=terms.learning,
             )
             policy, clients = terms.policy(problem), len(self.absences)
@@ -160,11 +160,17 @@ class Fleet:
         limits = [one for one in (self._terms.spend_ahead, self.policy.ahead) if one is not None]
         return min(limits, default=None)
 
+    @property
+    def away(self) -> int:
+        """Clients that could not be reached when the last round began, and are waited for."""
+        retired = self._ledger.is_retired
+        return sum(absent > 0 and not retired(one) for one, absent in self.absences.items())
+
     def see(self, reachable: Collection[str]) -> None:
-        """Let newcomers in, and those go who could not be reached for K rounds."""
-        absences = dict.fromkeys(reachable, 0)
+        """Let newcomers in, and those go who are retired, or not reached for K rounds."""
+        absences = {one: 0 for one in reachable if not self._ledger.is_retired(one)}
         for number, (client, absent) in enumerate(self.absences.items()):
-            if client not in reachable:
+            if client not in absences and not self._ledger.is_retired(client):
                 _, horizon = self.retention(number)
                 if absent + 1 < horizon or not horizon:
                     absences[client] = absent + 1
@@ -184,7 +190,11 @@ class Fleet:
 
     def members(self, chosen: Collection[str]) -> list[tuple[int, str]]:
         """The clients that take part, each with its number in the fleet."""
-        return [one for one in enumerate(self.absences) if one[1] in chosen]
+        return [
+            (number, client)
+            for number, client in enumerate(self.absences)
+            if client in chosen and not self._ledger.is_retired(client)
+        ]
 
     def split(
         self,

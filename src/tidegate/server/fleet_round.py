@@ -42,6 +42,8 @@ class FleetRound:
     """Rounds to come in which nothing is bought, because what was bought could not be used."""
     set_aside: int = 0
     """Samples so far that clients could not read, acquire or store, and passed over."""
+    retired: int = 0
+    """Clients that an operator has taken out of the fleet for good."""
 
     @property
     def told(self) -> str:

@@ -37,6 +37,11 @@ def welcome(
     client, buffer_id = introduction.client, introduction.buffer_id
     fresh = Account(introduction.buffer_capacity, buffer_id)
     account = ledger.account(client) if client in ledger else fresh
+    if account.retired_in:
+        raise WireError(
+            f"{client} was retired in round {account.retired_in}; if it is to take part again, "
+            f"tidegate retire FOLDER {client} --undo"
+        )
     _check_capacity(account, introduction, largest_buffer)
     if account.buffer_id == buffer_id:
         last_round = newest.round_number if newest else 0
@@ -49,6 +54,11 @@ def welcome(
             _settle_unheard(ledger, client, newest, now)
         ledger.open(client, introduction.buffer_capacity, buffer_id)
         ledger.void(client, last_round, introduction.void_round)
+    elif newest is not None and account.losses and not account.buffer_id:
+        raise WireError(
+            f"{client} owed an answer when it was retired, and its buffer was given up with the "
+            f"order. {BEGIN_AGAIN}"
+        )
     elif newest is not None:
         raise _unknown(ledger, client, newest)
     else:

@@ -7,7 +7,7 @@ believes no receipt that cannot follow from it.
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -104,6 +104,39 @@ class Ledger:
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
         return lost
 
+    def is_retired(self, client: str) -> bool:
+        """Whether an operator has taken a client out of the fleet."""
+        return client in self._accounts and self._accounts[client].retired_in > 0
+
+    @property
+    def retired(self) -> int:
+        """Clients that an operator has taken out of the fleet."""
+        return sum(account.retired_in > 0 for account in self._accounts.values())
+
+    def retire(self, client: str, round_number: int) -> float:
+        """Take a client out of the fleet for good; doing so twice is the same as once.
+
+        What it has spent stays in the books. An order that it has not answered is given up, with
+        the buffer that it was for: what it may have cost is booked as spent.
+
+        Args:
+            client: that gets no further order.
+            round_number: from which on it gets none.
+
+        Returns:
+            what was booked as spent.
+        """
+        account = self.account(client)
+        if account.retired_in:
+            return 0.0
+        lost = 0.0 if account.outstanding is None else self.begin_again(client)
+        self._accounts[client] = replace(self.account(client), retired_in=round_number)
+        return lost
+
+    def reinstate(self, client: str) -> None:
+        """Let a client that was retired introduce itself again; nothing for one that was not."""
+        self._accounts[client] = replace(self.account(client), retired_in=0)
+
     def void(self, client: str, last_round: int, void_round: int) -> None:
         """Forget an order that a client will never apply: one after its last, up to a round."""
         account = self.account(client)
@@ -127,12 +160,29 @@ class Ledger:
             )
         self._accounts[client] = replace(account, outstanding=order)
 
+    def orders_of(
+        self, round_number: int, clients: Sequence[str], reachable: Collection[str]
+    ) -> dict[str, Order]:
+        """Orders of a round that were sent before; who had none waits for the next."""
+        return {
+            client: order
+            for client in clients
+            if client in reachable
+            and (order := self.account(client).outstanding) is not None
+            and order.round_number == round_number
+        }
+
     def book(self, client: str, receipt: Receipt) -> Booking:
         """Book a receipt; one that was booked before adds nothing, an impossible one is refused."""
         account = self.account(client)
         if receipt.run == self.run and receipt.round_number <= account.last_round:
             return Booking(0, 0.0, on_time=False)
         order = account.outstanding
+        if account.retired_in:
+            raise WireError(
+                f"{client} was retired in round {account.retired_in}, and what it may have paid "
+                f"for round {receipt.round_number} is booked as spent"
+            )
         if order is None or order.round_number != receipt.round_number:
             raise WireError(f"{client} was sent no order of round {receipt.round_number}")
         receipt.check_answers(order, buffer_capacity=account.buffer_capacity)

@@ -44,17 +44,19 @@ def candidate_horizons(problem: Problem) -> range:
     return range(1, min(largest, problem.num_rounds) + 1)
 
 
-def try_horizons(
+def try_horizons(  # noqa: PLR0913 - all but two are given by name
     problem: Problem,
     prices: Prices,
     *,
     horizons: Iterable[int],
     seeds: Sequence[int] = (0,),
     options: ControlOptions = DEFAULT_OPTIONS,
+    penalty_exponent: float = parameters.PENALTY_EXPONENT,
+    contraction_exponent: float = parameters.CONTRACTION_EXPONENT,
     price_per_client: bool = False,
     each_round: Callable[[], None] | None = None,
 ) -> list[Candidate]:
-    """Simulate ACDPP with each K; prices are given as to ``simulate``."""
+    """Simulate ACDPP with each K; prices as for ``simulate``, exponents as for ``acdpp``."""
     middle = problem.num_rounds // 2
     if not middle:
         raise ConfigurationError(
@@ -62,7 +64,7 @@ def try_horizons(
         )
     play = partial(simulate, price_per_client=price_per_client, each_round=each_round)
     target = min(problem.affordable_admission, problem.slots_a_round)
-    closing = parameters.contraction(problem.num_rounds, options.contraction_exponent)
+    closing = parameters.contraction(problem.num_rounds, contraction_exponent)
     interval = ClosingInterval(target, closing)
     candidates = []
     for horizon in horizons:
@@ -71,6 +73,8 @@ def try_horizons(
             options,
             retention_horizon=horizon,
             target_admission=target,
+            penalty_exponent=penalty_exponent,
+            contraction_exponent=contraction_exponent,
         )
         halves = [play(policy, problem, prices, seed, until=middle) for seed in seeds]
         wholes = [play(policy, problem, prices, half.seed, resume=half.final) for half in halves]

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
+from tidegate._internal.suggestion import suggestion
+from tidegate.errors import ConfigurationError
 from tidegate.policies import PolicyMaker
 from tidegate.testing import rule_laws, run_laws
 from tidegate.testing.counting import Leaving
@@ -47,6 +49,12 @@ def check_policy(
     >>> from tidegate.policies.acdpp import acdpp
     >>> check_policy(acdpp, laws=["a_limit_is_kept"])
     """
+    names = [laws] if isinstance(laws, str) else list(laws)
+    for name in names:
+        if name not in POLICY_LAWS:
+            hint = suggestion(name, POLICY_LAWS, otherwise="choose from those of POLICY_LAWS.")
+            known = ", ".join(POLICY_LAWS)
+            raise ConfigurationError(f"policies have no law {name!r}; {hint} The laws: {known}")
     subject = Subject(make_policy, leaving, rounds)
-    for name in laws:
+    for name in names:
         POLICY_LAWS[name](subject, name)

@@ -25,8 +25,8 @@ FLEETS: tuple[tuple[tuple[int, ...], float], ...] = (
 """Capacities and budget: enough for some, too little for anything, enough for everything."""
 COHORTS = (
     Cohorts(),
-    Cohorts(share=0.5),
-    Cohorts(share=0.6, least_available=0.3, leaving=0.002),
+    Cohorts(fraction_train=0.5),
+    Cohorts(fraction_train=0.6, least_available=0.3, leaving=0.002),
 )
 """Everyone; half of the fleet, drawn anew in each round; some away, and some for good."""
 

@@ -7,7 +7,15 @@ from typing import Any
 import numpy as np
 
 from tidegate._internal.randomness import generator
-from tidegate.client.store import BooksMovedError, Change, FailedSample, Store, StoredSample
+from tidegate.client.store import (
+    BooksMovedError,
+    Candidate,
+    Change,
+    Choice,
+    FailedSample,
+    Store,
+    StoredSample,
+)
 from tidegate.testing.law import Trial
 from tidegate.wire import Order, Receipt
 
@@ -187,6 +195,58 @@ def is_the_same_in_a_new_process(played: Played) -> None:
         played.store = again
 
 
+def keeps_candidates_and_choices(played: Played) -> None:
+    """Candidates wait, are chosen, dropped and done with, each when it should be."""
+    chosen: list[str] = []
+    waiting: list[str] = []
+    for now in range(1, 10):
+        before = played.store.books()
+        fresh = [f"{RUN}/{now}/{place}" for place in range(int(played.draw.integers(0, 6)))]
+        pool = [*waiting, *fresh]
+        picked = [str(key) for key in played.draw.permutation(pool)[: len(pool) // 2]]
+        left = [key for key in pool if key not in picked]
+        dropped = left[: len(left) // 3]
+        chosen, waiting = [*chosen, *picked], [key for key in left if key not in dropped]
+        candidates = len(chosen) + len(waiting)
+        after = replace(before, candidates=candidates, chosen_round=now, total_seen=now)
+        packed = [Candidate(key, played.store.pack(key)) for key in fresh]
+        played.store.choose(Choice(now, before, after, packed, picked, dropped))
+        _compare_candidates(played, chosen, waiting, f"after the choice of round {now}")
+        change, _ = played.change(now)
+        done, chosen = chosen[: now % 3], chosen[now % 3 :]
+        books = replace(change.books, candidates=candidates - len(done))
+        played.store.commit(replace(change, books=books, done=done, removed=(), admitted=()))
+        played.store = played.reopened()
+        _compare_candidates(played, chosen, waiting, f"opened again after round {now}")
+
+
+def refuses_a_choice_from_old_books(played: Played) -> None:
+    """What was chosen before another commit raises ``BooksMovedError`` and changes nothing."""
+    before = played.store.books()
+    after = replace(before, candidates=1, chosen_round=1)
+    stale = Choice(1, before, after, [Candidate("k", played.store.pack("k"))], ["k"], [])
+    played.commit(1)
+    try:
+        played.store.choose(stale)
+    except BooksMovedError:
+        _compare_candidates(played, [], [], "after a choice from old books was refused")
+    else:
+        played.trial.expect(False, "it took a choice that was made from old books")
+
+
+def _compare_candidates(played: Played, chosen: list[str], waiting: list[str], when: str) -> None:
+    found = played.store.candidates()
+    expected = [*((key, True) for key in chosen), *((key, False) for key in waiting)]
+    played.trial.expect(
+        [(one.key, one.chosen) for one in found] == expected,
+        f"{when}, its candidates are {found} in place of {expected}",
+    )
+    contents = [played.store.unpack(one.packed) for one in found]
+    played.trial.expect(
+        contents == [key for key, _ in expected], f"{when}, candidates have other contents"
+    )
+
+
 STORE_LAWS: Mapping[str, Law] = {
     law.__name__: law
     for law in (
@@ -195,6 +255,8 @@ STORE_LAWS: Mapping[str, Law] = {
         refuses_a_change_from_old_books,
         a_void_round_stays_void,
         is_the_same_in_a_new_process,
+        keeps_candidates_and_choices,
+        refuses_a_choice_from_old_books,
     )
 }
 

@@ -24,7 +24,7 @@ class SampleSizes:
 
 
 def constant_admission_sizes(
-    target_admission: float, retention_horizon: int, num_rounds: int, taking_part: float = 1.0
+    target_admission: float, retention_horizon: int, num_rounds: int, fraction_train: float = 1.0
 ) -> SampleSizes:
     """Sizes under π^CK: Λ̄ admitted each round, kept K rounds.
 
@@ -36,10 +36,10 @@ def constant_admission_sizes(
         target_admission: Λ̄.
         retention_horizon: K, rounds of a client.
         num_rounds: T.
-        taking_part: q, the chance that a client takes part in a round.
+        fraction_train: q, the chance that a client takes part in a round.
     """
     rounds = np.arange(1, num_rounds + 1, dtype=np.float64)
-    clocks = 1 + taking_part * (rounds - 1)
+    clocks = 1 + fraction_train * (rounds - 1)
     uniformity = constant_admission_uniformity(clocks, retention_horizon)
     distinct = target_admission * rounds
     return SampleSizes(

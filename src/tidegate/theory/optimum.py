@@ -22,6 +22,7 @@ from functools import partial
 
 from tidegate.errors import ConfigurationError
 from tidegate.theory.distribution import PriceDistribution
+from tidegate.theory.least_spending import least_spending
 
 PRECISION = 1e-13
 """Relative, of g and of μ."""
@@ -34,8 +35,6 @@ NEGLIGIBLE = 1e-18
 """A chance of living on that no sum of floats notices."""
 ROUNDING = 1e-12
 """Relative, of two sums of the same prices in another order."""
-FINE = 1e-9
-"""Relative, of what a plan spends."""
 UNAFFORDABLE = 1e4
 """A rule that grows ΣA² by no more than the longest life and spends ``allowed``, less 1 part in
 this, would be better at a multiplier of this times the longest life over ``allowed``."""
@@ -213,12 +212,8 @@ def optimum(prices: PriceDistribution, budget: float, total_capacity: float) -> 
     if not (math.isfinite(budget) and budget > 0 and total_capacity > 0):
         raise ValueError(f"need a positive budget and capacity, got {budget} and {total_capacity}")
     allowed = budget / total_capacity
+    _check_affordable(prices, allowed, total_capacity)
     plan = plan_slots(prices, allowed)
-    if plan.spent > allowed * (1 + FINE):
-        raise ConfigurationError(
-            f"the budget allows {allowed:g} for a slot and round; samples that are kept "
-            f"{LONGEST_LIFE} rounds cost {plan.spent:g}: raise the budget, or plan for fewer slots"
-        )
     bound = plan.best.average_cost - plan.best.multiplier * plan.spent
     return Optimum(
         effective_per_round=total_capacity / plan.growth,
@@ -229,6 +224,19 @@ def optimum(prices: PriceDistribution, budget: float, total_capacity: float) -> 
         duality_gap=max(plan.growth / bound - 1, 0.0),
         bellman_residual=bellman_residual(prices, plan.best) if plan.best.multiplier else 0.0,
     )
+
+
+def _check_affordable(prices: PriceDistribution, allowed: float, total_capacity: float) -> None:
+    """Refuse a budget that no rule can keep to, before any is looked for."""
+    if prices.mean <= allowed * LONGEST_LIFE:
+        return
+    least = least_spending(prices, LONGEST_LIFE)
+    if least > allowed:
+        raise ConfigurationError(
+            f"the budget allows {allowed:g} for a slot and round; samples that are kept up to "
+            f"{LONGEST_LIFE} rounds cost {least:g}: raise the budget to at least "
+            f"{least * total_capacity:g}, or plan for fewer slots"
+        )
 
 
 def plan_slots(

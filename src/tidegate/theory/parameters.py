@@ -12,6 +12,11 @@ from tidegate.errors import ConfigurationError
 from tidegate.problem import Problem
 from tidegate.theory.bounds import constant_admission_sizes, excess_risk_bound
 
+PENALTY_EXPONENT = 0.5
+"""γ of V = T^γ, unless another is given."""
+CONTRACTION_EXPONENT = 0.5
+"""φ of ρ = 1 - T^-φ, likewise."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -34,7 +39,7 @@ def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
     """The best plan with this K."""
     target = target_admission(problem, retention_horizon)
     sizes = constant_admission_sizes(
-        target, retention_horizon, problem.num_rounds, problem.taking_part
+        target, retention_horizon, problem.num_rounds, problem.mean_fraction_train
     )
     return Plan(
         retention_horizon=retention_horizon,

@@ -25,6 +25,7 @@ GAUGES = {
     "exposure": "What unanswered orders may turn out to have cost.",
     "fleet": "Clients that are planned for.",
     "away": "Clients that are planned for and cannot be reached.",
+    "retired": "Clients that an operator has taken out for good.",
     "orders": "Clients that were sent an order in the last round.",
     "answered": "Clients that answered it in time.",
     "averaged": "Clients whose models went into the last average.",

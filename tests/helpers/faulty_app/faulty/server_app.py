@@ -12,7 +12,7 @@ from flwr.app import Array, ArrayRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from tidegate.flower import AdmissionControl
+from tidegate.flower import AdmissionControl, Deployment
 from tidegate.prices import PricePath, UniformPrice
 
 app = ServerApp()
@@ -81,7 +81,7 @@ def main(grid: Grid, context: Context) -> None:
         prices=PricePath(UniformPrice(1, 10), seed=1),
         folder=folder,
         run=str(config["run"]),
-        time_to_live=float(config["time-to-live"]),
+        deployment=Deployment(time_to_live=float(config["time-to-live"])),
     )
     note("start", pid=os.getpid())
     strategy.start(

@@ -1,38 +1,14 @@
-"""Order and receipt: all of ours that crosses the network, and who is speaking to whom.
+"""Order and receipt: all of ours that crosses the network, and who is speaking to whom."""
 
-All turn into a flat mapping of plain values and back. Nothing that arrives is believed before it
-has been checked: an unknown version, a missing or unknown field, a value of the wrong kind or out
-of range is refused with a reason.
-"""
-
-import dataclasses
 import hashlib
 import itertools
 import json
 import math
-import reprlib
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, Literal, Self, TypeVar
+from typing import Literal
 
-from tidegate.errors import WireError
+from tidegate.wire.record import ADDED, Record, need
 
-WIRE_VERSION = 2
-"""Raised when a field changes its meaning; other versions are refused, never guessed at."""
-
-LARGEST_INTEGER = 2**63 - 1
-"""What a database and a Flower record can carry."""
-LARGEST_AMOUNT = 1e15
-"""Of money or price: beyond it a float can no longer count cents."""
-LONGEST_NAME = 200
-"""Characters: a name goes into logs, file names and every message."""
-NAME = f"a name of at most {LONGEST_NAME} printable characters"
-WHOLE = f"a whole number from 0 to {LARGEST_INTEGER}"
-AMOUNT = f"a float from 0 to {LARGEST_AMOUNT:g}"
-MOST_AMOUNTS = 1001
-"""In a list. Of thresholds: one for an empty slot, and a thousand ages."""
 LARGEST_CAPACITY = 100_000_000
 """Samples of one client: counts of its admissions are kept in 4 bytes, far from their end."""
 NO_LIMIT = 2**31 - 1
@@ -43,38 +19,8 @@ source (a share that is not mounted, a codec that fits nothing), and costs no sa
 DIGEST_LENGTH = 16
 """Hexadecimal digits: enough to tell the cursors of one stream apart."""
 
-Plain = str | int | float | bool | list[float]
-"""What a record may hold: values that Flower's records can carry."""
-
 Retention = Literal["k_step", "frozen", "oldest_first"]
 RETENTIONS: tuple[Retention, ...] = ("k_step", "frozen", "oldest_first")
-
-
-ADDED: Mapping[str, bool] = MappingProxyType({"added": True})
-"""Metadata of a field that records of this wire version once did not have: it may be missing."""
-
-Kind = TypeVar("Kind", bound="Record")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """What can cross the network: checked when it is made, and plain values when it travels."""
-
-    def __post_init__(self) -> None:
-        _check_kinds(self)
-        self._check()
-
-    def _check(self) -> None:
-        """Limits that concern several fields."""
-
-    def to_record(self) -> dict[str, Plain]:
-        """Itself as plain values."""
-        return _to_record(self)
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, object]) -> Self:
-        """What a record holds, or a ``WireError``."""
-        return _from_record(cls, record)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,17 +49,17 @@ class Order(Record):
     fills empty slots first; then the oldest samples make room."""
 
     def _check(self) -> None:
-        _need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
-        _need(self.retention in RETENTIONS, "retention", self.retention, "a known rule")
+        need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
+        need(self.retention in RETENTIONS, "retention", self.retention, "a known rule")
         least = 1 if self.retention == "k_step" else 0
         horizon = self.retention_horizon
-        _need(horizon >= least, "retention_horizon", horizon, f"at least {least}")
+        need(horizon >= least, "retention_horizon", horizon, f"at least {least}")
         if self.thresholds:
             rule = self.thresholds
             evicts = self.retention == "oldest_first"
-            _need(evicts, "retention", self.retention, "oldest_first where thresholds are given")
+            need(evicts, "retention", self.retention, "oldest_first where thresholds are given")
             rises = all(first <= second for first, second in itertools.pairwise(rule[1:]))
-            _need(rises, "thresholds", rule, "not falling from the second on")
+            need(rises, "thresholds", rule, "not falling from the second on")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,18 +96,18 @@ class Receipt(Record):
     """``cursor_digest`` of how far the stream was read; empty if nobody knows."""
 
     def _check(self) -> None:
-        _need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
+        need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
         stored = f"at most the occupancy {self.occupancy}"
-        _need(self.admitted <= self.occupancy, "admitted", self.admitted, stored)
-        _need(self.expiring <= self.occupancy, "expiring", self.expiring, stored)
+        need(self.admitted <= self.occupancy, "admitted", self.admitted, stored)
+        need(self.expiring <= self.occupancy, "expiring", self.expiring, stored)
         most = (self.occupancy - self.admitted) * (self.round_number - 1)
-        _need(self.prior_uses <= most, "prior_uses", self.prior_uses, f"at most {most}")
+        need(self.prior_uses <= most, "prior_uses", self.prior_uses, f"at most {most}")
         in_all = f"at least this round's {self.admitted}"
-        _need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
+        need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
         paid = f"at least this round's {self.spent}"
-        _need(self.total_spent >= self.spent, "total_spent", self.total_spent, paid)
+        need(self.total_spent >= self.spent, "total_spent", self.total_spent, paid)
         most_aside = MOST_IN_A_ROW * (self.total_admitted + self.seen)
-        _need(self.set_aside <= most_aside, "set_aside", self.set_aside, f"at most {most_aside}")
+        need(self.set_aside <= most_aside, "set_aside", self.set_aside, f"at most {most_aside}")
 
     def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
         """Refuse a receipt that cannot be the answer to this order.
@@ -170,16 +116,16 @@ class Receipt(Record):
             order: the newest order that the client was sent.
             buffer_capacity: B_m where it is a hard limit.
         """
-        _need(self.run == order.run, "run", self.run, f"the order's {order.run!r}")
+        need(self.run == order.run, "run", self.run, f"the order's {order.run!r}")
         now = order.round_number
-        _need(self.round_number <= now, "round_number", self.round_number, f"at most {now}")
+        need(self.round_number <= now, "round_number", self.round_number, f"at most {now}")
         if self.round_number == now:
-            _need(self.admitted <= order.count, "admitted", self.admitted, f"<= {order.count}")
+            need(self.admitted <= order.count, "admitted", self.admitted, f"<= {order.count}")
             price = order.price * self.admitted
-            _need(math.isclose(self.spent, price), "spent", self.spent, f"the price, {price}")
+            need(math.isclose(self.spent, price), "spent", self.spent, f"the price, {price}")
         if buffer_capacity is not None:
             limit = f"at most the capacity {buffer_capacity}"
-            _need(self.occupancy <= buffer_capacity, "occupancy", self.occupancy, limit)
+            need(self.occupancy <= buffer_capacity, "occupancy", self.occupancy, limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,10 +176,10 @@ class Introduction(Record):
     def _check(self) -> None:
         capacity = self.buffer_capacity
         looks_at = self.candidates
-        _need(looks_at <= LARGEST_CAPACITY, "candidates", looks_at, f"at most {LARGEST_CAPACITY}")
-        _need(capacity >= 1, "buffer_capacity", capacity, "at least 1")
+        need(looks_at <= LARGEST_CAPACITY, "candidates", looks_at, f"at most {LARGEST_CAPACITY}")
+        need(capacity >= 1, "buffer_capacity", capacity, "at least 1")
         most = f"at most {LARGEST_CAPACITY}; count larger units (batches) in place of samples"
-        _need(capacity <= LARGEST_CAPACITY, "buffer_capacity", capacity, most)
+        need(capacity <= LARGEST_CAPACITY, "buffer_capacity", capacity, most)
 
 
 def cursor_digest(run: str, client: str, cursor: str) -> str:
@@ -244,81 +190,3 @@ def cursor_digest(run: str, client: str, cursor: str) -> str:
     """
     text = json.dumps([run, client, cursor])
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
-
-
-def _need(fulfilled: bool, name: str, value: object, limit: str) -> None:
-    if not fulfilled:
-        raise WireError(f"{name} must be {limit}, got {reprlib.repr(value)}")
-
-
-def _check_kinds(message: Record) -> None:
-    """Every field is of its own kind and within what the wire and a database can carry."""
-    for name, kind, optional, _ in _fields(type(message)):
-        value = getattr(message, name)
-        if kind is str:
-            named = type(value) is str and (value != "" or optional)
-            short = named and len(value) <= LONGEST_NAME and value.isprintable()
-            _need(short, name, value, NAME)
-        elif kind is int:
-            whole = type(value) is int and 0 <= value <= LARGEST_INTEGER
-            _need(whole, name, value, WHOLE)
-        elif kind is float:
-            _need_amount(name, value)
-        elif kind is bool:
-            _need(type(value) is bool, name, value, "true or false")
-        elif kind is tuple:
-            listed = type(value) is tuple and len(value) <= MOST_AMOUNTS
-            _need(listed, name, value, f"a tuple of at most {MOST_AMOUNTS}")
-            for amount in value:
-                _need_amount(name, amount)
-
-
-_Fields = tuple[tuple[str, object, bool, bool], ...]
-_FIELDS: dict[type, _Fields] = {}
-
-
-def _fields(kind: type[Record]) -> _Fields:
-    """Of every field name and kind, and whether it may be empty or missing; looked up once."""
-    if kind not in _FIELDS:
-        _FIELDS[kind] = _look_up(kind)
-    return _FIELDS[kind]
-
-
-def _look_up(kind: type[Record]) -> _Fields:
-    return tuple(
-        (
-            one.name,
-            typing.get_origin(one.type) or one.type,
-            one.default == "",
-            "added" in one.metadata,
-        )
-        for one in dataclasses.fields(kind)
-    )
-
-
-def _need_amount(name: str, value: object) -> None:
-    amount = type(value) is float and 0 <= value <= LARGEST_AMOUNT
-    _need(amount, name, value, AMOUNT)
-
-
-def _to_record(message: Record) -> dict[str, Plain]:
-    record: dict[str, Plain] = {"version": WIRE_VERSION}
-    for name, *_ in _fields(type(message)):
-        value = getattr(message, name)
-        record[name] = list(value) if isinstance(value, tuple) else value
-    return record
-
-
-def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
-    if not isinstance(record, Mapping):
-        raise WireError(f"a record is a mapping, got {reprlib.repr(record)}")
-    version = record.get("version")
-    if type(version) is not int or version != WIRE_VERSION:
-        raise WireError(f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}")
-    names = [name for name, *_, added in _fields(kind) if name in record or not added]
-    wrong = record.keys() ^ {"version", *names}
-    if wrong:
-        raise WireError(f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}")
-    values: dict[str, Any] = {name: record[name] for name in names}
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return kind(**{**values, **lists})

@@ -1,0 +1,101 @@
+"""``tidegate buffers``: what nodes of this machine keep, and removing what nobody needs."""
+
+import json
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from tidegate.cli.running import AsJson, screen
+from tidegate.client.buffer_files import BufferFile, find_buffers, remove_buffer, users_folder
+from tidegate.errors import ConfigurationError
+
+DAY = 24 * 3600.0
+
+
+def buffers(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Where they lie. Default: the folder of this user.")
+    ] = None,
+    *,
+    remove_unused: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="DAYS", help="Remove those that were not used for so long."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the buffers that nodes keep on this machine, and remove old ones.
+
+    A node keeps one file for each run, and does not learn that a run is over. Every message that it
+    answers counts as use, so a buffer that was not used for longer than any of your runs may rest
+    belongs to a run that is over. A run that is resumed without its buffers goes on, with empty
+    ones. What is removed is overwritten before; a file that a process has open stays.
+
+    What is there:
+
+        tidegate buffers
+
+    What a month of rest would remove, and removing it:
+
+        tidegate buffers --remove-unused 30 --dry-run
+
+        tidegate buffers --remove-unused 30
+    """
+    place = users_folder() if folder is None else folder
+    if folder is not None and not folder.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder; give the one that buffers lie in")
+    now = time.time()
+    found, unreadable = find_buffers(place)
+    since = now if remove_unused is None else now - remove_unused * DAY
+    chosen = found if remove_unused is None else [one for one in found if one.used_at <= since]
+    if as_json:
+        rows = [{**asdict(one), "path": str(one.path)} for one in chosen]
+        typer.echo(json.dumps({"folder": str(place), "buffers": rows}, indent=2))
+    else:
+        _show(chosen, place, now)
+        for wrong in unreadable:
+            typer.echo(f"{wrong}", err=True)
+    if remove_unused is None or dry_run or not chosen:
+        return
+    size = _size(sum(one.size for one in chosen))
+    if not yes and not typer.confirm(f"Remove these {len(chosen):,} ({size})?", err=True):
+        return
+    in_use = [one for one in chosen if not remove_buffer(one, since)]
+    typer.echo(f"removed {len(chosen) - len(in_use):,}", err=True)
+    for one in in_use:
+        typer.echo(f"{one.path} is in use, and stays", err=True)
+
+
+def _show(found: list[BufferFile], place: Path, now: float) -> None:
+    out = screen()
+    if not found:
+        out.print(f"no buffers in {place}", highlight=False, markup=False, soft_wrap=True)
+        return
+    table = Table(title=Text(f"{len(found):,} buffers in {place}"), title_justify="left")
+    for name in ("run", "client"):
+        table.add_column(name, overflow="fold")
+    for name in ("samples", "size", "days unused"):
+        table.add_column(name, justify="right")
+    for one in found:
+        days = f"{max(now - one.used_at, 0.0) / DAY:,.1f}"
+        names = Text(one.run), Text(one.client)  # clients choose theirs: no markup
+        table.add_row(*names, f"{one.samples:,}", _size(one.size), days)
+    out.print(table)
+
+
+def _size(count: int) -> str:
+    """Bytes, as people read them.
+
+    >>> _size(999), _size(24_576), _size(3_000_000)
+    ('999 B', '24.6 kB', '3.0 MB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count} B"

@@ -1,0 +1,138 @@
+"""Buffers that lie in a folder: whose they are, when they were used last, and how one is removed.
+
+A node does not learn that a run is over, so what tells is time: every question and every order that
+a node answers marks its buffer as used.
+"""
+
+import json
+import os
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate._internal.saving import plain, reading
+from tidegate.client.sqlite_file import APPLICATION_ID
+from tidegate.client.store import Books
+from tidegate.errors import ConfigurationError, DamagedFileError
+
+BESIDE = ("", "-wal", "-shm", "-journal")
+"""What SQLite adds to a file's name for those that belong to it."""
+REMEDY = "see what it is, and delete it yourself if nobody needs it"
+
+
+@dataclass(frozen=True)
+class BufferFile:
+    """One client's buffer in one run."""
+
+    path: Path
+    run: str
+    client: str
+    samples: int
+    size: int
+    """Bytes, with those of its log."""
+    used_at: float
+    """When it was written to last, in seconds since 1970."""
+
+
+def users_folder() -> Path:
+    """Where nodes that are given no folder keep their buffers, by the XDG specification."""
+    state = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():  # as its specification has it
+        try:
+            state = Path.home() / ".local" / "state"
+        except RuntimeError:
+            raise ConfigurationError(
+                "this user has no home directory to keep samples in: give the SuperNode "
+                "--node-config 'tidegate-folder=\"/var/lib/tidegate\"'"
+            ) from None
+    return state / "tidegate"
+
+
+def find_buffers(folder: Path) -> tuple[list[BufferFile], list[DamagedFileError]]:
+    """The buffers in a folder, those used last at the end; and files that cannot be read as one."""
+    found, unreadable = [], []
+    for path in sorted(folder.glob("*.sqlite")):
+        try:
+            found.append(read_buffer(path))
+        except DamagedFileError as wrong:
+            unreadable.append(wrong)
+    return sorted(found, key=lambda one: one.used_at), unreadable
+
+
+def read_buffer(path: Path) -> BufferFile:
+    """What a buffer's file holds; reading does not count as using it."""
+    size = sum(one.stat().st_size for one in _parts(path)[:2] if one.exists())
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            _check_ours(path, file)
+            ((text,),) = file.execute("SELECT content FROM books LIMIT 1").fetchall()
+            ((samples,),) = file.execute("SELECT count(*) FROM samples").fetchall()
+    except (sqlite3.DatabaseError, ValueError) as wrong:
+        if isinstance(wrong, DamagedFileError):
+            raise
+        raise DamagedFileError(path, f"cannot be read as a buffer ({wrong})", REMEDY) from wrong
+    with reading(path, REMEDY):
+        books = plain(Books, json.loads(text))
+    return BufferFile(path, books.run, books.client, int(samples), size, _used_at(path))
+
+
+def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
+    """Overwrite a buffer's samples and delete its files; whether that was done.
+
+    Nothing is done where another process has it open, or has used it after all.
+
+    Args:
+        buffer: as it was found.
+        unused_since: seconds since 1970; one that was used later stays.
+    """
+    path = buffer.path
+    try:
+        with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as file:
+            _check_ours(path, file)
+            version, used_at = _version(file), _used_at(path)
+            file.execute("PRAGMA locking_mode = EXCLUSIVE")
+            if used_at > unused_since:
+                return False
+            # Only who is alone can leave the write-ahead log. Pages that are overwritten must not
+            # be copied to a journal on disk before.
+            file.execute("PRAGMA journal_mode = MEMORY")
+            file.execute("PRAGMA secure_delete = ON")
+            file.execute("BEGIN EXCLUSIVE")
+            if _version(file) != version:
+                file.execute("ROLLBACK")
+                return False
+            tables = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            for (table,) in tables:
+                file.execute(f'DELETE FROM "{table}"')  # noqa: S608 - its own names
+            file.execute("COMMIT")
+            for part in _parts(path):
+                part.unlink(missing_ok=True)
+    except sqlite3.OperationalError as wrong:
+        code = wrong.sqlite_errorcode & 0xFF  # without what SQLite adds in higher bits
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return False
+        raise
+    return True
+
+
+def _check_ours(path: Path, file: sqlite3.Connection) -> None:
+    ((mark,),) = file.execute("PRAGMA application_id").fetchall()
+    if mark != APPLICATION_ID:
+        raise DamagedFileError(path, "is not a buffer of Tidegate", REMEDY)
+
+
+def _version(file: sqlite3.Connection) -> int:
+    """Changes where somebody else has written to the file since this connection looked last."""
+    ((version,),) = file.execute("PRAGMA data_version").fetchall()
+    return int(version)
+
+
+def _used_at(path: Path) -> float:
+    """When it was written to last; readers, too, make an empty log and an index of it (-shm)."""
+    parts = [one.stat() for one in _parts(path)[:2] if one.exists()]
+    return max(one.st_mtime for one in parts if one.st_size)
+
+
+def _parts(path: Path) -> list[Path]:
+    return [path.with_name(path.name + ending) for ending in BESIDE]

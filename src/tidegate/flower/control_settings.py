@@ -1,0 +1,96 @@
+"""What few apps tell ``AdmissionControl``, in three groups: plan, trust and deployment."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate.errors import ConfigurationError
+from tidegate.policies import ControlOptions
+from tidegate.problem import LearningConstants
+from tidegate.server.shards import Purse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planning:
+    """What the policy plans with, besides budget and prices.
+
+    What only one policy knows is an argument of that policy:
+    ``functools.partial(acdpp, penalty_exponent=0.3)``.
+    """
+
+    retention_horizon: int | None = None
+    """K, rounds that a sample stays, if not the planned number; Tide has none."""
+    headroom: float = 1.0
+    """1 plans with all the memory that clients have, as a hard limit. More leaves slots for peaks,
+    as the paper's policies need whose limit is an average: with 4, a client with 40 slots holds 10
+    samples on average. No client ever stores more than it has slots."""
+    fraction_train: float | None = None
+    """The part of the nodes that trains in a round. By default that of the strategy, with its
+    ``min_train_nodes``; 1 where the strategy has none, since it may then train all. Give it where
+    a strategy of your own trains a part of the nodes and does not say so."""
+    endless: bool = False
+    """Plan for no last round, so that a saved run can go on for more rounds; Tide alone can."""
+    learning: LearningConstants = field(default_factory=LearningConstants)
+    """Constants of the learning-error bound."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.headroom < math.inf:
+            raise ConfigurationError(f"headroom must be 1 or more, got {self.headroom}")
+        part = self.fraction_train
+        if part is not None and not 0 < part <= 1:
+            raise ConfigurationError(f"fraction_train must be above 0 and at most 1, got {part}")
+
+    @property
+    def options(self) -> ControlOptions:
+        """What the policy is told. The run itself limits spending, whatever the policy."""
+        return ControlOptions(
+            retention_horizon=self.retention_horizon,
+            hard_capacity=self.headroom == 1,
+            endless=self.endless,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientTrust:
+    """How far clients are believed, and how much the model of each counts."""
+
+    largest_buffer: int | None = None
+    """The capacity above which no client is believed. Orders and weights go by capacity, which each
+    client states itself: set this where clients might lie."""
+    sums_only: bool = False
+    """Let no client's order depend on what any single client has reported, only on sums over the
+    fleet. A client without room then takes in less than it is asked."""
+    importance: Mapping[str, float] | None = None
+    """α_m by client name; 1 for all others. A client's model weighs α_m·n_m."""
+
+    def __post_init__(self) -> None:
+        if self.largest_buffer is not None and not self.largest_buffer >= 1:
+            raise ConfigurationError(
+                f"largest_buffer must be at least 1 sample, got {self.largest_buffer}; leave it "
+                "out to believe every client"
+            )
+        for client, weight in (self.importance or {}).items():
+            if not 0 <= weight < math.inf:
+                raise ConfigurationError(
+                    f"the importance of {client!r} must be 0 or more, got {weight}"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """How long messages to clients live, and whether this server is one of several."""
+
+    time_to_live: float | None = None
+    """Seconds until an unanswered message is dropped; the ``timeout`` of ``start`` by default."""
+    purse: Purse | None = None
+    """What a shard is granted, round by round, where several servers share one budget
+    (``tidegate.server.shards``); ``budget`` is then about what that will be. Tide alone."""
+
+    def __post_init__(self) -> None:
+        if self.time_to_live is not None and not self.time_to_live > 0:
+            raise ConfigurationError(f"time_to_live must be positive, got {self.time_to_live}")
+
+
+DEFAULT_PLANNING = Planning()
+DEFAULT_TRUST = ClientTrust()
+DEFAULT_DEPLOYMENT = Deployment()

@@ -1,0 +1,74 @@
+"""Clients that an operator takes out of a run for good, or lets in again.
+
+A request is a line of ``retired.jsonl`` in the run's folder, and the last one about a client
+counts. The file is never shortened: a server that dies before its books are saved reads the same
+requests at its next start, and one that was taken up before changes nothing.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from tidegate.runs.folder import RETIRED
+from tidegate.server.controller import Controller
+
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+
+
+def ask(folder: Path, clients: Iterable[str], *, retired: bool) -> None:
+    """Ask for clients to be retired, or to be no longer; on disk when this returns."""
+    about = {"retired": retired, "at": round(time.time(), 3)}
+    lines = [json.dumps({"client": client} | about) for client in clients]
+    # In one step, after whatever another writer may have left unfinished.
+    text = "".join(f"\n{line}\n" for line in lines).encode()
+    file = os.open(folder / RETIRED, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        os.write(file, text)
+        os.fsync(file)
+    finally:
+        os.close(file)
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(place)  # the file's name
+    finally:
+        os.close(place)
+
+
+def asked(folder: Path) -> dict[str, bool]:
+    """Whether each client that requests speak of is to be retired; half a line says nothing."""
+    try:
+        text = (folder / RETIRED).read_text("utf-8", errors="replace")
+    except FileNotFoundError:
+        return {}
+    found: dict[str, bool] = {}
+    for line in text.splitlines():
+        try:
+            request = json.loads(line)
+            client, retired = request["client"], request["retired"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            continue
+        if isinstance(client, str) and isinstance(retired, bool):
+            found[client] = retired
+    return found
+
+
+def take_up(folder: Path, controller: Controller) -> None:
+    """Let the books follow the requests; a round that was decided before keeps its orders."""
+    ledger = controller.ledger
+    for client, retired in asked(folder).items() if not controller.is_under_way else ():
+        if client not in ledger or ledger.is_retired(client) == retired:
+            continue
+        if retired:
+            lost = ledger.retire(client, controller.round_number)
+            logger.warning(
+                "%s is retired from round %d on; %.4g that it may have paid unheard is booked as "
+                "spent",
+                *(client, controller.round_number, lost),
+            )
+        else:
+            ledger.reinstate(client)
+            logger.warning("%s is no longer retired, and is asked who it is", client)

@@ -1,0 +1,231 @@
+"""Apps without a gate, with one in the wrong place, or with a function that it cannot serve."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.client import NumPyClient
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import message_size_mod
+from flwr.serverapp.strategy import FedAvg
+from gated_apps import MODEL, dataset, gated_app
+
+from tidegate.errors import ConfigurationError
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
+from tidegate.flower.flower_internals import is_client_fn
+from tidegate.flower.records import asks_who
+
+NODES: list[dict[str, Any]] = [{"partition-id": number} for number in range(3)]
+
+
+def control() -> AdmissionControl:
+    return AdmissionControl(FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0)
+
+
+def echo(message: Message, context: Context) -> Message:
+    metrics = MetricRecord({"num-examples": 1})
+    return Message(RecordDict({"arrays": MODEL, "metrics": metrics}), reply_to=message)
+
+
+def needs_a_model(message: Message, context: Context) -> Message:
+    raise KeyError("arrays")
+
+
+def asks_its_gate(message: Message, context: Context) -> Message:
+    ClientGate(dataset, 8).samples(context)
+    raise AssertionError("there are none")
+
+
+class HalfGated(LocalGrid):
+    """Some nodes run another app; says which were asked who they are."""
+
+    def __init__(self, bare: ClientApp, nodes: set[int]) -> None:
+        super().__init__(gated_app(), NODES)
+        self.bare, self.nodes = bare, nodes
+        self.asked: list[int] = []
+
+    def _answer(self, message: Message) -> Message:
+        node_id = message.metadata.dst_node_id
+        if asks_who(message.content):
+            self.asked.append(node_id)
+        if node_id not in self.nodes:
+            return super()._answer(message)
+        gated, self._client_app = self._client_app, self.bare
+        try:
+            return super()._answer(message)
+        finally:
+            self._client_app = gated
+
+
+@pytest.mark.parametrize("train", [echo, needs_a_model, asks_its_gate])
+def test_a_node_without_a_gate_is_asked_once(
+    train: Callable[[Message, Context], Message], caplog: pytest.LogCaptureFixture
+) -> None:
+    bare = ClientApp()
+    bare.train()(train)
+    grid, strategy = HalfGated(bare, {3}), control()
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        strategy.start(grid, MODEL, num_rounds=6)
+    assert grid.asked.count(3) == 1
+    assert [row.answered for row in strategy.rounds] == [2] * 6
+    assert len(re.findall(r"node 3 is left out: .* mods.*not asked again", caplog.text)) == 1
+
+
+def test_a_gate_that_fails_is_asked_again() -> None:
+    failing = [True]
+
+    def opens_later(context: Context) -> Any:
+        if failing[0]:
+            raise OSError("not mounted")
+        return dataset(context)
+
+    gate = ClientGate(opens_later, 8)
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return gate._now(context).reply(message.content.array_records["arrays"])
+
+    class Mounted(HalfGated):
+        def _answer(self, message: Message) -> Message:
+            failing[0] = self.asked.count(3) < 1
+            return super()._answer(message)
+
+    strategy = control()
+    strategy.start(Mounted(app, {3}), MODEL, num_rounds=4)
+    assert [row.answered for row in strategy.rounds] == [2, 3, 3, 3]
+
+
+def test_a_node_that_could_not_be_reached_is_not_taken_for_one_without_a_gate() -> None:
+    class Unreachable(HalfGated):
+        def _answer(self, message: Message) -> Message:
+            if asks_who(message.content) and not self.asked.count(3) and self._is_third(message):
+                self.asked.append(3)
+                return Message(Error(code=5, reason="node unavailable"), reply_to=message)
+            return super()._answer(message)
+
+        def _is_third(self, message: Message) -> bool:
+            return message.metadata.dst_node_id == 3
+
+    strategy = control()
+    strategy.start(Unreachable(ClientApp(), set()), MODEL, num_rounds=3)
+    assert [row.answered for row in strategy.rounds] == [2, 3, 3]
+
+
+class Legacy(NumPyClient):
+    def fit(self, parameters: Any, config: Any) -> Any:
+        return parameters, 1, {}
+
+
+def client_fn(context: Context) -> Any:
+    return Legacy().to_client()
+
+
+@pytest.mark.parametrize("after", [[], [message_size_mod]])
+def test_an_app_made_of_a_client_fn_is_refused_before_money_is_spent(
+    after: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    bought: list[object] = []
+
+    def acquire(sample: object, key: str) -> object:
+        bought.append(sample)
+        return sample
+
+    app = ClientApp(client_fn, mods=[ClientGate(dataset, 8, acquire=acquire), *after])
+    with pytest.raises(ValueError, match="no client to order from"):
+        control().start(LocalGrid(app, NODES), MODEL, num_rounds=2)
+    assert not bought
+    assert "Move its fit() into a function under @app.train()" in caplog.text
+
+
+def test_what_comes_after_a_gate_is_told_apart() -> None:
+    seen = []
+
+    def look(message: Message, context: Context, call_next: Any) -> Message:
+        seen.append(is_client_fn(call_next))
+        return Message(RecordDict(), reply_to=message)
+
+    def call(app: ClientApp) -> None:
+        LocalGrid(app, NODES).send_and_receive([Message(RecordDict(), 2, "train")])
+
+    plain = ClientApp(mods=[look, message_size_mod])
+    plain.train(mods=[message_size_mod])(echo)
+    call(plain)
+    call(ClientApp(client_fn, mods=[look]))
+    call(ClientApp(client_fn, mods=[look, message_size_mod]))
+    assert seen == [False, True, True]
+
+
+@pytest.mark.parametrize("returned", [None, {"loss": 1.0}, ArrayRecord([np.zeros(1)])])
+def test_a_training_function_that_returns_no_message_is_told_what_to_return(
+    returned: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = ClientGate(dataset, 8)
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Any:
+        return returned
+
+    control().start(LocalGrid(app, NODES), MODEL, num_rounds=1)
+    assert "must return a Message, such as Message(RecordDict(" in caplog.text
+    assert "has_error" not in caplog.text
+
+
+def test_a_function_with_a_name_of_its_own_is_introduced_by_its_own_mods() -> None:
+    """``train.<action>``: the question goes to the function that is going to train."""
+
+    class Named(FedAvg):
+        def configure_train(self, *given: Any) -> list[Message]:
+            return [
+                Message(one.content, one.metadata.dst_node_id, "train.nightly")
+                for one in super().configure_train(*given)
+            ]
+
+    gate = ClientGate(dataset, 8)
+    app = ClientApp()
+
+    @app.train("nightly", mods=[gate])
+    def nightly(message: Message, context: Context) -> Message:
+        return gate._now(context).reply(message.content.array_records["arrays"])
+
+    app.train()(needs_a_model)
+    strategy = AdmissionControl(Named(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0)
+    grid = LocalGrid(app, NODES)
+    strategy.start(grid, MODEL, num_rounds=3)
+    assert [row.answered for row in strategy.rounds] == [3, 3, 3]
+    assert grid.answers.sent["introduction"] == 3
+    assert not grid.answers.failed
+
+
+def test_the_gates_own_refusal_names_the_remedy() -> None:
+    with pytest.raises(ConfigurationError, match=r"put the gate into ClientApp\(mods=\[gate\]\)"):
+        asks_its_gate(None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("newer", ["server", "node"])
+def test_a_peer_of_another_wire_version_is_told_what_to_install(
+    newer: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def of_version_3(content: RecordDict) -> None:
+        for record in content.config_records.values():
+            if "json" in record:
+                record["json"] = str(record["json"]).replace('"version": 2', '"version": 3')
+
+    class Mixed(LocalGrid):
+        def _answer(self, message: Message) -> Message:
+            if newer == "server":
+                of_version_3(message.content)
+            reply = super()._answer(message)
+            if newer == "node":
+                of_version_3(reply.content)
+            return reply
+
+    with pytest.raises(ValueError, match="no client to order from"):
+        control().start(Mixed(gated_app(), NODES), MODEL, num_rounds=1)
+    told = "version 3 is not understood, only 2: install the same version of tidegate on the server"
+    assert caplog.text.count(told) >= 3
+    assert "mods" not in caplog.text

@@ -1,0 +1,305 @@
+"""The guides that tell how to run an app, followed as they are printed, on all three engines.
+
+A network with BatchNorm goes the same ways: given everything, it becomes that of the bare app.
+"""
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from check_size import at_size
+from deployment import BIN
+from documented_lines import APP, LOAD, Quickstart, add_tidegate, gate
+from guide import ADDED, ROOT, TLS, Guide, blocks, joined
+
+from tidegate.cli import main
+from tidegate.flower.strategy import AdmissionControl
+from tidegate.runs.reader import read_run
+
+pytest.importorskip("sklearn", reason="the apps read scikit-learn's digits")
+
+BATCH_NORM = Quickstart(
+    "batch_norm",
+    {
+        APP: gate(f"{LOAD})"),
+        "load_data(partition_id, num_partitions)": "gate.samples(context)",
+    },
+    "network.pt",
+)
+ROUNDS = at_size(2, 5)
+
+share = pytest.mark.share(480)  # processes that mostly wait; one share, so they stay together
+on_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="there is no Ray here")
+with_openssl = pytest.mark.skipif(
+    shutil.which("openssl") is None or shutil.which("ssh-keygen") is None,
+    reason="there is no openssl or no ssh-keygen here",
+)
+with_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="there is no torch here"
+)
+
+
+def lines(page: Path) -> list[str]:
+    """The commands of a page, one by one."""
+    return [line for block in blocks(page, "text") for line in joined(block).splitlines()]
+
+
+def line(page: Path, beginning: str) -> str:
+    """The one command of a page that begins so."""
+    (found,) = [one for one in lines(page) if one.startswith(beginning)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guide]:
+    """Where a reader has the apps: the page's own with its lines, a network before and after."""
+    if shutil.which("patch") is None:
+        pytest.skip("there is no patch program here")
+    reader = Guide(tmp_path_factory.mktemp("desk"))
+    install, *rest = lines(ADDED)
+    assert install == "pip install '.[start,simulation]'"
+    reader.call("\n".join(rest[:2]), ROOT)
+    shutil.copytree(reader.folder / "plain", reader.folder / "before" / "plain")
+    for patch in blocks(ADDED, "diff"):
+        subprocess.run(
+            ["patch", "-p1", "--no-backup-if-mismatch", "--fuzz=0"],
+            cwd=reader.folder / "plain", input=patch, text=True, check=True, capture_output=True,
+        )  # fmt: skip
+    for name in ("bare", "gated"):
+        shutil.copytree(ROOT / "tests" / "helpers" / "batch_norm_app", reader.folder / name)
+    add_tidegate(reader.folder / "gated", BATCH_NORM)
+    yield reader
+    reader.stop()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guide]:
+    """The guide to a deployment, followed until both SuperNodes are online."""
+    reader = Guide(tmp_path_factory.mktemp("site"))
+    (config,) = blocks(TLS, "toml")
+    (reader.folder / "home" / "config.toml").write_text(reader.here(config), "utf-8")
+    try:
+        for one in lines(TLS):
+            if one.startswith("flwr supernode list"):
+                break
+            reader.follow(one)
+        yield reader
+    finally:
+        reader.stop()
+
+
+def here(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run an app by the command line in this process, as if it had never been loaded."""
+    monkeypatch.chdir(folder)
+    for name in [name for name in sys.modules if name.split(".")[0] in ("plain", "batch_norm")]:
+        del sys.modules[name]
+    program, *arguments = shlex.split(command)
+    assert program == "tidegate"
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert not stopped.value.code
+
+
+def lines_added(patch: str) -> int:
+    """Lines that are new or changed; empty ones do not count."""
+    return sum(one.startswith("+") and one != "+" for one in patch.splitlines()[2:])
+
+
+def assert_within_budget(log: str, rounds: int) -> None:
+    """What the log says of each round: both nodes have answered, and the money is enough."""
+    told = re.findall(
+        r"round (\d+): (\d) of 2 orders answered.*? admitted for ([\d.,]+), (\d+) in training", log
+    )
+    assert [int(now) for now, *_ in told] == [*range(1, rounds + 1)], log
+    spent = 0.0
+    for now, answered, paid, stored in told:
+        spent += float(paid.replace(",", ""))
+        assert answered == "2"
+        assert spent <= 55 * int(now) + 0.1 * rounds  # the log gives four digits
+        assert 0 < int(stored) <= 20
+
+
+def config(desk: Guide, saved: str) -> list[str]:
+    """The network's rounds, and where its server saves it."""
+    model = json.dumps(str(desk.folder / saved))
+    return [f"num-server-rounds={ROUNDS}", f"model={model}"]
+
+
+def trained_here(app: str, desk: Guide, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    options = shlex.join(f"--set={one}" for one in config(desk, f"{app}.pt"))
+    here(f"tidegate run {app} --clients 2 {options}", desk.folder, monkeypatch)
+    return saved(desk, f"{app}.pt")
+
+
+def saved(desk: Guide, name: str) -> dict[str, Any]:
+    import torch
+
+    found: dict[str, Any] = torch.load(desk.folder / name)
+    return found
+
+
+@pytest.fixture(scope="module")
+def bare(desk: Guide) -> dict[str, Any]:
+    """The network of the app without Tidegate, trained in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        return trained_here("bare", desk, patch)
+
+
+def assert_same(found: dict[str, Any], bare: dict[str, Any]) -> None:
+    """The same network bit for bit, which names most of the images that it has not seen."""
+    assert list(found["network"]) == list(bare["network"])
+    for name, tensor in bare["network"].items():
+        assert found["network"][name].dtype == tensor.dtype, name
+        assert found["network"][name].numpy().tobytes() == tensor.numpy().tobytes(), name
+    assert found["accuracy"] == bare["accuracy"]
+    assert bare["accuracy"] > 0.9
+
+
+def test_the_lines_are_few() -> None:
+    server, client = blocks(ADDED, "diff")
+    assert lines_added(server) <= 3
+    assert lines_added(client) <= 6
+
+
+@share
+@pytest.mark.deployment
+def test_an_app_with_the_lines_keeps_to_its_budget_in_this_process(
+    desk: Guide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[AdmissionControl] = []
+    begin = AdmissionControl._begin
+
+    def noticed(self: AdmissionControl, *arguments: Any) -> None:
+        started.append(self)
+        begin(self, *arguments)
+
+    monkeypatch.setattr(AdmissionControl, "_begin", noticed)
+    command = line(ADDED, "tidegate run")
+    here(command, desk.folder / "before", monkeypatch)
+    assert not started
+    here(command, desk.folder, monkeypatch)
+    (control,) = started
+    assert len(control.rounds) == 10
+    assert all(row.answered == 10 for row in control.rounds)
+    assert all(row.overspend <= 1e-9 for row in control.rounds)
+    assert control.rounds[-1].training_size >= 90  # of 100 slots
+
+
+@share
+@on_ray
+@pytest.mark.deployment
+def test_an_app_with_the_lines_keeps_to_its_budget_on_simulation(desk: Guide) -> None:
+    (block,) = [block for block in blocks(ADDED, "text") if "--stream" in block]
+    assert_within_budget(desk.call(block), rounds=10)
+    assert len(list((desk.folder / ".local/state/tidegate").glob("*.sqlite"))) == 2
+
+
+@share
+@with_torch
+@pytest.mark.deployment
+def test_a_network_is_that_of_the_bare_app_in_this_process(
+    desk: Guide, bare: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_same(trained_here("gated", desk, monkeypatch), bare)
+
+
+@share
+@on_ray
+@with_torch
+@pytest.mark.full  # the guide's own run of Ray is enough at each change
+@pytest.mark.deployment
+def test_a_network_is_that_of_the_bare_app_on_simulation(desk: Guide, bare: dict[str, Any]) -> None:
+    options = line(ADDED, "flwr run plain --stream").removeprefix("flwr run plain")
+    values = shlex.quote(" ".join(config(desk, "simulated.pt")))
+    desk.call(f"flwr run gated {options} --run-config {values}")
+    assert_same(saved(desk, "simulated.pt"), bare)
+
+
+@pytest.fixture(scope="module")
+def deployed(site: Guide, desk: Guide) -> dict[str, str]:
+    """Runs of both apps on the deployment, which go on side by side: each mostly waits."""
+    printed = line(ADDED, "flwr run plain fleet").replace("plain", str(desk.folder / "plain"))
+    values = shlex.quote(" ".join(config(desk, "deployed.pt")))
+    gated = f"flwr run {desk.folder / 'gated'} fleet --run-config {values}"
+    return {"plain": site.begin_run(printed), "gated": site.begin_run(gated)}
+
+
+@share
+@with_openssl
+@pytest.mark.deployment
+def test_the_guide_to_a_deployment_runs_as_printed(site: Guide) -> None:
+    text = TLS.read_text("utf-8")
+    assert [printed for printed in site.own if printed not in text] == []
+    run_id, log = "", ""
+    printed = lines(TLS)
+    for one in printed[printed.index("flwr supernode list fleet") :]:
+        if one.startswith("flwr run"):
+            run_id = site.begin_run(one)
+            site.await_run(run_id)
+        else:
+            shown = site.follow(one, run_id)
+            log = shown if one.startswith("flwr log") else log
+    assert site.nodes == 2
+    run = site.folder / "var" / "fleet" / "run"
+    assert f"the run is saved in {run}" in log
+    view = read_run(run)
+    assert [one.name for one in view.clients] == ["site-0", "site-1"]
+    assert len(view.rounds) == 3
+    assert all(row.answered == 2 for row in view.rounds)
+    with np.load(run / "control.npz") as books:  # other apps will not resume it
+        assert json.loads(books["control"].tobytes())["app"] == "me/my-fleet"
+    assert len(list((site.folder / "var" / "tidegate").glob("*.sqlite"))) == 2
+
+
+@share
+@with_openssl
+@pytest.mark.deployment
+def test_an_app_with_the_lines_keeps_to_its_budget_on_a_deployment(
+    site: Guide, deployed: dict[str, str]
+) -> None:
+    site.await_run(deployed["plain"])
+    assert_within_budget(site.follow(line(ADDED, "flwr log"), deployed["plain"]), rounds=3)
+
+
+@share
+@with_openssl
+@with_torch
+@pytest.mark.deployment
+def test_a_network_is_that_of_the_bare_app_on_a_deployment(
+    site: Guide, desk: Guide, deployed: dict[str, str], bare: dict[str, Any]
+) -> None:
+    site.await_run(deployed["gated"])
+    assert_same(saved(desk, "deployed.pt"), bare)
+
+
+@pytest.mark.process
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
+def test_the_unit_of_the_guide_is_understood_by_systemd(tmp_path: Path) -> None:
+    (unit,) = blocks(TLS, "ini")
+    path = tmp_path / "fleet-site.service"
+    path.write_text(unit.replace("/opt/fleet/bin", str(BIN)), "utf-8")
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(path)],
+        capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
+    told = [line for line in done.stderr.splitlines() if path.name in line]
+    assert told == []
+
+
+def test_the_unit_starts_what_the_guide_starts_by_hand() -> None:
+    (unit,) = blocks(TLS, "ini")
+    (command,) = re.findall(
+        r"^ExecStart=/opt/fleet/bin/(.*?[^\\])$", unit, re.DOTALL | re.MULTILINE
+    )
+    by_hand = next(one for one in lines(TLS) if one.startswith("flower-supernode"))
+    assert shlex.split(joined(command)) == shlex.split(by_hand)

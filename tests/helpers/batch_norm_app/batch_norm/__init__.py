@@ -1,0 +1,1 @@
+"""A Flower app without admission control, whose network has BatchNorm."""
