@@ -10,6 +10,7 @@ import sqlite3
 import time
 import traceback
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +20,13 @@ from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import KEPT_ANSWERS
 from tidegate.client.streams import IndexedStream
+from tidegate.selection import Selection
 from tidegate.wire import Order
 
 KILLS = at_size(50, 500)
 CAPACITY = 12
 HORIZON = 4
+FEW = Selection(candidates=6, backlog=10)
 SAMPLE_BYTES = 40_000  # many pages of the file, so that a commit takes a while
 
 
@@ -48,7 +51,12 @@ class Numbered:
         return np.full(SAMPLE_BYTES // 8, index)
 
 
-def write_for_ever(path: Path, asked: Path, told: int) -> None:
+def moody(candidates: list[Any]) -> list[float]:
+    """Another ranking in every process, and in every round."""
+    return [random.SystemRandom().random() for _ in candidates]
+
+
+def write_for_ever(path: Path, asked: Path, told: int, selection: Selection | None) -> None:
     """Apply one order after another, and say so; every acquisition leaves a line."""
     log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -57,19 +65,21 @@ def write_for_ever(path: Path, asked: Path, told: int) -> None:
         return sample
 
     store = SqliteStore(path, "r", "site", CAPACITY)
-    gate = Gate(store, IndexedStream(Numbered()), acquire)
+    gate = Gate(store, IndexedStream(Numbered()), acquire, selection)
     while True:
-        gate.apply(order(store.books().last_round + 1))
+        gate.apply(order(store.books().last_round + 1), worth=moody)
         os.write(told, b".")
 
 
-def killed_at_work(path: Path, asked: Path, delay: float) -> None:
+def killed_at_work(
+    path: Path, asked: Path, delay: float, selection: Selection | None = None
+) -> None:
     """Start a writer, wait until it has applied an order, and kill it a little later."""
     listen, told = os.pipe()
     writer = os.fork()
     if not writer:
         try:
-            write_for_ever(path, asked, told)
+            write_for_ever(path, asked, told, selection)
         finally:
             traceback.print_exc()
             os._exit(1)
@@ -129,3 +139,36 @@ def test_kills_leave_the_buffer_right(tmp_path: Path) -> None:
     # Everything stored was acquired; at most one order's samples a kill were asked for again.
     assert {f"r/site/{number}" for number in range(1, admitted + 1)} <= set(keys)
     assert len(keys) - len(set(keys)) <= 5 * KILLS
+
+
+def check_choices(path: Path, keys: set[str]) -> None:
+    """Every invariant of a file whose client chooses; ``keys`` were asked for, perhaps paid for."""
+    store = SqliteStore(path, "r", "site", CAPACITY)
+    books, candidates, samples = store.books(), store.candidates(), store.samples()
+    waiting = [one.key for one in candidates if not one.chosen]
+    contents = [int(store.unpack(one.packed)[0]) for one in candidates]
+    store.close()
+    assert len(waiting) <= FEW.backlog
+    assert [f"r/site/{number + 1}" for number in contents] == [one.key for one in candidates]
+    held = [int(sample[0]) for sample in samples]
+    assert len({*held, *contents}) == len(held) + len(contents), "a sample twice"
+    assert books.cursor == str(books.total_seen)
+    assert not set(waiting) & keys, "paid for, and chosen no longer"
+    chosen = {one.key for one in candidates if one.chosen}
+    # Whatever was ever asked for was admitted, or is the next to be.
+    assert len(keys - chosen) == books.total_admitted
+
+
+@pytest.mark.process
+def test_kills_pay_for_what_was_chosen_and_for_nothing_else(tmp_path: Path) -> None:
+    path, asked = tmp_path / "buffer.sqlite", tmp_path / "asked"
+    draw = random.Random(1)  # noqa: S311 - a schedule, not a secret
+    between = 0
+    for _ in range(KILLS):
+        killed_at_work(path, asked, draw.uniform(0, 0.02), FEW)
+        keys = set(asked.read_text().split())
+        check_choices(path, keys)
+        store = SqliteStore(path, "r", "site", CAPACITY)
+        between += store.books().chosen_round > store.books().last_round
+        store.close()
+    assert between, "no kill fell between a choice and its payment"

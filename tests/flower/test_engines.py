@@ -91,7 +91,8 @@ def test_what_new_writes_admits_the_same_by_counts_and_on_three_engines(
     rounds, seed = at_size(2, 8), 10  # by whose second price 16 samples make room for others
     with pytest.raises(SystemExit):
         main(["new", str(tmp_path / "shore")])
-    here = play_on_all_engines(tmp_path / "shore", {"seed": seed}, rounds, fleet, tmp_path)
+    chosen = {"seed": seed, "ranking": "margin"}  # which samples, not how many
+    here = play_on_all_engines(tmp_path / "shore", chosen, rounds, fleet, tmp_path)
     played = rows(here / "run")
     problem = Problem(
         buffer_capacities=[10] * CLIENTS, budget=55, mean_price=5.5, num_rounds=rounds
@@ -180,4 +181,34 @@ def test_a_killed_supernode_is_missed_comes_back_and_pays_once(
     assert len(played) == 5
     assert (played[-1]["answered"], played[-1]["exposure"]) == (3, 0.0)
     assert files["partition-1"]["answers"][:2] == committed["answers"]  # its buffer came back
+    assert discrepancies(run, files) == []
+
+
+@pytest.mark.full
+def test_a_node_killed_between_choice_and_payment_pays_for_what_it_chose(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    run, name = tmp_path / "run", "choice-kill"
+    (tmp_path / "stop-before-payment-1").touch()
+    options = {"candidates": 6, "await-nodes": CLIENTS}
+    run_id = fleet.run(FAULTY, {**faulty_config(tmp_path, name), **options})
+    signal_file = tmp_path / "client"
+    wait_for(lambda: signal_file.exists() or None, "the client's first payment")
+    chosen = client_files(name, *fleet.all_buffers)["partition-1"]
+    assert (chosen["last_round"], chosen["chosen_round"]) == (0, 1)
+    first = [key for key, is_chosen in chosen["kept"] if is_chosen]
+    assert first
+    assert not (tmp_path / "paid-1").exists()
+    (tmp_path / "stop-before-payment-1").unlink()
+    kill(fleet.nodes[1])
+    client_process = Path("/proc") / signal_file.read_text()
+    wait_for(lambda: not client_process.exists() or None, "the end of its ClientApp, too")
+    wait_for(lambda: len(rows(run)) >= 1 or None, "the end of round 1 without it")
+    fleet.restart_node(1, CLIENTS)
+    assert fleet.finished(run_id) == "finished:completed", fleet.log(run_id)
+    paid = (tmp_path / "paid-1").read_text().split()
+    assert paid[: len(first)] == first
+    assert len(set(paid)) == len(paid)
+    files = client_files(name, *fleet.all_buffers)
+    assert files["partition-1"]["total_admitted"] == len(paid)
     assert discrepancies(run, files) == []

@@ -39,7 +39,11 @@ def client_files(run: str, *folders: Path) -> dict[str, dict[str, Any]]:
                 "ORDER BY position"
             ).fetchall()
             ((stored,),) = connection.execute("SELECT count(*) FROM samples")
+            candidates = connection.execute(
+                "SELECT key, choice IS NOT NULL FROM candidates ORDER BY choice, number"
+            ).fetchall()
         content = {**json.loads(books), "answers": answers, "samples": samples, "stored": stored}
+        content["kept"] = candidates
         del content["buffer_id"]  # made up by each
         found[content["client"]] = content
     return found
@@ -105,7 +109,9 @@ def _check_own(name: str, own: dict[str, Any], differ: Differences) -> None:
         differ.at_most(f"{where}: stored", receipt["occupancy"], own["buffer_capacity"])
     differ.same(f"{name}: admitted in total", own["total_admitted"], total)
     differ.same(f"{name}: price x admitted, summed", paid, own["total_spent"])
-    differ.same(f"{name}: samples taken from the stream", int(own["cursor"] or 0), total)
+    read = own["total_seen"] or total
+    differ.same(f"{name}: samples taken from the stream", int(own["cursor"] or 0), read)
+    differ.same(f"{name}: candidates", len(own["kept"]), own["candidates"])
     differ.at_most(f"{name}: stored", own["stored"], own["buffer_capacity"])
     differ.same(f"{name}: samples with a content", len(own["samples"]), own["stored"])
     differ.at_most(f"{name}: last position", max((p for p, _ in own["samples"]), default=-1),

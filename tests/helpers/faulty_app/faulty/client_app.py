@@ -1,8 +1,10 @@
-"""A linear model; one client can be told to stop between commit and reply."""
+"""A linear model; clients can be told to stop before a payment, or between commit and reply."""
 
 import os
+import random
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 
 from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate
+from tidegate.selection import Selection
 
 Points = list[tuple[NDArray[np.float64], float]]
 
@@ -21,11 +24,46 @@ def points_of(number: int) -> Points:
     return [(point, float(point @ [1.0, -2.0, 0.5])) for point in points]
 
 
+_SERVED: dict[str, Any] = {}
+"""Of the node that this process serves: its number, and where it leaves notes."""
+
+
 def open_stream(context: Context) -> IndexedStream:
-    return IndexedStream(points_of(int(context.node_config["partition-id"])))
+    number = int(context.node_config["partition-id"])
+    _SERVED.update(number=number, signals=Path(str(context.run_config["signals"])))
+    return IndexedStream(points_of(number))
 
 
-gate = ClientGate(open_stream, buffer_capacity=10)
+def acquire(point: Any, key: str) -> Any:
+    """Note a payment; stop before it if a test wants to kill this client there."""
+    number, signals = _SERVED["number"], _SERVED["signals"]
+    if (signals / f"stop-before-payment-{number}").exists():
+        _stop(signals)
+    with (signals / f"paid-{number}").open("a") as paid:
+        paid.write(f"{key}\n")
+    return point
+
+
+def _stop(signals: Path) -> None:
+    """Wait until this process is killed."""
+    (signals / "client").write_text(str(os.getpid()))
+    while True:
+        time.sleep(0.05)
+
+
+def worth(candidates: Points, message: Message, context: Context) -> list[float]:
+    """Another ranking each time."""
+    return [random.SystemRandom().random() for _ in candidates]
+
+
+def selection(context: Context) -> Selection | None:
+    count = int(context.run_config["candidates"])
+    return Selection(count, backlog=2 * count) if count else None
+
+
+gate = ClientGate(
+    open_stream, buffer_capacity=10, acquire=acquire, worth=worth, selection=selection
+)
 app = ClientApp(mods=[gate])
 
 
@@ -34,9 +72,7 @@ def train(message: Message, context: Context) -> Message:
     config, number = context.run_config, int(context.node_config["partition-id"])
     with gate.round(message, context) as now:
         if (number, now.receipt.round_number) == (config["pause-client"], config["pause-round"]):
-            (Path(str(config["signals"])) / "client").write_text(str(os.getpid()))
-            while True:  # until it is killed
-                time.sleep(0.05)
+            _stop(Path(str(config["signals"])))
         time.sleep(float(config["train-seconds"]))
         if not now.samples:
             return now.reply()

@@ -1,0 +1,102 @@
+"""A client app that ranks its candidates with the model that a message brings."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from gated_apps import MODEL, dataset
+
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
+from tidegate.selection import Selection
+
+NODES: list[dict[str, Any]] = [{"partition-id": number, "num-partitions": 2} for number in range(2)]
+
+
+def play(gate: ClientGate, rounds: int = 3, **settings: Any) -> tuple[Any, dict[int, list[Any]]]:
+    """Play some rounds; the strategy, and what each partition trained on last."""
+    app = ClientApp(mods=[gate])
+    trained: dict[int, list[Any]] = {}
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        with gate.round(message, context) as now:
+            trained[int(context.node_config["partition-id"])] = now.samples
+            return now.reply(message.content.array_records["arrays"])
+
+    strategy = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0), "tide", **{"budget": 1e6, "prices": 1.0, **settings}
+    )
+    strategy.start(LocalGrid(app, NODES), initial_arrays=MODEL, num_rounds=rounds)
+    return strategy, trained
+
+
+def test_the_model_of_the_message_decides_what_is_bought() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+        weights = message.content.array_records["arrays"]["w"].numpy()
+        assert weights.shape == (3,)
+        seen.append((int(context.node_config["partition-id"]), len(candidates)))
+        return [point[0] for point, _ in candidates]
+
+    gate = ClientGate(dataset, 4, worth=worth, selection=Selection(candidates=50, backlog=0))
+    _, trained = play(gate, rounds=1)
+    assert sorted(seen) == [(0, 50), (1, 50)]
+    for node in NODES:
+        points = [point for point, _ in dataset(Context(0, 0, node, {}, {}))[:50]]  # type: ignore[arg-type]
+        best = sorted((point[0] for point in points), reverse=True)[:4]
+        bought = [point[0] for point, _ in trained[node["partition-id"]]]
+        np.testing.assert_array_equal(bought, best)
+
+
+def test_with_only_a_ranking_the_defaults_hold() -> None:
+    counts = []
+
+    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+        counts.append(len(candidates))
+        return [0.0] * len(candidates)
+
+    play(ClientGate(dataset, 2, worth=worth), rounds=1)
+    assert counts == [Selection().candidates] * 2
+
+
+@pytest.mark.parametrize("selection", [None, lambda context: None])
+def test_without_a_selection_samples_come_as_they_are(selection: Any) -> None:
+    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+        raise AssertionError("nobody chooses here")
+
+    given = {"worth": worth, "selection": selection} if selection else {}
+    strategy, trained = play(ClientGate(dataset, 3, **given), rounds=1)
+    assert sum(row.admitted for row in strategy.rounds) == 6
+    for node in NODES:
+        first = dataset(Context(0, 0, node, {}, {}))[:3]  # type: ignore[arg-type]
+        bought = trained[node["partition-id"]]
+        np.testing.assert_array_equal([one for one, _ in bought], [one for one, _ in first])
+
+
+def test_a_node_may_choose_and_another_not() -> None:
+    def selection(context: Context) -> Selection | None:
+        return Selection(30, 0) if context.node_config["partition-id"] else None
+
+    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+        return [point[1] for point, _ in candidates]
+
+    strategy, _ = play(ClientGate(dataset, 3, worth=worth, selection=selection), rounds=4)
+    accounts = strategy._running().ledger
+    assert accounts.account("partition-0").seen == 0
+    assert accounts.account("partition-1").seen >= 30
+
+
+def test_a_ranking_that_fails_is_the_clients_error_and_buys_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+        raise KeyError("no such layer")
+
+    strategy, trained = play(ClientGate(dataset, 3, worth=worth), rounds=2)
+    assert trained == {}
+    assert sum(row.admitted for row in strategy.rounds) == 0
+    assert "no such layer" in caplog.text
