@@ -230,6 +230,12 @@ class ClientGate:
         folder = buffer_folder(context)
         if folder is not None:
             logger.info("%s keeps its samples in %s", books.client, folder.absolute())
+        if selection is not None:
+            logger.info(
+                "%s chooses among %d candidates an order: admission depends on content, so the "
+                "account of sample_privacy does not hold for it",
+                *(books.client, selection.candidates),
+            )
         newest = [] if answer is None else [answer[1]]
         content = RecordDict()
         attach(content, introduction, *newest)

@@ -23,7 +23,9 @@ def sample_privacy(*, noise_multiplier: float, participations: int, delta: float
 
     It holds where Flower's own guarantee holds: updates clipped to one norm, clients of equal
     weight, noise for as many of them as are averaged. And where a client carries nothing from
-    round to round but its buffer. Neighbours differ in one sample of one client.
+    round to round but its buffer. Neighbours differ in one sample of one client. Where clients
+    choose among candidates (``tidegate.selection``) it does not hold: another sample changes which
+    others are admitted.
 
     Args:
         noise_multiplier: as given to Flower's wrapper.
