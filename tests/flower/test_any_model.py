@@ -306,6 +306,7 @@ def test_a_client_whose_code_is_wrong_does_not_keep_the_others_from_learning() -
     def train(message: Message, context: Context) -> Message:
         if context.node_config["partition-id"] == 0:
             raise FaultyError
+        gate.samples(context)
         content = RecordDict({"arrays": MODEL, "metrics": MetricRecord({"num-examples": 1})})
         return Message(content, reply_to=message)
 
@@ -338,6 +339,7 @@ def test_truth_values_stay_what_torch_makes_of_them() -> None:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
+        gate.samples(context)
         mask = np.array(masks[int(context.node_config["partition-id"])])
         arrays = ArrayRecord({"mask": Array(mask)})
         content = RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 1})})
