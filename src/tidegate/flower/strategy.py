@@ -35,6 +35,7 @@ from tidegate.flower.nodes import TRAIN, Nodes
 from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
 from tidegate.flower.round_replies import RoundReplies, usable_evaluations
+from tidegate.flower.updates import check_same_model
 from tidegate.flower.wrapped_strategies import check_start, give_back, state_of, weight_key
 from tidegate.policies import PolicyMaker
 from tidegate.prices import Prices
@@ -288,6 +289,7 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             resumed = self._checkpoint.load(terms, self.strategy, self._run)
         if resumed is not None:
+            check_same_model(resumed.arrays, initial_arrays)
             self._controller = resumed.controller
             self._model = GlobalModel(initial_arrays, resumed.arrays)
             self.rounds = resumed.rounds
