@@ -267,7 +267,7 @@ def test_clients_buy_less_and_less_while_the_average_is_refused(
     pauses = np.diff(bought)
     assert all(pauses[1:] >= pauses[:-1])
     assert "cannot be the next model" in caplog.text
-    assert "they buy nothing for 1 more rounds" in caplog.text
+    assert "they buy nothing for 1 more round," in caplog.text
 
 
 def test_clients_buy_again_as_soon_as_a_model_is_used() -> None:

@@ -188,3 +188,49 @@ def test_a_retired_client_is_not_taken_for_a_refused_one(tmp_path: Path) -> None
     resumed = control(tmp_path)
     resumed.start(Grid(app()), MODEL, ROUNDS)
     assert [row.answered for row in resumed.rounds] == [3, 3, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        (FedAvg(fraction_evaluate=0.0), "FedAvg waits for min_available_nodes = 2 nodes"),
+        (FedAvg(min_train_nodes=4, min_available_nodes=1), "min_train_nodes = 4 nodes"),
+        (
+            FedAvg(min_evaluate_nodes=3, min_train_nodes=1, min_available_nodes=1),
+            "min_evaluate_nodes = 3 nodes",
+        ),
+    ],
+)
+def test_a_strategy_that_would_wait_for_ever_in_this_process_is_refused(
+    strategy: FedAvg, told: str
+) -> None:
+    controlled = AdmissionControl(strategy, "tide", budget=9.0, prices=1.0)
+    with pytest.raises(ConfigurationError, match=f"{told}, .* never more than 1: give LocalGrid"):
+        controlled.start(LocalGrid(app(), [{"partition-id": 0}]), MODEL, ROUNDS)
+
+
+@pytest.mark.parametrize(
+    ("budget", "ahead", "warned"),
+    [
+        (0.001, 0.0, True),
+        (0.9, 0.0, True),
+        (1.0, 0.0, False),
+        (0.5, 9.0, False),
+        (0.1, None, False),
+    ],
+)
+def test_a_budget_that_buys_no_sample_in_the_whole_run_is_told_once(
+    budget: float, ahead: float | None, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Six rounds at a mean price of 5.5: 0.9 a round is 5.4 in all."""
+    strategy = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0),
+        "tide",
+        budget=budget,
+        prices="uniform:1,10",
+        spend_ahead=ahead,
+    )
+    strategy.start(Grid(app()), MODEL, ROUNDS)
+    told = f"a budget of {budget:.4g} a round is {budget * ROUNDS:.4g} in all 6 rounds"
+    assert caplog.text.count("hardly a sample will be bought") == warned
+    assert (f"{told}, and one sample costs 5.5 on average" in caplog.text) == warned

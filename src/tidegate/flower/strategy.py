@@ -36,7 +36,13 @@ from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
 from tidegate.flower.round_replies import RoundReplies, usable_evaluations
 from tidegate.flower.updates import check_same_model
-from tidegate.flower.wrapped_strategies import check_start, give_back, state_of, weight_key
+from tidegate.flower.wrapped_strategies import (
+    check_enough_nodes,
+    check_start,
+    give_back,
+    state_of,
+    weight_key,
+)
 from tidegate.policies import PolicyMaker
 from tidegate.prices import Prices
 from tidegate.runs.folder import RESUMING, SAVING
@@ -144,6 +150,7 @@ class AdmissionControl(Strategy):
         The arguments are Flower's. Rounds keep their numbers over a restart, also in the result
         and in ``evaluate_fn``, while Flower's log counts those of this start.
         """
+        check_enough_nodes(self.strategy, grid)
         self._timeout = timeout
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
         held = nullcontext() if self._checkpoint is None else self._checkpoint.held(grid)
@@ -298,6 +305,7 @@ class AdmissionControl(Strategy):
             if self._rounds_before >= num_rounds:
                 logger.warning(log_lines.ALL_PLAYED, num_rounds, self._controller.run)
             return
+        log_lines.tell_of_too_little(terms)
         self._controller = Controller(terms, self._run or uuid.uuid4().hex)
         self._model = GlobalModel(initial_arrays)
         if self._checkpoint is not None:
