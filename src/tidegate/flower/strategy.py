@@ -150,12 +150,11 @@ class AdmissionControl(Strategy):
         The arguments are Flower's. Rounds keep their numbers over a restart, also in the result
         and in ``evaluate_fn``, while Flower's log counts those of this start.
         """
-        check_enough_nodes(self.strategy, grid)
         self._timeout = timeout
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
         held = nullcontext() if self._checkpoint is None else self._checkpoint.held(grid)
         with self._sinks.open(), held:
-            self._begin(initial_arrays, num_rounds)
+            self._begin(grid, initial_arrays, num_rounds)
             if self._checkpoint is not None:
                 logger.info(SAVING, self._checkpoint.folder)
                 if isinstance(grid, LocalGrid):
@@ -286,9 +285,10 @@ class AdmissionControl(Strategy):
         self._rounds_before -= 1
         return []
 
-    def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
+    def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""
         check_start(self.strategy, initial_arrays, num_rounds)
+        check_enough_nodes(self.strategy, grid)
         terms = self._terms(num_rounds=num_rounds)
         self._nodes, self._outbox = Nodes(), Outbox()
         self.rounds, self._rounds_before = [], 0
