@@ -25,6 +25,7 @@ from tidegate.client.store import BooksMovedError, check_meant_for
 from tidegate.client.streams import Indexed, Stream
 from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.flower.flower_internals import is_client_fn
+from tidegate.flower.messages import has_model
 from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name
 from tidegate.flower.records import (
     NOT_IN_MODS,
@@ -45,6 +46,12 @@ NO_CLIENT_FN = (
     "@app.train() of app = ClientApp(mods=[gate])"
 )
 
+NEVER_ASKED_FOR = (
+    "samples were bought, and the training function never asked for them: train on "
+    "gate.samples(context), because its model counts as trained on them; if it did not train in "
+    "this round, reply without an ArrayRecord"
+)
+
 _ROUNDS: dict[int, "GatedRound"] = {}
 """What is being trained in this process, by the id of its context.
 
@@ -53,13 +60,15 @@ module, and so finds another gate there than the one that was called.
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class GatedRound:
     """One round at a client, after its order was applied."""
 
     message: Message
     receipt: Receipt
     gate: Gate
+    was_asked_for: bool = False
+    """Whether the training function has asked its gate for this round, or for its samples."""
 
     @cached_property
     def samples(self) -> list[Any]:
@@ -84,8 +93,9 @@ class ClientGate:
 
     It stands first among an app's mods. Before the training function it takes in the samples that
     the server ordered; after it, it adds the receipt to the reply and sets ``num-examples`` to what
-    is stored. A client that stores nothing yet answers without being trained. Messages without an
-    order, such as those for evaluation, pass as they are.
+    is stored. A client that stores nothing yet answers without being trained. A reply with arrays
+    is refused if the training function asked neither for ``samples`` nor for ``round``. Messages
+    without an order, such as those for evaluation, pass as they are.
 
     Args:
         open_stream: fresh samples for a node: a stream, or a data set with a length and an index;
@@ -132,7 +142,7 @@ class ClientGate:
             else:
                 _ROUNDS[id(context)] = now
                 try:
-                    reply = _checked_reply(call_next(message, context))
+                    reply = _checked_reply(call_next(message, context), now)
                 finally:
                     del _ROUNDS[id(context)]
         if not reply.has_error():
@@ -162,12 +172,14 @@ class ClientGate:
 
     def _now(self, context: Context) -> GatedRound:
         try:
-            return _ROUNDS[id(context)]
+            now = _ROUNDS[id(context)]
         except KeyError:
             raise ConfigurationError(
                 "there are no samples without an order: ask for them in the training function, "
                 f"{NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
             ) from None
+        now.was_asked_for = True
+        return now
 
     @contextmanager
     def _applied(
@@ -207,14 +219,16 @@ class ClientGate:
         return Message(content, reply_to=message)
 
 
-def _checked_reply(reply: object) -> Message:
-    """What a training function returned, if it is a reply."""
-    if isinstance(reply, Message):
-        return reply
-    raise ConfigurationError(
-        f"the training function returned {reprlib.repr(reply)}; it must return a Message, such as "
-        "Message(RecordDict({'arrays': arrays, 'metrics': metrics}), reply_to=message)"
-    )
+def _checked_reply(reply: object, now: GatedRound) -> Message:
+    """What a training function returned, if it is a reply, and trained on what was bought."""
+    if not isinstance(reply, Message):
+        raise ConfigurationError(
+            f"the training function returned {reprlib.repr(reply)}; it must return a Message, such "
+            "as Message(RecordDict({'arrays': arrays, 'metrics': metrics}), reply_to=message)"
+        )
+    if not (now.was_asked_for or reply.has_error()) and has_model(reply.content):
+        raise ConfigurationError(NEVER_ASKED_FOR)
+    return reply
 
 
 def _set_weight(content: RecordDict, occupancy: int) -> None:
