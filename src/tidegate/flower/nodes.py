@@ -22,7 +22,7 @@ unless a round's timeout is shorter; who is later is asked again."""
 AT_ONCE = 1000
 """Introductions, which are small, that are asked for together."""
 
-NOT_ASKED_AGAIN = "It is not asked again, unless it goes offline and comes back"
+ASKED_AGAIN = "It is asked again after 1, 2, 4 and more rounds"
 TRAIN = "train"
 """Flower's message type for training."""
 LONGEST_WAIT = 60.0
@@ -45,10 +45,11 @@ class Nodes:
         """Nodes that answered when they were last asked and were left out, each with the reason."""
         self._gateless: dict[int, str] = {}
         """Those of them that answered without a gate: their training function got the question,
-        which is not for it, and does not get it again while they are online."""
+        which is not for it."""
         self._was_anybody_let_in = False
         self._silent: dict[int, tuple[int, int]] = {}
-        """How often a node did not answer at all, and the round in which it is asked again."""
+        """How often a node gave no answer, or none of a gate, and the round in which it is asked
+        again."""
 
     def forget(self, clients: Iterable[str]) -> None:
         """Ask these who they are, and how far they came, before they take part again."""
@@ -125,7 +126,8 @@ class Nodes:
                 question.metadata.dst_node_id,
                 answered.get(question.metadata.message_id),
             )
-            self._note(node_id, controller.round_number, heard=reply is not None)
+            heard = reply is not None and not _lacks_gate(reply)
+            self._note(node_id, controller.round_number, heard=heard)
             if reply is None:
                 logger.warning("node %s did not say who it is, and is asked again later", node_id)
                 continue
@@ -150,7 +152,7 @@ class Nodes:
 
     def _to_ask(self, online: Mapping[int, NodeInfo], controller: Controller) -> dict[int, Address]:
         """Nodes that are not known yet, and how they are addressed."""
-        known, addresses = {*self.clients.values(), *self._gateless}, {}
+        known, addresses = set(self.clients.values()), {}
         for node_id, node in online.items():
             _, asked_again = self._silent.get(node_id, (0, 0))
             if self.is_retired(node_id, controller):
@@ -164,7 +166,11 @@ class Nodes:
         return addresses
 
     def _note(self, node_id: int, round_number: int, *, heard: bool) -> None:
-        """Ask who answers nothing less and less often, because everybody waits meanwhile."""
+        """Ask who answers nothing, or has no gate, less and less often.
+
+        Everybody waits for the one; and the question disturbs the training function of the other,
+        which may have failed for once before its gate was there.
+        """
         if heard:
             self._silent.pop(node_id, None)
             return
@@ -177,7 +183,7 @@ class Nodes:
             self.refused[node_id] = reason
         if reply is not None and _lacks_gate(reply):
             self._gateless[node_id] = reason
-            reason = f"{reason}. {NOT_ASKED_AGAIN}"
+            reason = f"{reason}. {ASKED_AGAIN}"
         logger.warning("node %s is left out: %s", node_id, reason)
 
     def _check_not_all_refused(self, awaited: Iterable[int]) -> None:
@@ -204,6 +210,8 @@ class Nodes:
             self._leave_out(node_id, f"{refused}")
         else:
             self.clients[introduction.client] = node_id
+            self._gateless.pop(node_id, None)
+            self.refused.pop(node_id, None)
             self._was_anybody_let_in = True
 
 
