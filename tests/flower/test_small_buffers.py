@@ -1,6 +1,7 @@
 """The guide's remedies for the first rounds, in which buffers hold a sample or two."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,8 @@ def test_batch_norm_is_given_no_batch_of_one(remedy: bool) -> None:
         state = {name: torch.tensor(array) for name, array in zip(names, arrays, strict=True)}
         network.load_state_dict(state)
         optimiser = torch.optim.SGD(network.parameters(), lr=0.1)
-        for x, y in printed()["batches"](samples) if remedy else DataLoader(samples, batch_size=4):
+        batches: Any = printed()["batches"] if remedy else partial(DataLoader, batch_size=4)
+        for x, y in batches(samples):
             optimiser.zero_grad()
             torch.nn.functional.cross_entropy(network(x), y).backward()
             optimiser.step()
