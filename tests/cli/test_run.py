@@ -296,7 +296,7 @@ def test_a_mistake_that_tidegate_finds_in_a_client_needs_no_traceback(
     module = tmp_path / "lonely.py"
     module.write_text(LEARNS + module.read_text())
     _, printed = run(capsys, app, "--clients", "2")
-    assert "buffer_capacity of partition-0 must be at least 1, got 0" in printed
+    assert "buffer_capacity must be a whole number of at least 1" in printed
     assert "Traceback" not in printed
 
 

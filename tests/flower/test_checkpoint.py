@@ -389,11 +389,11 @@ def test_a_relative_folder_is_refused_where_flower_chose_the_working_directory(
 def test_a_lock_that_cannot_be_had_is_not_called_another_run(tmp_path: Path) -> None:
     (tmp_path / "run" / "lock").mkdir(parents=True)
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
-    with pytest.raises(ConfigurationError, match=r"run cannot be written to \(unable to open"):
+    with pytest.raises(ConfigurationError, match=r"run' cannot be written to \(unable to open"):
         control(tmp_path / "run").start(grid, MODEL, 2)
     (tmp_path / "run" / "lock").rmdir()
     (tmp_path / "run" / "lock").write_text("this is no database" * 100)
-    with pytest.raises(ConfigurationError, match=r"run cannot be written to \(file is not a da"):
+    with pytest.raises(ConfigurationError, match=r"run' cannot be written to \(file is not a da"):
         control(tmp_path / "run").start(grid, MODEL, 2)
 
 

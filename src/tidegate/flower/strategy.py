@@ -120,10 +120,10 @@ class AdmissionControl(Strategy):
             purse=purse,
             is_saved=folder is not None,
         )
-        self._budget = budget
+        self._budget = float(budget)
         self._importance = trust.importance
         self._weight_key = weight_key(strategy)
-        self._checkpoint = None if folder is None else Checkpoint(Path(folder))
+        self._checkpoint = None if folder is None else Checkpoint(folder)
         journal = None if self._checkpoint is None else Journal(self._checkpoint.folder)
         self._sinks = Sinks(sinks, journal)
         self._run = run if purse is None else purse.run
@@ -276,7 +276,7 @@ class AdmissionControl(Strategy):
 
     def summary(self) -> None:
         """Log what is wrapped, and the terms."""
-        logger.info("\t├──> Admission control: budget %s a round", self._budget)
+        logger.info("\t├──> Admission control: budget %g a round", self._budget)
         self.strategy.summary()
 
     def _nobody(self, now: int) -> list[Message]:

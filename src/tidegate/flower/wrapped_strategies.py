@@ -20,6 +20,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
+from tidegate._internal.arguments import check_whole_number
 from tidegate.errors import ConfigurationError, RunDiffersError
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.log_lines import NOT_KEPT, NOT_SAVED
@@ -175,10 +176,7 @@ def check_enough_nodes(strategy: Strategy, grid: Grid) -> None:
 
 def check_start(strategy: Strategy, model: ArrayRecord, num_rounds: int) -> None:
     """Refuse a run that cannot learn, before anything is spent on it."""
-    if num_rounds < 1:
-        raise ConfigurationError(
-            f"num_rounds must be at least 1, got {num_rounds}; no round was run"
-        )
+    check_whole_number("num_rounds", num_rounds, remedy="no round was run")
     check_model(model)
     for one in wrapped(strategy):
         check_methods(one)
