@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from check_size import SIZE, at_size
@@ -107,6 +108,15 @@ def test_no_page_is_empty_or_unfinished(page: Path) -> None:
     assert not re.search(r"@[A-Z]+@|TODO|TBD", text)
 
 
+def test_every_part_of_the_reference_says_what_it_holds() -> None:
+    """Before the docstrings, which are only in the site."""
+    for page in (ROOT / "docs" / "reference").glob("*.md"):
+        for heading, below in re.findall(
+            r"^(#+ .*)\n+(.*)$", page.read_text("utf-8"), re.MULTILINE
+        ):
+            assert not below.startswith(":::"), f"{page.name}: {heading}"
+
+
 def test_the_documents_have_console_blocks() -> None:
     assert len(cases()) >= 4
 
@@ -130,15 +140,58 @@ COMMANDS = [
 ]
 
 
+TUTORIAL_FIGURES = {
+    "tidegate watch run": {
+        "2,634 of 2,750": "spent 2,634 of 2,750",
+        "198.7; overspend -116.5": "cost debt 198.7, overspend -116.5",
+        "16.9 a round": "16.9 effective samples a round",
+        "0.9235 in round 50": "accuracy 0.9235",
+    },
+    "tidegate watch other": {
+        "9.4 a round": "would have gained 9.4 effective samples a round in place of 16.9",
+        "0.9235 in round 50": "Both name 0.9235 of the test digits",
+    },
+}
+"""What the commands print, and what the page says of it."""
+
+
+@pytest.mark.full
+@pytest.mark.share(600)  # 20 runs of 50 rounds
+def test_the_tutorial_compares_ten_seeds_as_they_come(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed("tidegate new my-fleet", capfd)
+    accuracies, losses = {}, {}
+    for policy in ("tide", "constant_admission"):
+        ends = [
+            printed(f"tidegate run my-fleet --set seed={seed} --set policy={policy}", capfd)
+            for seed in range(1, 11)
+        ]
+        accuracies[policy] = [float(re.findall(r"accuracy ([\d.]+)", end)[-1]) for end in ends]
+        losses[policy] = [float(re.findall(r"eval_loss ([\d.]+)", end)[-1]) for end in ends]
+    page = " ".join(TUTORIAL.read_text("utf-8").split())
+    tide, constant = map(fmean, accuracies.values())
+    assert f"{tide:.3f} with Tide and {constant:.3f} with constant admission" in page
+    tide, constant = map(fmean, losses.values())
+    assert f"{tide:.3f} against {constant:.3f}, lower with Tide for nine seeds of ten" in page
+    assert sum(a < b for a, b in zip(*losses.values(), strict=True)) == 9
+
+
 @pytest.mark.share(60)  # 50 rounds of an app, and its report
 def test_the_tutorial_works_as_printed(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the order of the page, in a folder that was empty; the app needs no data."""
     monkeypatch.chdir(tmp_path)
+    page = " ".join(TUTORIAL.read_text("utf-8").split())
     for command in commands(TUTORIAL):
         small = SMALL if command.startswith("tidegate plan") else ""
-        assert printed(f"{command} {small}", capfd) or "--html" in command
+        shown = printed(f"{command} {small}", capfd)
+        assert shown or "--html" in command
+        for told, on_page in TUTORIAL_FIGURES.get(command, {}).items():
+            assert told in shown
+            assert on_page in page
     assert Path("run/report.html").exists()
     assert Path("plan.html").exists()
     assert set(FIRST_RUN) <= set(commands(TUTORIAL))  # the same beginning

@@ -45,7 +45,16 @@ def test_capacities_cannot_be_changed_from_outside() -> None:
         ({"budget": 0.0}, "budget must be positive and finite, .*, got 0.0"),
         ({"budget": 1e-320}, "from 1e-15 to 1e.15, got 1e-320; count money in another unit"),
         ({"mean_price": math.nan}, "mean_price must be positive and finite, .*, got nan"),
-        ({"num_rounds": 0}, "num_rounds must be at least 1 and at most 10000000, got 0"),
+        (
+            {"num_rounds": 0},
+            "num_rounds must be a whole number of at least 1 and at most 10000000, got 0",
+        ),
+        ({"num_rounds": 5.5}, "num_rounds must be a whole number of at least 1 .*, got 5.5"),
+        ({"num_rounds": "10"}, "num_rounds must be a whole number of at least 1 .*, got '10'"),
+        ({"buffer_capacities": "10"}, r"one client's capacity, such as \[8, 12\], got '10'"),
+        ({"buffer_capacities": 10}, r"one client's capacity, such as \[8, 12\], got 10"),
+        ({"budget": "5"}, "budget must be positive and finite, .*, got '5'"),
+        ({"mean_price": "2"}, "mean_price must be a number, got '2'"),
         ({"num_rounds": 10**400}, "at most 10000000, got 1000"),
     ],
 )
@@ -60,7 +69,7 @@ def test_learning_constants_are_positive() -> None:
 
 
 def test_seeds_are_not_negative() -> None:
-    with pytest.raises(ValueError, match="seed must be 0 or more, got -1"):
+    with pytest.raises(ValueError, match="seed must be a whole number of at least 0, got -1"):
         generator(-1)
 
 

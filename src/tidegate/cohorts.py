@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidegate._internal.arguments import check_number
 from tidegate._internal.arrays import EVERYONE, Members
-from tidegate.errors import ConfigurationError
 
 ASKED = 1.2
 """Clients that are asked for each one that is needed, beyond those who are likely to be away."""
@@ -45,12 +45,10 @@ class Cohorts:
 
     def __post_init__(self) -> None:
         for name in ("fraction_train", "least_available"):
-            if not 0 < getattr(self, name) <= 1:
-                raise ConfigurationError(
-                    f"{name} must be above 0 and at most 1, got {getattr(self, name)}"
-                )
-        if not 0 <= self.leaving < 1:
-            raise ConfigurationError(f"leaving must be at least 0 and below 1, got {self.leaving}")
+            limit = "above 0 and at most 1"
+            check_number(name, getattr(self, name), limit, lambda part: 0 < part <= 1)
+        limit = "at least 0 and below 1"
+        check_number("leaving", self.leaving, limit, lambda part: 0 <= part < 1)
 
     @property
     def everyone(self) -> bool:

@@ -1,12 +1,12 @@
 """What is given before a run starts: clients, memory, budget, rounds and learning constants."""
 
 import functools
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
+from tidegate._internal.arguments import check_number, check_whole_number, shown
 from tidegate._internal.arrays import FloatArray, IntArray
 from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError
@@ -44,13 +44,11 @@ class LearningConstants:
     """E, gradient steps a client takes in a round; only in the constant terms of Theorem 1."""
 
     def __post_init__(self) -> None:
+        lowest, highest = 1 / LARGEST_CONSTANT, LARGEST_CONSTANT
+        limit = f"positive and finite, from {lowest:g} to {highest:g}"
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if not 1 / LARGEST_CONSTANT <= value <= LARGEST_CONSTANT:
-                raise ConfigurationError(
-                    f"{entry.name} must be positive and finite, from {1 / LARGEST_CONSTANT:g} to "
-                    f"{LARGEST_CONSTANT:g}, got {value}"
-                )
+            check_number(entry.name, value, limit, lambda given: lowest <= given <= highest)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,7 +77,10 @@ class Problem:
     def __post_init__(self) -> None:
         given = np.asarray(self.buffer_capacities)
         if given.ndim != 1 or given.size == 0:
-            raise ConfigurationError("buffer_capacities must list at least one client")
+            raise ConfigurationError(
+                "buffer_capacities must list at least one client's capacity, such as [8, 12], got "
+                f"{shown(self.buffer_capacities)}"
+            )
         if not np.issubdtype(given.dtype, np.integer):
             raise ConfigurationError(f"buffer_capacities must be whole numbers, got {given.dtype}")
         if given.min() < 1:
@@ -100,17 +101,14 @@ class Problem:
                 f"mean_price must be one number or one a client ({given.size}), "
                 f"got {np.size(self.mean_price)}"
             )
+        if np.asarray(self.mean_price).dtype.kind not in "iuf":
+            raise ConfigurationError(f"mean_price must be a number, got {shown(self.mean_price)}")
+        lowest, highest = 1 / LARGEST_AMOUNT, LARGEST_AMOUNT
+        limit = f"positive and finite, from {lowest:g} to {highest:g}"
+        unit = "count money in another unit"
         for name, value in (("budget", self.budget), ("mean_price", self.average_price)):
-            if not 1 / LARGEST_AMOUNT <= value <= LARGEST_AMOUNT:
-                raise ConfigurationError(
-                    f"{name} must be positive and finite, from {1 / LARGEST_AMOUNT:g} to "
-                    f"{LARGEST_AMOUNT:g}, got {value}; count money in another unit"
-                )
-        if not 1 <= self.num_rounds <= MOST_ROUNDS:
-            raise ConfigurationError(
-                f"num_rounds must be at least 1 and at most {MOST_ROUNDS}, "
-                f"got {reprlib.repr(self.num_rounds)}"
-            )
+            check_number(name, value, limit, lambda given: lowest <= given <= highest, unit)
+        check_whole_number("num_rounds", self.num_rounds, most=MOST_ROUNDS)
 
     @property
     def capacities(self) -> IntArray:

@@ -31,7 +31,9 @@ FILES = {
     "damaged/control.npz": "this is no archive",
     "damaged/rounds.jsonl": "",
     "full/file": "",
-    "experiment.toml": "name = 'x'\n",
+    "experiment.toml": (
+        "title = 'x'\ndata = 'x'\nmodel = 'x'\nlearning_rate = 0.1\npolicies = [{name = 'tide'}]\n"
+    ),
 }
 
 MISTAKES = {
@@ -83,15 +85,15 @@ MISTAKES = {
     "run nowhere.toml": "nowhere.toml",
     "run bad.toml": "is not TOML",
     "run experiment.toml --clients 3": "is for apps",
-    "watch nowhere --once": "holds no run",
+    "watch nowhere --once": "there is no folder nowhere; give the one that AdmissionControl(",
     "watch damaged --once": "is damaged",
     "watch full --json": "holds no run",
-    "retire nowhere site-0": "holds no run",
+    "retire nowhere site-0": "there is no folder nowhere; give",
     "retire damaged site-0": "is damaged",
     "retire nowhere": "Missing argument",
-    "whatif nowhere": "holds no run",
+    "whatif nowhere": "there is no folder nowhere; give",
     "whatif damaged": "is damaged",
-    "report nowhere": "there is no folder nowhere",
+    "report nowhere": "there is no folder nowhere; give the one that AdmissionControl(",
     "report prices.csv": "is a file; give the folder",
     "watch damaged/rounds.jsonl --once": "is a file; give the run's folder, damaged",
     "simulate --policy tide,acdpp": "give --policy once for each",
@@ -145,6 +147,12 @@ def test_help_teaches_by_an_example(name: str, capfd: pytest.CaptureFixture[str]
     assert f"  tidegate {name} " in capfd.readouterr().out + " "
 
 
+def test_the_nearest_command_is_named_once(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["wacth"])
+    assert capfd.readouterr().err.count("Did you mean 'watch'?") == 1
+
+
 @pytest.fixture
 def unreadable(here: Path) -> Iterator[Path]:
     folder = here / "closed"
@@ -183,6 +191,7 @@ sys.meta_path.insert(0, Missing())
         ("jinja2", ["report", "."], "tidegate[report]"),
         ("flwr", ["run", "no-app"], "tidegate[flower]"),
         ("torch", ["run", "experiment.toml"], "tidegate[experiments]"),
+        ("datasets", ["run", "experiment.toml"], "tidegate[experiments]"),
         ("datasets", ["data", "mnist", "--from", "."], "tidegate["),
     ],
 )
@@ -197,6 +206,17 @@ def test_a_missing_extra_is_named(
     assert done.returncode == 2
     assert f"pip install '{extra}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.process
+def test_a_file_that_is_not_toml_is_told_before_what_is_missing(here: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT.format("datasets",
+         "from tidegate.cli import main; main(['run', 'bad.toml'])")],
+        capture_output=True, text=True, check=False, cwd=here,
+    )  # fmt: skip
+    assert "bad.toml is not TOML" in done.stderr
+    assert "not installed" not in done.stderr
 
 
 @pytest.mark.process

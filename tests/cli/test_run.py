@@ -296,7 +296,7 @@ def test_a_mistake_that_tidegate_finds_in_a_client_needs_no_traceback(
     module = tmp_path / "lonely.py"
     module.write_text(LEARNS + module.read_text())
     _, printed = run(capsys, app, "--clients", "2")
-    assert "buffer_capacity of partition-0 must be at least 1, got 0" in printed
+    assert "buffer_capacity must be a whole number of at least 1" in printed
     assert "Traceback" not in printed
 
 
@@ -328,7 +328,8 @@ def test_an_app_of_ours_whose_training_always_fails_ends_with_1(
     assert code == 1, printed
     assert "6 of 6 train messages to clients failed" in printed
     assert printed.count("is left out") == 2
-    assert "5 more like: partition-0 is left out: OSError: no disk" in printed
+    alike = "partition-0 is left out: OSError: no disk"
+    assert f"5 more like this one, of other clients or rounds: {alike}" in printed
 
 
 def test_flowers_whole_log_is_there_for_who_wants_it(
@@ -393,3 +394,52 @@ def test_without_flower_the_remedy_is_named(
     code, printed = run(capsys, ".")
     assert code == 2
     assert "pip install 'tidegate[flower]'" in printed
+
+
+STOPPED = """
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+from tidegate.flower import AdmissionControl, ClientGate
+
+server, gate = ServerApp(), ClientGate(lambda context: range(100), buffer_capacity=4)
+client = ClientApp(mods=[gate])
+
+@server.main()
+def main(grid, context):
+    def after(now, arrays):
+        if now == context.run_config["rounds"]:
+            raise KeyboardInterrupt
+    strategy = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0,
+        folder=context.run_config["name"] or None,
+    )
+    strategy.start(grid, ArrayRecord({"w": Array(np.zeros(2))}), num_rounds=5, evaluate_fn=after)
+
+@client.train()
+def train(message, context):
+    with gate.round(message, context) as now:
+        return now.reply(message.content.array_records["arrays"])
+"""
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_ctrl_c_says_after_which_round_and_how_to_go_on(
+    saved: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = make_app(tmp_path, WHOLE)
+    (tmp_path / "lonely.py").write_text(STOPPED)
+    name = f"name={tmp_path / 'run' if saved else ''}"
+    code, printed = run(capsys, app, "--clients", "2", "--set", "rounds=2", "--set", name)
+    assert code == 130, printed
+    if not saved:
+        assert "nothing was saved, because the app gives AdmissionControl no folder" in printed
+        return
+    assert (
+        f"stopped after round 2, saved in {tmp_path / 'run'}: the same command goes on" in printed
+    )
+    code, printed = run(capsys, app, "--clients", "2", "--set", "rounds=9", "--set", name)
+    assert code == 0, printed
+    assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 5

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 import pytest
 from check_size import at_size
-from flwr.app import Context, Message
+from flwr.app import Context, Error, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset
@@ -22,7 +22,8 @@ from quiet import quietly
 from tidegate._internal.saving import replace_file
 from tidegate.client.sqlite_store import SqliteStore, store_path
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
-from tidegate.flower.flower_internals import name_message
+from tidegate.flower.flower_internals import CLIENT_RAISED, name_message
+from tidegate.flower.records import asks_who
 from tidegate.prices import PricePath, UniformPrice
 
 pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
@@ -35,6 +36,7 @@ CALM = 4
 CLIENTS = 3
 CAPACITY = 6
 BUDGET = 33.0
+NOT_MOUNTED = "SupplierError: this node cannot open its data: OSError: not mounted"
 
 
 class ServerDied(BaseException):
@@ -111,13 +113,15 @@ class FaultyGrid(LocalGrid):
 
     def _answer(self, message: Message) -> Message:
         if self._faults.strike("clients that fail"):
+            if asks_who(message.content):  # without its question it would pass for gateless
+                return Message(Error(CLIENT_RAISED, NOT_MOUNTED), reply_to=message)
             message = Message(message.content, metadata=message.metadata)  # type: ignore[call-overload]
             return super()._answer(_broken(message))
         return super()._answer(message)
 
 
 def _broken(message: Message) -> Message:
-    """Without an order or a question: the client cannot do anything with it."""
+    """Without an order: the client cannot do anything with it."""
     message.content = message.content.copy()
     for key in [key for key in message.content if key.startswith("tidegate-")]:
         del message.content[key]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideAdaptiveClipping,
@@ -389,11 +389,11 @@ def test_a_relative_folder_is_refused_where_flower_chose_the_working_directory(
 def test_a_lock_that_cannot_be_had_is_not_called_another_run(tmp_path: Path) -> None:
     (tmp_path / "run" / "lock").mkdir(parents=True)
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
-    with pytest.raises(ConfigurationError, match=r"run cannot be written to \(unable to open"):
+    with pytest.raises(ConfigurationError, match=r"run' cannot be written to \(unable to open"):
         control(tmp_path / "run").start(grid, MODEL, 2)
     (tmp_path / "run" / "lock").rmdir()
     (tmp_path / "run" / "lock").write_text("this is no database" * 100)
-    with pytest.raises(ConfigurationError, match=r"run cannot be written to \(file is not a da"):
+    with pytest.raises(ConfigurationError, match=r"run' cannot be written to \(file is not a da"):
         control(tmp_path / "run").start(grid, MODEL, 2)
 
 
@@ -537,3 +537,40 @@ def test_a_mistake_in_the_users_code_is_not_called_damage(
     assert not isinstance(raised.value, TidegateError)
     (policy if whose == "policy" else prices).broken = None
     server().start(plain_grid(tmp_path / "buffers"), MODEL, ROUNDS)
+
+
+def model(**arrays: Any) -> ArrayRecord:
+    start = {"w": np.zeros(3), "b": np.zeros(1)}
+    named = {name: one for name, one in {**start, **arrays}.items() if one is not None}
+    return ArrayRecord({name: Array(np.asarray(one)) for name, one in named.items()})
+
+
+OTHER_MODELS = {
+    "another shape": (
+        model(w=np.zeros(4)),
+        "'w' float64 of (3,), and initial_arrays has float64 of (4,)",
+    ),
+    "another kind": (
+        model(w=np.zeros(3, int)),
+        "'w' float32 of (3,), and initial_arrays has int64 of (3,)",
+    ),
+    "an array more": (model(c=np.zeros(2)), "'c' none, and initial_arrays has float64 of (2,)"),
+    "an array less": (model(b=None), "'b' float64 of (1,), and initial_arrays has none"),
+}
+
+
+@pytest.mark.parametrize("other", OTHER_MODELS)
+def test_another_model_is_refused_when_a_run_is_resumed(tmp_path: Path, other: str) -> None:
+    given, told = OTHER_MODELS[other]
+    begun = model(w=np.zeros(3, np.float32)) if other == "another kind" else MODEL
+    with pytest.raises(Killed):
+        control(tmp_path / "run").start(
+            DyingGrid(tmp_path / "buffers", 1, clients_act=False), begun, ROUNDS
+        )
+    with pytest.raises(RunDiffersError) as refused:
+        control(tmp_path / "run").start(plain_grid(tmp_path / "buffers"), given, ROUNDS)
+    assert told in str(refused.value)
+    assert "resume with the model that the run began with" in str(refused.value)
+    resumed = control(tmp_path / "run")
+    resumed.start(plain_grid(tmp_path / "buffers"), begun, ROUNDS)
+    assert len(resumed.rounds) == ROUNDS

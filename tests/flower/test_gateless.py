@@ -16,6 +16,7 @@ from gated_apps import MODEL, dataset, gated_app
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import is_client_fn
+from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.records import asks_who
 
 NODES: list[dict[str, Any]] = [{"partition-id": number} for number in range(3)]
@@ -61,17 +62,17 @@ class HalfGated(LocalGrid):
 
 
 @pytest.mark.parametrize("train", [echo, needs_a_model, asks_its_gate])
-def test_a_node_without_a_gate_is_asked_once(
+def test_a_node_without_a_gate_is_asked_less_and_less_often(
     train: Callable[[Message, Context], Message], caplog: pytest.LogCaptureFixture
 ) -> None:
     bare = ClientApp()
     bare.train()(train)
     grid, strategy = HalfGated(bare, {3}), control()
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
-        strategy.start(grid, MODEL, num_rounds=6)
-    assert grid.asked.count(3) == 1
-    assert [row.answered for row in strategy.rounds] == [2] * 6
-    assert len(re.findall(r"node 3 is left out: .* mods.*not asked again", caplog.text)) == 1
+        strategy.start(grid, MODEL, num_rounds=15)
+    assert grid.asked.count(3) == 4  # in rounds 1, 2, 4 and 8
+    assert [row.answered for row in strategy.rounds] == [2] * 15
+    assert len(re.findall(r"node 3 is left out: .* mods.*asked again after", caplog.text)) == 4
 
 
 def test_a_gate_that_fails_is_asked_again() -> None:
@@ -171,8 +172,76 @@ def test_a_training_function_that_returns_no_message_is_told_what_to_return(
         return returned
 
     control().start(LocalGrid(app, NODES), MODEL, num_rounds=1)
-    assert "must return a Message, such as Message(RecordDict(" in caplog.text
+    told = "the training function returned .*must return a Message, such as Message\\(RecordDict\\("
+    assert re.search(f"partition-0 is left out: ConfigurationError: {told}", caplog.text)
     assert "has_error" not in caplog.text
+
+
+@pytest.mark.parametrize("strategy", [FedAvg, FoldedFedAvg])
+def test_a_reply_without_arrays_is_named_with_what_it_lacks(
+    strategy: type[FedAvg], caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = ClientGate(dataset, 8)
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        content = RecordDict({"metrics": MetricRecord({"loss": float(len(gate.samples(context)))})})
+        if context.node_config["partition-id"]:
+            content["arrays"] = message.content.array_records["arrays"]
+        return Message(content, reply_to=message)
+
+    controlled = AdmissionControl(strategy(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0)
+    controlled.start(LocalGrid(app, NODES), MODEL, num_rounds=1)
+    lacks = "partition-0 is left out of the average: its reply has no ArrayRecord"
+    assert caplog.text.count("has no ArrayRecord") == caplog.text.count(lacks) == 1
+
+
+def own_data(message: Message, context: Context, gate: ClientGate) -> Message:
+    return Message(RecordDict({"arrays": MODEL}), reply_to=message)
+
+
+def nothing(message: Message, context: Context, gate: ClientGate) -> Message:
+    return Message(RecordDict({"metrics": MetricRecord({"loss": 1.0})}), reply_to=message)
+
+
+def samples(message: Message, context: Context, gate: ClientGate) -> Message:
+    gate.samples(context)
+    return own_data(message, context, gate)
+
+
+def a_round(message: Message, context: Context, gate: ClientGate) -> Message:
+    with gate.round(message, context):
+        return own_data(message, context, gate)
+
+
+def gated(train: Callable[[Message, Context, ClientGate], Message]) -> ClientApp:
+    gate = ClientGate(dataset, 8)
+    app = ClientApp(mods=[gate])
+    app.train()(lambda message, context: train(message, context, gate))
+    return app
+
+
+def test_a_model_that_was_trained_on_other_data_is_refused_and_buying_pauses(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    strategy, grid = control(), LocalGrid(gated(own_data), NODES)
+    strategy.start(grid, MODEL, num_rounds=4)
+    told = "samples were bought, and the training function never asked for them"
+    assert f"partition-0 is left out: ConfigurationError: {told}" in caplog.text
+    assert "train on gate.samples(context)" in caplog.text
+    assert grid.answers.failed["train"] == grid.answers.sent["train"] == 3 * 4
+    assert [row.admitted > 0 for row in strategy.rounds] == [False, True, False, True]
+
+
+@pytest.mark.parametrize("train", [samples, a_round, nothing])
+def test_a_reply_that_asked_for_its_samples_or_has_no_model_passes(
+    train: Callable[[Message, Context, ClientGate], Message],
+) -> None:
+    strategy, grid = control(), LocalGrid(gated(train), NODES)
+    strategy.start(grid, MODEL, num_rounds=2)
+    assert not grid.answers.failed
+    assert [row.answered for row in strategy.rounds] == [3, 3]
 
 
 def test_a_function_with_a_name_of_its_own_is_introduced_by_its_own_mods() -> None:

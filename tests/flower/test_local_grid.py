@@ -114,12 +114,12 @@ def test_a_node_goes_by_its_registered_name_then_its_own_then_its_key(
 
 
 def test_a_buffer_without_room_is_refused_in_words() -> None:
-    app = app_behind(ClientGate(lambda context: range(9), buffer_capacity=0))
+    app = app_behind(ClientGate(lambda context: range(9), buffer_capacity=lambda context: 0))
     grid = LocalGrid(app, [{"partition-id": 0}])
     content = RecordDict()
     attach(content, Address(run="r", client="a"))
     (reply,) = grid.send_and_receive([Message(content, 2, "train")])
-    assert "buffer_capacity of a must be at least 1, got 0" in str(reply.error.reason)
+    assert "buffer_capacity of a must be a whole number of at least 1" in str(reply.error.reason)
 
 
 def test_an_app_that_was_copied_with_its_gate_finds_its_samples() -> None:

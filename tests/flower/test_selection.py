@@ -9,6 +9,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset
 
+from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.selection import Selection
 
@@ -100,3 +101,25 @@ def test_a_ranking_that_fails_is_the_clients_error_and_buys_nothing(
     assert trained == {}
     assert sum(row.admitted for row in strategy.rounds) == 0
     assert "no such layer" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"worth": 5}, "worth must be a function of candidates and a message and a context"),
+        ({"worth": lambda candidates: []}, "which cannot be called so"),
+        ({"selection": 20}, r"selection must be a tidegate.selection.Selection, got 20"),
+        ({"selection": lambda: None}, "selection must be a function of a context"),
+    ],
+)
+def test_what_cannot_rank_or_choose_is_refused_when_the_gate_is_made(
+    given: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        ClientGate(dataset, 3, **given)
+
+
+def test_a_ranking_may_name_its_arguments_as_it_likes() -> None:
+    gate = ClientGate(dataset, 3, worth=lambda some, msg, ctx: [0.0 for _ in some])
+    strategy, _ = play(gate, rounds=1)
+    assert strategy.rounds[0].admitted == 6

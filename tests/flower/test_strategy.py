@@ -637,7 +637,7 @@ def test_a_buffer_that_is_lost_in_mid_run_is_noticed_before_anything_is_bought(
         (Planning, {"fraction_train": 1.5}, r"fraction_train must be above 0 and .*, got 1\.5"),
         (ClientTrust, {"importance": {"a": -3.0}}, "importance of 'a' must be 0 or more, got -3"),
         (ClientTrust, {"importance": {"a": float("nan")}}, "must be 0 or more, got nan"),
-        (ClientTrust, {"largest_buffer": 0}, "largest_buffer must be at least 1 sample, got 0"),
+        (ClientTrust, {"largest_buffer": 0}, "largest_buffer must be a whole .* 1, got 0"),
         (Deployment, {"time_to_live": 0}, "time_to_live must be positive, got 0"),
     ],
 )

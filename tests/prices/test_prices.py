@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.prices import (
     ConstantPrice,
     MarkovPrice,
@@ -102,7 +102,7 @@ def test_as_many_columns_as_clients() -> None:
         ("nan", "must be 0 or more and at most 1e.15, got nan"),
         ("1,2", "unknown price law '1,2'; .*, or give a number"),
         ("constant:inf", "at most 1e.15, got inf"),
-        ("markov:1,2,0.5,1", r"stay_high must lie in \[0, 1\), got 1.0"),
+        ("markov:1,2,0.5,1", r"stay_high must be in \[0, 1\), got 1.0"),
         (
             "markov:9,2,.9,.8",
             "low price 9.0 lies above the high price 2.0; .*: markov:2,9,0.8,0.9",
@@ -252,6 +252,16 @@ def test_a_feed_can_be_simulated() -> None:
     assert np.array_equal(same[:, 0], same[:, 1])
     with pytest.raises(ConfigurationError, match="simulate it with price_per_client=True"):
         path(law, 1)
+
+
+def test_a_text_from_a_simulated_feed_is_refused() -> None:
+    class Texts(Market):
+        def at(self, round_number: int, clients: Sequence[str]) -> Any:
+            return dict.fromkeys(clients, "3") or "3"
+
+    for size in (None, 2):
+        with pytest.raises(SupplierError, match=r"the price of round 1 for .*, got '3'"):
+            path(law_of(Texts()), 1, size=size)
 
 
 @pytest.mark.parametrize("wrong", [None, True, [1.0, 2.0], UniformPrice, object()])

@@ -272,6 +272,9 @@ class BadPrices(OwnPrices):
         ),
         (None, "the price of round 1 for all clients, got None"),
         ("dear", "got 'dear'"),
+        ("3", "got '3'"),
+        (True, "got True"),
+        ({"a": 1.0, "b": "3"}, "for b, got '3'"),
         (-1.0, "got -1.0"),
         ({"a": 1.0}, "the price of round 1 for b, got None"),
         (

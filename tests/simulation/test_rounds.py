@@ -23,6 +23,11 @@ def test_money_is_price_times_samples() -> None:
     assert run.columns["overspend"] == pytest.approx(np.cumsum(run.columns["spent"] - 10.0))
 
 
+def test_the_name_of_a_policy_is_not_a_policy() -> None:
+    with pytest.raises(ConfigurationError, match=r"got 'tide'; tidegate.make_policy\('tide'"):
+        simulate("tide", PROBLEM, UNIFORM, 0)  # type: ignore[arg-type]
+
+
 def test_each_client_pays_its_own_price() -> None:
     prices = np.array([[1.0, 4.0]] * 40)
     policy = constant_admission(PROBLEM)

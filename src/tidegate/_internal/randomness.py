@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from tidegate.errors import ConfigurationError
+from tidegate._internal.arguments import check_whole_number
 
 PRICES: Final = 1
 """Address of the price path of a run."""
@@ -24,6 +24,5 @@ def generator(seed: int, *place: int) -> np.random.Generator:
     >>> bool(generator(7, PRICES).random() == generator(8, PRICES).random())
     False
     """
-    if seed < 0:
-        raise ConfigurationError(f"seed must be 0 or more, got {seed}")
+    check_whole_number("seed", seed, least=0)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place))

@@ -2,6 +2,7 @@
 
 from typing import Annotated
 
+import click.exceptions
 import typer
 
 import tidegate
@@ -21,6 +22,7 @@ from tidegate.cli.whatif import whatif
 
 app = typer.Typer(
     no_args_is_help=True,
+    suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # Click suggests from 8.4 on
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -17,6 +17,8 @@ from rich.progress import (
 )
 
 from tidegate.errors import ConfigurationError
+from tidegate.experiments.config import ExperimentConfig
+from tidegate.experiments.results import finished, other_settings
 
 if TYPE_CHECKING:
     from tidegate.experiments.runner import PlannedRun
@@ -39,9 +41,8 @@ def run_experiment_file(
         workers: processes; one for each core by default.
         engine: ``here`` or ``ray``.
     """
-    from tidegate.experiments.config import ExperimentConfig  # noqa: PLC0415 - not everyone has these
-    from tidegate.experiments.results import finished  # noqa: PLC0415
-    from tidegate.experiments.runner import (  # noqa: PLC0415
+    experiment = ExperimentConfig.read(file, changes)  # its mistakes come before what is missing
+    from tidegate.experiments.runner import (  # noqa: PLC0415 - not everyone has what it needs
         about,
         check_task,
         plan_runs,
@@ -49,7 +50,6 @@ def run_experiment_file(
         traps,
     )
 
-    experiment = ExperimentConfig.read(file, changes)
     name = file.parent.name if file.stem == "config" else file.stem
     results = Path("runs") / name if out is None else out
     shown = Console(stderr=True)
@@ -99,8 +99,6 @@ def run_experiment_file(
 
 def _keep_what_is_finished(runs: "Sequence[PlannedRun]") -> None:
     """Refuse to write over finished runs of other settings."""
-    from tidegate.experiments.results import other_settings  # noqa: PLC0415
-
     for run in runs:
         others = other_settings(run.folder, run.config)
         if others:

@@ -47,7 +47,8 @@ def report(
         raise ConfigurationError(
             f"{folder} is a file; give the folder that it is in"
             if folder.exists()
-            else f"there is no folder {folder}"
+            else f"there is no folder {folder}; give the one that AdmissionControl(folder=...) or "
+            "an experiment saves to"
         )
     check_page(page)
     if (folder / CONTROL).exists():

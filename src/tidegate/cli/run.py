@@ -5,7 +5,7 @@ import tomllib
 import traceback
 from pathlib import Path
 from time import perf_counter, time
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,13 @@ from tidegate.errors import ConfigurationError
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
 from tidegate.runs.reader import read_run
+
+if TYPE_CHECKING:
+    from tidegate.cli.rounds_bar import Rounds
+    from tidegate.flower.local_grid import Answers
+
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C has stopped."""
 
 
 def run(
@@ -105,22 +112,13 @@ def run(
 
 def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool) -> None:
     """Run a Flower app; tell what was measured, what failed, and where it was saved."""
-    from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
-    from tidegate.flower.app import AppError, run_app  # noqa: PLC0415
-
     begun = perf_counter()
-    try:
-        with rounds_followed(verbose=verbose) as rounds:
-            answers = run_app(app, num_clients=num_clients, changes=changes)
-    except AppError as raised:
-        traceback.print_exception(raised.__cause__)
-        typer.echo(f"tidegate: {raised}", err=True)
-        raise typer.Exit(1) from raised
+    rounds, answers = _played(app, num_clients, changes, verbose=verbose)
     if rounds.finished and not verbose:
         taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
         typer.echo("; ".join([taken, *rounds.measured]))
     for told, more in rounds.repeated.items():
-        typer.echo(f"{more:,} more like: {told}", err=True)
+        typer.echo(f"{more:,} more like this one, of other clients or rounds: {told}", err=True)
     for folder in rounds.folders:
         typer.echo(_saved(folder))
     for kind, failed in answers.failed.items():
@@ -136,6 +134,36 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
         typer.echo("no round was run: the app asked its strategy for none", err=True)
     if in_vain or rounds.asked_for_none or 0 < answers.sent["train"] == answers.failed["train"]:
         raise typer.Exit(1)
+
+
+def _played(
+    app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool
+) -> "tuple[Rounds, Answers]":
+    """Play an app's rounds; end with what its author or Ctrl-C has stopped."""
+    from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
+    from tidegate.flower.app import AppError, run_app  # noqa: PLC0415
+
+    try:
+        with rounds_followed(verbose=verbose) as rounds:
+            return rounds, run_app(app, num_clients=num_clients, changes=changes)
+    except AppError as raised:
+        traceback.print_exception(raised.__cause__)
+        typer.echo(f"tidegate: {raised}", err=True)
+        raise typer.Exit(1) from raised
+    except KeyboardInterrupt as stopped:
+        typer.echo(_told_of_stop(rounds.folders, rounds.finished), err=True)
+        raise typer.Exit(INTERRUPTED) from stopped
+
+
+def _told_of_stop(folders: list[Path], finished: int) -> str:
+    """After which round a run was stopped, and whether it can go on."""
+    if not folders:
+        return (
+            f"stopped after round {finished}; nothing was saved, because the app gives "
+            "AdmissionControl no folder"
+        )
+    saved = read_run(folders[-1]).round_number - 1
+    return f"stopped after round {saved}, saved in {folders[-1]}: the same command goes on"
 
 
 def _saved(folder: Path) -> str:

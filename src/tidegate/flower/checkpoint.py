@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from tidegate._internal.arguments import shown
 from tidegate._internal.saving import replace_file
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.flower.flower_internals import app_of
@@ -42,8 +43,13 @@ class Resumed:
 class Checkpoint:
     """The folder of one run."""
 
-    def __init__(self, folder: Path) -> None:
-        self._given = folder.expanduser()
+    def __init__(self, folder: Path | str) -> None:
+        if not isinstance(folder, Path | str) or folder == "":
+            raise ConfigurationError(
+                f"folder must be a path, such as 'run', got {shown(folder)}; leave it out for a "
+                "run that is not saved"
+            )
+        self._given = Path(folder).expanduser()
         self.folder = self._given.absolute()
         self._books = RunWriter(self.folder)
         self._model = ""

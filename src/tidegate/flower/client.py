@@ -14,11 +14,12 @@ import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 
+from tidegate._internal.arguments import check_function
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
 from tidegate.client.store import BooksMovedError, check_meant_for, last_taken
@@ -26,6 +27,7 @@ from tidegate.client.streams import Indexed, Stream
 from tidegate.client.taking import Acquire
 from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.flower.flower_internals import is_client_fn
+from tidegate.flower.messages import has_model
 from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name
 from tidegate.flower.records import (
     NOT_IN_MODS,
@@ -47,12 +49,18 @@ NO_CLIENT_FN = (
     "@app.train() of app = ClientApp(mods=[gate])"
 )
 
+NEVER_ASKED_FOR = (
+    "samples were bought, and the training function never asked for them: train on "
+    "gate.samples(context), because its model counts as trained on them; if it did not train in "
+    "this round, reply without an ArrayRecord"
+)
+
 
 class Worth(Protocol):
     """What candidates are worth to the model that a message brings."""
 
     def __call__(
-        self, candidates: list[Any], message: Message, context: Context
+        self, candidates: list[Any], message: Message, context: Context, /
     ) -> Sequence[float]:
         """One number a candidate; the greatest are bought first."""
         ...
@@ -66,13 +74,15 @@ module, and so finds another gate there than the one that was called.
 """
 
 
-@dataclass(frozen=True)
+@dataclass
 class GatedRound:
     """One round at a client, after its order was applied."""
 
     message: Message
     receipt: Receipt
     gate: Gate
+    was_asked_for: bool = False
+    """Whether the training function has asked its gate for this round, or for its samples."""
 
     @cached_property
     def samples(self) -> list[Any]:
@@ -97,8 +107,9 @@ class ClientGate:
 
     It stands first among an app's mods. Before the training function it takes in the samples that
     the server ordered; after it, it adds the receipt to the reply and sets ``num-examples`` to what
-    is stored. A client that stores nothing yet answers without being trained. Messages without an
-    order, such as those for evaluation, pass as they are.
+    is stored. A client that stores nothing yet answers without being trained. A reply with arrays
+    is refused if the training function asked neither for ``samples`` nor for ``round``. Messages
+    without an order, such as those for evaluation, pass as they are.
 
     Args:
         open_stream: fresh samples for a node: a stream, or a data set with a length and an index;
@@ -125,6 +136,9 @@ class ClientGate:
         worth: Worth | None = None,
         selection: Selection | Callable[[Context], Selection | None] | None = None,
     ) -> None:
+        if worth is not None:
+            takes = "candidates", "a message", "a context"
+            check_function("worth", worth, takes, "it gives one number a candidate")
         self._worth = worth
         chosen = Selection() if selection is None and worth is not None else selection
         self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec, chosen)
@@ -155,7 +169,7 @@ class ClientGate:
             else:
                 _ROUNDS[id(context)] = now
                 try:
-                    reply = _checked_reply(call_next(message, context))
+                    reply = _checked_reply(call_next(message, context), now)
                 finally:
                     del _ROUNDS[id(context)]
         if not reply.has_error():
@@ -185,12 +199,14 @@ class ClientGate:
 
     def _now(self, context: Context) -> GatedRound:
         try:
-            return _ROUNDS[id(context)]
+            now = _ROUNDS[id(context)]
         except KeyError:
             raise ConfigurationError(
                 "there are no samples without an order: ask for them in the training function, "
                 f"{NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
             ) from None
+        now.was_asked_for = True
+        return now
 
     @contextmanager
     def _applied(
@@ -200,13 +216,19 @@ class ClientGate:
         with self._buffers.store(address, context) as store:
             check_meant_for(store.books(), address)
             gate = self._buffers.gate(store, context)
-            given = self._worth
-            worth = None if given is None else partial(given, message=message, context=context)
+            worth = self._worth_of(message, context)
             try:
                 receipt = gate.apply(order, address, worth)
             except BooksMovedError:  # another process came first: its receipt is ours
                 receipt = gate.apply(order, address, worth)
             yield GatedRound(message, receipt, gate)
+
+    def _worth_of(
+        self, message: Message, context: Context
+    ) -> Callable[[list[Any]], Sequence[float]] | None:
+        """The user's ranking, with the model of this message."""
+        given = self._worth
+        return None if given is None else lambda some: given(some, message, context)
 
     def _introduce(self, message: Message, asked: Address, context: Context) -> Message:
         """Tell the server who this node is, and the last it did in this run."""
@@ -242,14 +264,16 @@ class ClientGate:
         return Message(content, reply_to=message)
 
 
-def _checked_reply(reply: object) -> Message:
-    """What a training function returned, if it is a reply."""
-    if isinstance(reply, Message):
-        return reply
-    raise ConfigurationError(
-        f"the training function returned {reprlib.repr(reply)}; it must return a Message, such as "
-        "Message(RecordDict({'arrays': arrays, 'metrics': metrics}), reply_to=message)"
-    )
+def _checked_reply(reply: object, now: GatedRound) -> Message:
+    """What a training function returned, if it is a reply, and trained on what was bought."""
+    if not isinstance(reply, Message):
+        raise ConfigurationError(
+            f"the training function returned {reprlib.repr(reply)}; it must return a Message, such "
+            "as Message(RecordDict({'arrays': arrays, 'metrics': metrics}), reply_to=message)"
+        )
+    if not (now.was_asked_for or reply.has_error()) and has_model(reply.content):
+        raise ConfigurationError(NEVER_ASKED_FOR)
+    return reply
 
 
 def _set_weight(content: RecordDict, occupancy: int) -> None:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.errors import ConfigurationError
+from tidegate._internal.arguments import check_number, check_whole_number
 from tidegate.policies import ControlOptions
 from tidegate.problem import LearningConstants
 from tidegate.server.shards import Purse
@@ -34,11 +34,12 @@ class Planning:
     """Constants of the learning-error bound."""
 
     def __post_init__(self) -> None:
-        if not 1 <= self.headroom < math.inf:
-            raise ConfigurationError(f"headroom must be 1 or more, got {self.headroom}")
-        part = self.fraction_train
-        if part is not None and not 0 < part <= 1:
-            raise ConfigurationError(f"fraction_train must be above 0 and at most 1, got {part}")
+        check_number("headroom", self.headroom, "1 or more", lambda given: 1 <= given < math.inf)
+        if self.fraction_train is not None:
+            limit = "above 0 and at most 1"
+            check_number("fraction_train", self.fraction_train, limit, lambda part: 0 < part <= 1)
+        if self.retention_horizon is not None:
+            check_whole_number("retention_horizon", self.retention_horizon)
 
     @property
     def options(self) -> ControlOptions:
@@ -64,16 +65,12 @@ class ClientTrust:
     """α_m by client name; 1 for all others. A client's model weighs α_m·n_m."""
 
     def __post_init__(self) -> None:
-        if self.largest_buffer is not None and not self.largest_buffer >= 1:
-            raise ConfigurationError(
-                f"largest_buffer must be at least 1 sample, got {self.largest_buffer}; leave it "
-                "out to believe every client"
-            )
+        if self.largest_buffer is not None:
+            remedy = "leave it out to believe every client"
+            check_whole_number("largest_buffer", self.largest_buffer, remedy=remedy)
         for client, weight in (self.importance or {}).items():
-            if not 0 <= weight < math.inf:
-                raise ConfigurationError(
-                    f"the importance of {client!r} must be 0 or more, got {weight}"
-                )
+            name = f"the importance of {client!r}"
+            check_number(name, weight, "0 or more", lambda given: 0 <= given < math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +84,8 @@ class Deployment:
     (``tidegate.server.shards``); ``budget`` is then about what that will be. Tide alone."""
 
     def __post_init__(self) -> None:
-        if self.time_to_live is not None and not self.time_to_live > 0:
-            raise ConfigurationError(f"time_to_live must be positive, got {self.time_to_live}")
+        if self.time_to_live is not None:
+            check_number("time_to_live", self.time_to_live, "positive", lambda given: given > 0)
 
 
 DEFAULT_PLANNING = Planning()

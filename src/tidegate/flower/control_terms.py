@@ -6,14 +6,17 @@ from functools import partial
 
 from flwr.serverapp.strategy import Result, Strategy
 
+from tidegate._internal.arguments import check_function, check_number
 from tidegate.errors import ConfigurationError
 from tidegate.flower.control_settings import ClientTrust, Planning
 from tidegate.flower.wrapped_strategies import reached
-from tidegate.policies import PolicyMaker, identity
+from tidegate.policies import POLICIES, PolicyMaker, identity
 from tidegate.policies.presets import find_policy
 from tidegate.prices import Prices, price_feed
 from tidegate.server.fleet import Terms
 from tidegate.server.shards import Purse
+
+NAMES = ", ".join(POLICIES)
 
 
 def control_terms(  # noqa: PLR0913 - as many as a run has terms
@@ -34,8 +37,9 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
             "AdmissionControl wraps a strategy of flwr.serverapp.strategy, got "
             f"{type(strategy).__module__}.{type(strategy).__qualname__}"
         )
-    if not 0 < budget < math.inf:
-        raise ConfigurationError(f"budget must be a number above 0, got {budget}")
+    check_number("budget", budget, "a number above 0", lambda given: 0 < given < math.inf)
+    if not isinstance(policy, str):
+        check_function("policy", policy, ("a problem", "options"), f"or a name: {NAMES}")
     maker = find_policy(policy) if isinstance(policy, str) else policy
     if planning.endless and isinstance(policy, str) and policy != "tide":
         raise ConfigurationError(
@@ -59,8 +63,8 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         policy=lambda problem: maker(problem, options),
         policy_name=name,
         options=told,
-        spend_ahead=spend_ahead,
-        budget=budget,
+        spend_ahead=None if spend_ahead is None else float(spend_ahead),
+        budget=float(budget),  # whatever kind of number it was
         purse=purse,
         prices=price_feed(prices),
         headroom=planning.headroom,

@@ -77,6 +77,11 @@ class LocalGrid(Grid):
         self.answers = Answers()
         self.set_run(run_of(run_id, app))
 
+    @property
+    def num_nodes(self) -> int:
+        """Nodes that there are, whoever is online; no others come."""
+        return len(self._contexts)
+
     def keep_buffers(self, folder: Path) -> None:
         """Keep buffers here, unless somebody has said where."""
         if not self._placed:

@@ -3,12 +3,13 @@
 import logging
 
 from tidegate.runs.folder import NOTHING_USED
+from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
 
 ALL_PLAYED = "all %d rounds of run %s are played; take another folder for another run"
 BUYING_PAUSES = (
-    "what clients bought could not be used: they buy nothing for %d more rounds, unless one of "
-    "their models can be used before"
+    "what clients bought could not be used: they buy nothing for %d more %s, unless one of their "
+    "models can be used before"
 )
 NOT_KEPT = "%s was resumed without its own state, which this run did not save before"
 NOT_SAVED = (
@@ -19,11 +20,28 @@ NOBODY_TOOK_PART = (
     "no client took part in this run, and no round was played: see that nodes are online and start "
     "it again"
 )
+HARDLY_A_SAMPLE = (
+    "a budget of %.4g a round is %.4g in all %d rounds, and one sample costs %.4g on average: "
+    "hardly a sample will be bought, if any; raise budget"
+)
 NOT_PLAYED = "round %d is not played: no client can be reached, and none was before"
 """Its number comes again."""
 NOT_HERE = "importance is given for clients that are not here: %s"
 
 logger = logging.getLogger("flwr.tidegate")
+
+
+def tell_of_too_little(terms: Terms) -> None:
+    """Warn of a budget that buys no sample in a whole run, at the price that is expected.
+
+    Money that is not spent in a round can be in a later one, so the whole run counts.
+    """
+    if terms.spend_ahead is None or terms.purse is not None:
+        return
+    whole = terms.budget * (terms.num_rounds + terms.spend_ahead)
+    price = terms.prices.mean(terms.num_rounds)
+    if whole < price:
+        logger.warning(HARDLY_A_SAMPLE, terms.budget, whole, terms.num_rounds, price)
 
 
 def tell_of(row: FleetRound, averaged: int) -> None:
@@ -37,4 +55,4 @@ def tell_of(row: FleetRound, averaged: int) -> None:
     if not averaged:
         logger.warning(NOTHING_USED, row.round_number)
     if row.pause:
-        logger.warning(BUYING_PAUSES, row.pause)
+        logger.warning(BUYING_PAUSES, row.pause, "round" if row.pause == 1 else "rounds")

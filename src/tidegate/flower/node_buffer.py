@@ -9,6 +9,7 @@ from typing import Any
 
 from flwr.app import Context
 
+from tidegate._internal.arguments import check_function, check_whole_number, shown
 from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
@@ -19,7 +20,7 @@ from tidegate.client.streams import Indexed, IndexedStream, Stream
 from tidegate.client.taking import Acquire
 from tidegate.errors import ConfigurationError
 from tidegate.selection import Selection
-from tidegate.wire import Address
+from tidegate.wire import LARGEST_CAPACITY, Address
 
 FOLDER = "tidegate-folder"
 """Key of node-config, or else of run-config, that says where a client keeps its buffer."""
@@ -33,6 +34,10 @@ NAME = "tidegate-client"
 
 NOT_DATA = (str, bytes, tuple, Mapping)
 """What has a length and an index, and whose items are not samples."""
+
+STREAMS = ("take", "seek", "cursor")
+"""What every stream has."""
+OPENS = "such as lambda context: data, which gives a node's data set or stream"
 
 
 @dataclass
@@ -56,6 +61,23 @@ class NodeBuffers:
         codec: SampleCodec | None,
         selection: Selection | Callable[[Context], Selection | None] | None,
     ) -> None:
+        check_function("open_stream", open_stream, ("a context",), OPENS)
+        if callable(buffer_capacity):
+            remedy = "such as lambda context: 100, or give a number"
+            check_function("buffer_capacity", buffer_capacity, ("a context",), remedy)
+        else:
+            _check_capacity("buffer_capacity", buffer_capacity)
+        if acquire is not None:
+            remedy = "it gives the sample to store"
+            check_function("acquire", acquire, ("a sample", "its key"), remedy)
+        if callable(selection):
+            remedy = "it gives a Selection, or None for samples as they come"
+            check_function("selection", selection, ("a context",), remedy)
+        elif not isinstance(selection, Selection | None):
+            raise ConfigurationError(
+                f"selection must be a tidegate.selection.Selection, got {shown(selection)}; such "
+                "as Selection(candidates=20, backlog=100)"
+            )
         self._open_stream = open_stream
         self._buffer_capacity = buffer_capacity
         self._acquire = acquire
@@ -112,12 +134,13 @@ class NodeBuffers:
     def _capacity(self, client: str, context: Context) -> int:
         given = self._buffer_capacity
         capacity = given(context) if callable(given) else given
-        if capacity < 1:
-            raise ConfigurationError(
-                f"buffer_capacity of {client} must be at least 1, got {capacity}; a client that "
-                "stores nothing has nothing to train on"
-            )
+        _check_capacity(f"buffer_capacity of {client}", capacity)
         return capacity
+
+
+def _check_capacity(name: str, capacity: object) -> None:
+    remedy = "a client that stores nothing has nothing to train on"
+    check_whole_number(name, capacity, most=LARGEST_CAPACITY, remedy=remedy)
 
 
 def may_keep_in_memory(context: Context) -> None:
@@ -152,9 +175,15 @@ def as_stream(opened: Any) -> Stream:
 
     A tuple is not a data set: it is what functions return that load several.
     """
-    if all(hasattr(opened, name) for name in ("take", "seek", "cursor")):
+    missing = [name for name in STREAMS if not hasattr(opened, name)]
+    if not missing:
         stream: Stream = opened
         return stream
+    if "take" not in missing:
+        raise ConfigurationError(
+            f"open_stream gave a {type(opened).__name__}, which has no {' and no '.join(missing)}; "
+            f"a stream has {', '.join(STREAMS)} (tidegate.client.streams.Stream)"
+        )
     indexed = hasattr(opened, "__getitem__") and hasattr(opened, "__len__")
     if not indexed or isinstance(opened, NOT_DATA) or hasattr(opened, "iloc"):
         raise ConfigurationError(

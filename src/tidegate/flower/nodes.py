@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tidegate.errors import TidegateError, WireError
+from tidegate.errors import ConfigurationError, TidegateError, WireError
 from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.prompt_grid import replies_as_they_arrive
@@ -22,7 +22,7 @@ unless a round's timeout is shorter; who is later is asked again."""
 AT_ONCE = 1000
 """Introductions, which are small, that are asked for together."""
 
-NOT_ASKED_AGAIN = "It is not asked again, unless it goes offline and comes back"
+ASKED_AGAIN = "It is asked again after 1, 2, 4 and more rounds"
 TRAIN = "train"
 """Flower's message type for training."""
 LONGEST_WAIT = 60.0
@@ -41,13 +41,15 @@ class Nodes:
         """The node id of each client that can be reached."""
         self._names: dict[int, str] = {}
         """The name under which each node was let in first; it has no other."""
-        self.refused = 0
-        """Nodes that were left out when they were last asked, for a reason that stays."""
-        self._gateless: set[int] = set()
-        """Nodes that are online and answered without a gate: their training function got the
-        question, which is not for it, and does not get it again."""
+        self.refused: dict[int, str] = {}
+        """Nodes that answered when they were last asked and were left out, each with the reason."""
+        self._gateless: dict[int, str] = {}
+        """Those of them that answered without a gate: their training function got the question,
+        which is not for it."""
+        self._was_anybody_let_in = False
         self._silent: dict[int, tuple[int, int]] = {}
-        """How often a node did not answer at all, and the round in which it is asked again."""
+        """How often a node gave no answer, or none of a gate, and the round in which it is asked
+        again."""
 
     def forget(self, clients: Iterable[str]) -> None:
         """Ask these who they are, and how far they came, before they take part again."""
@@ -86,7 +88,9 @@ class Nodes:
     ) -> None:
         """Forget nodes that are gone, and ask new ones who they are.
 
-        The question goes to the function that is going to train, because its mods answer it.
+        The question goes to the function that is going to train, because its mods answer it. If
+        nobody was let in since the start and every node is refused, the run stops: what is wrong is
+        the same everywhere, and rounds that are played without anybody do not come again.
         """
         online = {node.node_id: node for node in grid.get_nodes()}
         reserved = {node.name: node_id for node_id, node in online.items() if node.name}
@@ -99,8 +103,8 @@ class Nodes:
         }
         self._names = {node: name for node, name in self._names.items() if node in online}
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
-        self._gateless &= online.keys()
-        self.refused = len(self._gateless)
+        self._gateless = {node: why for node, why in self._gateless.items() if node in online}
+        self.refused = dict(self._gateless)
         addresses = self._to_ask(online, controller)
         if not addresses:
             return
@@ -122,14 +126,15 @@ class Nodes:
                 question.metadata.dst_node_id,
                 answered.get(question.metadata.message_id),
             )
-            self._note(node_id, controller.round_number, heard=reply is not None)
+            heard = reply is not None and not _lacks_gate(reply)
+            self._note(node_id, controller.round_number, heard=heard)
             if reply is None:
                 logger.warning("node %s did not say who it is, and is asked again later", node_id)
                 continue
             try:
                 introduced.append((*_heard(reply, addresses[node_id]), node_id))
             except WireError as refused:
-                self._leave_out(node_id, f"{refused}", gateless=_lacks_gate(reply))
+                self._leave_out(node_id, f"{refused}", reply)
         # In the order of names, so that sums of money do not depend on who answers first.
         for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
             client = introduction.client
@@ -143,10 +148,11 @@ class Nodes:
                 )
                 continue
             self._let_in(introduction, receipt, node_id, controller)
+        self._check_not_all_refused(one for one in online if not self.is_retired(one, controller))
 
     def _to_ask(self, online: Mapping[int, NodeInfo], controller: Controller) -> dict[int, Address]:
         """Nodes that are not known yet, and how they are addressed."""
-        known, addresses = {*self.clients.values(), *self._gateless}, {}
+        known, addresses = set(self.clients.values()), {}
         for node_id, node in online.items():
             _, asked_again = self._silent.get(node_id, (0, 0))
             if self.is_retired(node_id, controller):
@@ -160,19 +166,36 @@ class Nodes:
         return addresses
 
     def _note(self, node_id: int, round_number: int, *, heard: bool) -> None:
-        """Ask who answers nothing less and less often, because everybody waits meanwhile."""
+        """Ask who answers nothing, or has no gate, less and less often.
+
+        Everybody waits for the one; and the question disturbs the training function of the other,
+        which may have failed for once before its gate was there.
+        """
         if heard:
             self._silent.pop(node_id, None)
             return
         times, _ = self._silent.get(node_id, (0, 0))
         self._silent[node_id] = times + 1, round_number + 2 ** min(times, LONGEST_PAUSE)
 
-    def _leave_out(self, node_id: int, reason: str, *, gateless: bool = False) -> None:
-        self.refused += 1
-        if gateless:
-            self._gateless.add(node_id)
-            reason = f"{reason}. {NOT_ASKED_AGAIN}"
+    def _leave_out(self, node_id: int, reason: str, reply: Message | None = None) -> None:
+        """Tell why a node takes no part; one that could not be reached is not refused."""
+        if reply is None or not reply.has_error() or reply.error.code == CLIENT_RAISED:
+            self.refused[node_id] = reason
+        if reply is not None and _lacks_gate(reply):
+            self._gateless[node_id] = reason
+            reason = f"{reason}. {ASKED_AGAIN}"
         logger.warning("node %s is left out: %s", node_id, reason)
+
+    def _check_not_all_refused(self, awaited: Iterable[int]) -> None:
+        """Stop a run of whose nodes none can take part, unless one could since the start."""
+        nodes = list(awaited)
+        if not nodes or self._was_anybody_let_in or not self.refused.keys() >= set(nodes):
+            return
+        raise ConfigurationError(
+            f"there is no client to order from: every node that can be reached ({len(nodes)}) is "
+            f"refused, node {nodes[0]} because {self.refused[nodes[0]]}. No round was played "
+            "without them; mend this and start the run again"
+        )
 
     def _let_in(
         self,
@@ -187,6 +210,9 @@ class Nodes:
             self._leave_out(node_id, f"{refused}")
         else:
             self.clients[introduction.client] = node_id
+            self._gateless.pop(node_id, None)
+            self.refused.pop(node_id, None)
+            self._was_anybody_let_in = True
 
 
 def _lacks_gate(reply: Message) -> bool:

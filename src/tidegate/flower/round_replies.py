@@ -22,6 +22,10 @@ from tidegate.server.controller import Controller
 from tidegate.wire import Receipt
 
 FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"
+NO_ARRAYS = (
+    "%s is left out of the average: its reply has no ArrayRecord; Message(RecordDict({'arrays': "
+    "arrays, 'metrics': metrics}), reply_to=message) has one"
+)
 
 logger = logging.getLogger("flwr.tidegate")
 
@@ -102,7 +106,10 @@ class RoundReplies:
                 "failed; its own log says which",
                 client,
             )
-        if not (on_time and receipt.occupancy and has_model(reply.content)):
+        if not (on_time and receipt.occupancy):
+            return False
+        if not has_model(reply.content):
+            logger.warning(NO_ARRAYS, client)
             return False
         weight: float = receipt.occupancy
         if self.importance is not None:

@@ -35,7 +35,14 @@ from tidegate.flower.nodes import TRAIN, Nodes
 from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
 from tidegate.flower.round_replies import RoundReplies, usable_evaluations
-from tidegate.flower.wrapped_strategies import check_start, give_back, state_of, weight_key
+from tidegate.flower.updates import check_same_model
+from tidegate.flower.wrapped_strategies import (
+    check_enough_nodes,
+    check_start,
+    give_back,
+    state_of,
+    weight_key,
+)
 from tidegate.policies import PolicyMaker
 from tidegate.prices import Prices
 from tidegate.runs.folder import RESUMING, SAVING
@@ -113,10 +120,10 @@ class AdmissionControl(Strategy):
             purse=purse,
             is_saved=folder is not None,
         )
-        self._budget = budget
+        self._budget = float(budget)
         self._importance = trust.importance
         self._weight_key = weight_key(strategy)
-        self._checkpoint = None if folder is None else Checkpoint(Path(folder))
+        self._checkpoint = None if folder is None else Checkpoint(folder)
         journal = None if self._checkpoint is None else Journal(self._checkpoint.folder)
         self._sinks = Sinks(sinks, journal)
         self._run = run if purse is None else purse.run
@@ -147,7 +154,7 @@ class AdmissionControl(Strategy):
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
         held = nullcontext() if self._checkpoint is None else self._checkpoint.held(grid)
         with self._sinks.open(), held:
-            self._begin(initial_arrays, num_rounds)
+            self._begin(grid, initial_arrays, num_rounds)
             if self._checkpoint is not None:
                 logger.info(SAVING, self._checkpoint.folder)
                 if isinstance(grid, LocalGrid):
@@ -269,7 +276,7 @@ class AdmissionControl(Strategy):
 
     def summary(self) -> None:
         """Log what is wrapped, and the terms."""
-        logger.info("\t├──> Admission control: budget %s a round", self._budget)
+        logger.info("\t├──> Admission control: budget %g a round", self._budget)
         self.strategy.summary()
 
     def _nobody(self, now: int) -> list[Message]:
@@ -278,9 +285,10 @@ class AdmissionControl(Strategy):
         self._rounds_before -= 1
         return []
 
-    def _begin(self, initial_arrays: ArrayRecord, num_rounds: int) -> None:
+    def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Take up the run that the folder holds, or a new one."""
         check_start(self.strategy, initial_arrays, num_rounds)
+        check_enough_nodes(self.strategy, grid)
         terms = self._terms(num_rounds=num_rounds)
         self._nodes, self._outbox = Nodes(), Outbox()
         self.rounds, self._rounds_before = [], 0
@@ -288,6 +296,7 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             resumed = self._checkpoint.load(terms, self.strategy, self._run)
         if resumed is not None:
+            check_same_model(resumed.arrays, initial_arrays)
             self._controller = resumed.controller
             self._model = GlobalModel(initial_arrays, resumed.arrays)
             self.rounds = resumed.rounds
@@ -296,6 +305,7 @@ class AdmissionControl(Strategy):
             if self._rounds_before >= num_rounds:
                 logger.warning(log_lines.ALL_PLAYED, num_rounds, self._controller.run)
             return
+        log_lines.tell_of_too_little(terms)
         self._controller = Controller(terms, self._run or uuid.uuid4().hex)
         self._model = GlobalModel(initial_arrays)
         if self._checkpoint is not None:

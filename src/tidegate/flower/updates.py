@@ -14,7 +14,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
-from tidegate.errors import ConfigurationError, WireError
+from tidegate.errors import ConfigurationError, RunDiffersError, WireError
 
 NUMPY = "numpy.ndarray"
 """What Flower calls arrays that ``np.save`` wrote."""
@@ -149,6 +149,38 @@ def check_average(average: ArrayRecord, model: ArrayRecord) -> None:
         raise WireError(f"its arrays are not the model's: they differ in {missing}")
     for name, array in average.items():
         check_array(name, array, model.get(name))
+
+
+def check_same_model(saved: ArrayRecord, given: ArrayRecord) -> None:
+    """Refuse to go on with a run whose model has other arrays than the one that is given.
+
+    The saved one is a strategy's average: floats of any width stand for floats, a float64 also for
+    whole numbers, and bytes may have any length. A model that is given empty takes any arrays.
+    """
+    for name in dict.fromkeys([*saved, *given]) if len(given) else ():
+        kept, new = saved.get(name), given.get(name)
+        if kept is not None and new is not None and _stands_for(kept, new):
+            continue
+        told = [
+            "none" if one is None else f"{one.dtype} of {tuple(one.shape)}" for one in (kept, new)
+        ]
+        raise RunDiffersError(
+            f"the folder's model has as its array {name!r} {told[0]}, and initial_arrays has "
+            f"{told[1]}; resume with the model that the run began with, or start a new run in "
+            "another folder",
+            name=f"initial_arrays[{name!r}]",
+            saved=told[0],
+            given=told[1],
+        )
+
+
+def _stands_for(average: Array, array: Array) -> bool:
+    """Whether an array can be the average of arrays like another one."""
+    kept, new = np.dtype(average.dtype), np.dtype(array.dtype)
+    if kept == new == np.uint8:
+        return True
+    averaged = kept.kind == new.kind == "f" or (kept == np.float64 and new.kind in NUMBERS)
+    return (kept == new or averaged) and tuple(average.shape) == tuple(array.shape)
 
 
 def in_types_of(model: ArrayRecord, average: ArrayRecord) -> ArrayRecord:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
     DifferentialPrivacyClientSideFixedClipping,
@@ -19,7 +20,9 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
+from tidegate._internal.arguments import check_whole_number
 from tidegate.errors import ConfigurationError, RunDiffersError
+from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.log_lines import NOT_KEPT, NOT_SAVED
 from tidegate.flower.own_state import (
     LOAD,
@@ -150,12 +153,30 @@ def reached(strategy: Strategy) -> tuple[float, int]:
     return 1.0, 1
 
 
+def check_enough_nodes(strategy: Strategy, grid: Grid) -> None:
+    """Refuse a strategy that waits for more nodes than there will ever be in this process.
+
+    Nobody waits where there are no nodes at all, nor knows how many come to any other grid.
+    """
+    nodes = grid.num_nodes if isinstance(grid, LocalGrid) else 0
+    for one in wrapped(strategy) if nodes else ():
+        wanted = {"min_available_nodes": getattr(one, "min_available_nodes", 0)}
+        for kind in ("train", "evaluate"):
+            if getattr(one, f"fraction_{kind}", 0):
+                wanted[f"min_{kind}_nodes"] = getattr(one, f"min_{kind}_nodes", 0)
+        name = max(wanted, key=wanted.__getitem__)
+        if wanted[name] > nodes:
+            raise ConfigurationError(
+                f"{type(one).__name__} waits for {name} = {wanted[name]} nodes, and in this "
+                f"process there are never more than {nodes}: give LocalGrid {wanted[name]} "
+                f"node_configs (tidegate run: --clients {wanted[name]}), or lower "
+                f"{' and '.join(key for key in wanted if wanted[key] > nodes)}"
+            )
+
+
 def check_start(strategy: Strategy, model: ArrayRecord, num_rounds: int) -> None:
     """Refuse a run that cannot learn, before anything is spent on it."""
-    if num_rounds < 1:
-        raise ConfigurationError(
-            f"num_rounds must be at least 1, got {num_rounds}; no round was run"
-        )
+    check_whole_number("num_rounds", num_rounds, remedy="no round was run")
     check_model(model)
     for one in wrapped(strategy):
         check_methods(one)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from tidegate._internal.arguments import check_number
 from tidegate.errors import ConfigurationError
 from tidegate.problem import MOST_ROUNDS
 
@@ -29,10 +30,13 @@ class ControlOptions:
 
     def __post_init__(self) -> None:
         ahead = self.spend_ahead
-        if ahead is not None and not 0 <= ahead <= MOST_ROUNDS:
-            raise ConfigurationError(
-                f"spend_ahead must be 0 or more and at most {MOST_ROUNDS} rounds' budget, got "
-                f"{ahead}; None is for no limit"
+        if ahead is not None:
+            check_number(
+                "spend_ahead",
+                ahead,
+                f"0 or more and at most {MOST_ROUNDS} rounds' budget",
+                lambda given: 0 <= given <= MOST_ROUNDS,
+                "None is for no limit",
             )
         if self.strict_spending and ahead:
             raise ConfigurationError(

@@ -6,8 +6,8 @@ rounds, so a longer run begins exactly like a shorter one. A price *feed* is ask
 by a running fleet: ``price_feed`` makes one from a number, a text or a law.
 """
 
-from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices
-from tidegate.prices.given import Prices, check_length, law_of, price_feed
+from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices, fed_price
+from tidegate.prices.given import Prices, check_length, check_mean, law_of, price_feed
 from tidegate.prices.laws import (
     ConstantPrice,
     MarkovPrice,
@@ -30,6 +30,8 @@ __all__ = [
     "UniformPrice",
     "as_price",
     "check_length",
+    "check_mean",
+    "fed_price",
     "law_of",
     "price_feed",
     "price_law",

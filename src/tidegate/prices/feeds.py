@@ -1,5 +1,6 @@
 """Prices of a running fleet, asked for round by round, and prices that were recorded."""
 
+import contextlib
 import csv
 import io
 import itertools
@@ -14,7 +15,7 @@ import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.prices.laws import Price, PriceLaw
 from tidegate.wire import LARGEST_AMOUNT
 
@@ -31,6 +32,25 @@ class PriceFeed(Protocol):
     def at(self, round_number: int, clients: Sequence[str]) -> float | Mapping[str, float]:
         """c(t): one price for all clients, or each of these clients' own."""
         ...
+
+
+def fed_price(price: object, round_number: int, whose: str = "all clients") -> float:
+    """A price that a feed gave, if it is one; a text is not, whatever it says.
+
+    >>> fed_price(3, round_number=1)
+    3.0
+    """
+    value = math.nan
+    if not isinstance(price, str | bytes | bool):
+        with contextlib.suppress(TypeError, ValueError):
+            value = float(price)  # type: ignore[arg-type]
+    if not 0 <= value <= LARGEST_AMOUNT:
+        raise SupplierError(
+            "the price feed",
+            f"must give a number from 0 to {LARGEST_AMOUNT:g} as the price of round "
+            f"{round_number} for {whose}, got {price!r}",
+        )
+    return value
 
 
 class PricePath:

@@ -1,15 +1,16 @@
 """Prices as people give them: a number, a text, a law or a feed."""
 
+import math
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import cast
 
 import numpy as np
 
+from tidegate._internal.arguments import check_number, is_number
 from tidegate.errors import ConfigurationError
-from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices
+from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices, fed_price
 from tidegate.prices.laws import ConstantPrice, Price, PriceLaw, as_price
 from tidegate.prices.words import price_law
 
@@ -44,7 +45,7 @@ def law_of(prices: Prices) -> PriceLaw:
     """
     if isinstance(prices, str):
         return price_law(prices)
-    if _is_number(prices):
+    if is_number(prices):
         return ConstantPrice(float(cast("float", prices)))
     if _is_feed(prices):
         return FedPrices(cast("PriceFeed", prices))
@@ -77,14 +78,15 @@ class FedPrices:
             round_number += 1
             price = self.feed.at(round_number, clients)
             if not isinstance(price, Mapping):
-                yield float(price) if size is None else np.full(size, float(price))
+                one = fed_price(price, round_number)
+                yield one if size is None else np.full(size, one)
             elif size is None:
                 raise ConfigurationError(
                     "the price feed gives each client its own price; simulate it with "
                     "price_per_client=True"
                 )
             else:
-                yield as_price([price[client] for client in clients])
+                yield as_price([fed_price(price.get(one), round_number, one) for one in clients])
 
 
 def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
@@ -105,8 +107,25 @@ def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
         )
 
 
-def _is_number(prices: object) -> bool:
-    return isinstance(prices, Real) and not isinstance(prices, bool)
+def check_mean(prices: PriceFeed, num_rounds: int) -> None:
+    """Refuse prices that cost nothing, or do not say what they cost on average.
+
+    Args:
+        prices: of the run.
+        num_rounds: rounds that are going to be played.
+
+    >>> check_mean(price_feed(0), num_rounds=2)
+    Traceback (most recent call last):
+    ...
+    tidegate.errors.ConfigurationError: prices must be more than 0 on average..., got 0.0; ...
+    """
+    check_number(
+        "prices",
+        prices.mean(num_rounds),
+        f"more than 0 on average over {num_rounds} rounds, as `mean` gives them",
+        lambda mean: 0 < mean < math.inf,
+        "where samples cost nothing, there is nothing to decide",
+    )
 
 
 def _is_feed(prices: object) -> bool:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
+from tidegate._internal.arguments import check_number
 from tidegate._internal.arrays import FloatArray
 from tidegate.errors import ConfigurationError
 from tidegate.wire import LARGEST_AMOUNT
@@ -37,10 +38,8 @@ class PriceLaw(Protocol):
 
 
 def _check_price(name: str, value: float) -> None:
-    if not 0 <= value <= LARGEST_AMOUNT:
-        raise ConfigurationError(
-            f"{name} must be 0 or more and at most {LARGEST_AMOUNT:g}, got {value}"
-        )
+    limit = f"0 or more and at most {LARGEST_AMOUNT:g}"
+    check_number(name, value, limit, lambda given: 0 <= given <= LARGEST_AMOUNT)
 
 
 @dataclass(frozen=True)
@@ -117,11 +116,8 @@ class MarkovPrice:
                 f"{self.stay_high:g},{self.stay_low:g}"
             )
         for name in ("stay_low", "stay_high"):
-            value = getattr(self, name)
-            if not 0 <= value < 1:
-                raise ConfigurationError(
-                    f"{name} must lie in [0, 1), got {value}: 1 would never leave"
-                )
+            value, remedy = getattr(self, name), "1 would never leave"
+            check_number(name, value, "in [0, 1)", lambda given: 0 <= given < 1, remedy)
 
     @property
     def _share_high(self) -> float:

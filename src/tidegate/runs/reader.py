@@ -126,6 +126,10 @@ def read_run(folder: Path) -> RunView:
     path = folder / CONTROL
     if folder.is_file():
         raise ConfigurationError(f"{folder} is a file; give the run's folder, {folder.parent}")
+    if not folder.exists():
+        raise ConfigurationError(
+            f"there is no folder {folder}; give the one that AdmissionControl(folder=...) saves to"
+        )
     if not path.exists():
         raise ConfigurationError(
             f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"

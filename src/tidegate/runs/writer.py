@@ -45,7 +45,18 @@ class RunWriter:
             app: the name of the app whose run it is; other apps will not resume it.
         """
         self._app = app
-        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise ConfigurationError(
+                f"folder={str(self._folder)!r} is a file; name a folder, which is made if it is "
+                "not there"
+            ) from None
+        except OSError as wrong:
+            raise ConfigurationError(
+                f"folder={str(self._folder)!r} cannot be made ({wrong.strerror}); give one where "
+                "the server may write"
+            ) from wrong
         with contextlib.ExitStack() as opened:
             try:
                 lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
@@ -55,8 +66,8 @@ class RunWriter:
                     told = f"another run is using {self._folder}; wait for it, or take another"
                     raise ConfigurationError(f"{told} folder") from None
                 raise ConfigurationError(
-                    f"{self._folder} cannot be written to ({wrong}); make room, or give the "
-                    "server the right to write there, or take another folder"
+                    f"folder={str(self._folder)!r} cannot be written to ({wrong}); make "
+                    "room, or give the server the right to write there, or take another folder"
                 ) from wrong
             yield
 

@@ -18,11 +18,11 @@ from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.cohorts import Cohorts, share_reached
 from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.policies import JointPolicy
-from tidegate.prices import PriceFeed, check_length
+from tidegate.prices import PriceFeed, check_length, check_mean, fed_price
 from tidegate.problem import LearningConstants, Problem
 from tidegate.server.ledger import Ledger
 from tidegate.server.shards import Purse
-from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Retention
+from tidegate.wire import NO_LIMIT, Retention
 
 ROUNDING = 1e-9
 """Slots; what a division may lose."""
@@ -74,6 +74,7 @@ class Terms:
 
     def __post_init__(self) -> None:
         check_length(self.prices, self.num_rounds)
+        check_mean(self.prices, self.num_rounds)
 
     def share_of(self, clients: int) -> float:
         """The part of so many clients that a round reaches."""
@@ -257,11 +258,11 @@ class Fleet:
         clients = [client for _, client in asked]
         price = _asked(self._terms.prices, round_number, clients)
         if isinstance(price, Mapping):
-            own = [_checked(price.get(one), round_number, one) for one in clients]
+            own = [fed_price(price.get(one), round_number, one) for one in clients]
             shares = self.policy.shares[self._numbers(asked)]
             quote = Quote.of(np.array(own, dtype=np.float64), shares)
         else:
-            quote = Quote(_checked(price, round_number, "all clients"))
+            quote = Quote(fed_price(price, round_number))
         if self.retention(0)[0] != "oldest_first":
             return quote
         return replace(quote, empty_slots=sum(self._empty_slots(one) for _, one in members))
@@ -300,17 +301,3 @@ def _asked(
     except Exception as wrong:
         reason = f"failed in round {round_number} with {type(wrong).__name__}: {wrong}"
         raise SupplierError("the price feed", reason) from wrong
-
-
-def _checked(price: object, round_number: int, whose: str) -> float:
-    try:
-        value = float(price)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        value = math.nan
-    if not 0 <= value <= LARGEST_AMOUNT:
-        raise SupplierError(
-            "the price feed",
-            f"must give a number from 0 to {LARGEST_AMOUNT:g} as the price of round "
-            f"{round_number} for {whose}, got {price!r}",
-        )
-    return value

@@ -16,6 +16,7 @@ from typing import Any, Generic
 
 import numpy as np
 
+from tidegate._internal.arguments import shown
 from tidegate._internal.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, PRICES, generator
 from tidegate.admission.allocation import Allocation, cheapest_first
@@ -272,6 +273,11 @@ def simulate(
         until: stop after this round; the last one by default.
         each_round: called after every round, for a progress bar.
     """
+    if not isinstance(policy, JointPolicy):
+        raise ConfigurationError(
+            f"policy must be a JointPolicy, got {shown(policy)}; tidegate.make_policy('tide', "
+            "problem) makes one"
+        )
     state = begin(policy, problem) if resume is None else resume.copy()
     last = problem.num_rounds if until is None else until
     if not state.round_number < last <= problem.num_rounds:

@@ -16,11 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
+from tidegate._internal.arguments import shown
+from tidegate.errors import ConfigurationError
 from tidegate.server.fleet_round import FleetRound
 
 Source = Literal["server", "train", "clients"]
 """Who measured: the server's own evaluation, clients while they train, or while they evaluate."""
 
+TOLD = ("decided", "settled", "measured", "close")
+"""Methods that every sink has."""
 MOST_WAITING = 1000
 """Of what a slow sink has not been told yet."""
 SECONDS_AT_END = 20.0
@@ -107,7 +111,9 @@ class Sinks:
 
     def __init__(self, others: Iterable[Sink], first: Diary | None = None) -> None:
         self._first = None if first is None else _Told(first)
-        self._others = [_Line(sink) for sink in others]
+        if not isinstance(others, Iterable):
+            raise ConfigurationError(f"sinks must be a list, got {shown(others)}")
+        self._others = [_Line(_checked(sink)) for sink in others]
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -245,6 +251,18 @@ class _Line:
     def _work(self) -> None:
         while (tell := self._waiting.get()) is not None:
             self._told.tell(tell)
+
+
+def _checked(sink: Sink) -> Sink:
+    """A sink, if it can be told of all that a run does."""
+    missing = [name for name in TOLD if not callable(getattr(sink, name, None))]
+    if missing or isinstance(sink, type):
+        told = "is a class; make one of it" if isinstance(sink, type) else f"has no {missing[0]}()"
+        raise ConfigurationError(
+            f"sinks must list objects with {', '.join(TOLD)}, such as "
+            f"tidegate.runs.sinks.prometheus.Prometheus(); {shown(sink)} {told}"
+        )
+    return sink
 
 
 def _plain(value: object) -> float | None:

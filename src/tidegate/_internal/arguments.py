@@ -1,0 +1,97 @@
+"""Checks of what a user gives: the error names the argument, the value and the limit."""
+
+import inspect
+import math
+import reprlib
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
+
+import numpy as np
+
+from tidegate.errors import ConfigurationError
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a real number; a truth value is not one, and neither is a text.
+
+    >>> is_number(np.float32(5)), is_number("5"), is_number(True)
+    (True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_number(
+    name: str, value: object, limit: str, fits: Callable[[float], bool], remedy: str = ""
+) -> None:
+    """Refuse what is not a number within limits.
+
+    Args:
+        name: of the argument.
+        value: that was given for it.
+        limit: what it must be, in words.
+        fits: whether a number is within the limits; it is never asked about anything else.
+        remedy: what to do, where the limit does not say it.
+
+    >>> check_number("budget", "55", "a number above 0", lambda given: given > 0)
+    Traceback (most recent call last):
+    ...
+    tidegate.errors.ConfigurationError: budget must be a number above 0, got '55'
+    """
+    if not (is_number(value) and fits(value)):  # type: ignore[arg-type]
+        told = f"{name} must be {limit}, got {shown(value)}"
+        raise ConfigurationError(f"{told}; {remedy}" if remedy else told)
+
+
+def check_whole_number(
+    name: str, value: object, *, least: int = 1, most: float = math.inf, remedy: str = ""
+) -> None:
+    """Refuse what is not a whole number within limits.
+
+    >>> check_whole_number("rounds", 2.5)
+    Traceback (most recent call last):
+    ...
+    tidegate.errors.ConfigurationError: rounds must be a whole number of at least 1, got 2.5
+    """
+    limit = f"a whole number of at least {least}"
+    if most < math.inf:
+        limit += f" and at most {most}"
+    is_whole = isinstance(value, Integral)
+    check_number(name, value, limit, lambda given: is_whole and least <= given <= most, remedy)
+
+
+def check_function(name: str, value: object, takes: Sequence[str], remedy: str) -> None:
+    """Refuse what cannot be called with these arguments, as far as Python knows before the call.
+
+    Args:
+        name: of the argument.
+        value: that was given for it.
+        takes: what it is going to be called with, in words.
+        remedy: an example.
+    """
+    wanted = f"{name} must be a function of {' and '.join(takes)}"
+    if not callable(value):
+        raise ConfigurationError(f"{wanted}, got {shown(value)}; {remedy}")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # some functions written in C do not say
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError as wrong:
+        named = getattr(value, "__qualname__", type(value).__qualname__)
+        raise ConfigurationError(
+            f"{wanted}, got {named}{signature}, which cannot be called so: {wrong}; {remedy}"
+        ) from None
+
+
+def shown(value: object) -> str:
+    """A value on one line of an error, cut if it is long; of a large object the kind alone.
+
+    >>> shown(np.float64(2.5)), shown("55"), shown(np.zeros(3))
+    ('2.5', "'55'", 'an object of ndarray')
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, str | bytes | Real | list | tuple | dict | set | type):
+        return " ".join(reprlib.repr(value).split())
+    return f"an object of {type(value).__qualname__}"

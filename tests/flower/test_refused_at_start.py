@@ -1,0 +1,236 @@
+"""A mistake in the app of every node stops a run before it plays a round, new or resumed."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, Context, Error, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+
+from tidegate.client.streams import Indexed
+from tidegate.errors import ConfigurationError
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
+from tidegate.flower.flower_internals import CLIENT_RAISED
+from tidegate.flower.records import asks_who
+from tidegate.runs.reader import read_run
+from tidegate.runs.retirements import ask
+
+POINTS = np.random.default_rng(0).normal(size=(300, 2))
+MODEL = ArrayRecord({"mean": Array(np.zeros(2))})
+ROUNDS = 6
+
+
+class Stopped(BaseException):
+    """Somebody stops the server."""
+
+
+def points(context: Context) -> Indexed:
+    return POINTS
+
+
+def missing(context: Context) -> Indexed:
+    raise FileNotFoundError("points.csv")
+
+
+def full_disk(context: Context) -> Indexed:
+    raise OSError(28, "No space left on device")
+
+
+def app(
+    opens: Callable[[Context], Indexed] = points,
+    capacity: int | Callable[[Context], int] = 20,
+    *,
+    gated: bool = True,
+) -> ClientApp:
+    gate = ClientGate(opens, capacity)
+    made = ClientApp(mods=[gate] if gated else [])
+
+    @made.train()
+    def train(message: Message, context: Context) -> Message:
+        with gate.round(message, context) as now:
+            mean = np.mean(now.samples, axis=0)
+            return now.reply(ArrayRecord({"mean": Array(mean)}))
+
+    return made
+
+
+class Grid(LocalGrid):
+    """Three nodes; the server is stopped when it would send the orders of a round."""
+
+    def __init__(self, client_app: ClientApp, stops_in: int = 0) -> None:
+        super().__init__(client_app, [{"partition-id": number} for number in range(3)])
+        self._left = stops_in
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        batch = list(messages)
+        if batch and not asks_who(batch[0].content):
+            self._left -= 1
+            if not self._left:
+                raise Stopped
+        return super().send_and_receive(batch, timeout=timeout)
+
+
+def control(folder: Path) -> AdmissionControl:
+    return AdmissionControl(
+        FedAvg(fraction_evaluate=0.0), "tide", budget=22.0, prices="uniform:1,10", folder=folder
+    )
+
+
+def stopped_in_round_three(folder: Path) -> None:
+    with pytest.raises(Stopped):
+        control(folder).start(Grid(app(), stops_in=3), MODEL, ROUNDS)
+
+
+def larger_at_two(context: Context) -> int:
+    return 20 if context.node_config["partition-id"] == 0 else 30
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "another capacity": ({"capacity": 30}, "with capacity 20, .* with 30; give it what it had"),
+    "no room": ({"capacity": 0}, "buffer_capacity of partition-0 must be at least 1, got 0"),
+    "no gate": ({"gated": False}, "put a ClientGate first into the ClientApp's mods"),
+    "a missing file": ({"opens": missing}, "cannot open its data: FileNotFoundError: points.csv"),
+    "a full disk": ({"opens": full_disk}, "cannot open its data: OSError: .* No space left"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_resumed_run_stops_before_a_round_and_goes_on_after_the_correction(
+    mistake: str, tmp_path: Path
+) -> None:
+    stopped_in_round_three(tmp_path)
+    made, reason = MISTAKES[mistake]
+    with pytest.raises(ConfigurationError, match=reason) as refused:
+        control(tmp_path).start(Grid(app(**made)), MODEL, ROUNDS)
+    assert "every node that can be reached (3) is refused, node 2 because" in str(refused.value)
+    assert "start the run again" in str(refused.value)
+    assert len(read_run(tmp_path).rounds) == 2
+    resumed = control(tmp_path)
+    resumed.start(Grid(app()), MODEL, ROUNDS)
+    assert [row.answered for row in resumed.rounds] == [3] * ROUNDS
+
+
+@pytest.mark.parametrize("mistake", sorted(MISTAKES.keys() - {"another capacity"}))
+def test_a_new_run_stops_with_the_same_words(mistake: str, tmp_path: Path) -> None:
+    made, reason = MISTAKES[mistake]
+    with pytest.raises(ConfigurationError, match=f"no client to order from.*{reason}"):
+        control(tmp_path).start(Grid(app(**made)), MODEL, ROUNDS)
+
+
+@pytest.mark.parametrize("mistake", sorted(MISTAKES.keys() - {"no gate"}))
+def test_only_who_has_no_gate_is_told_to_add_one(
+    mistake: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped_in_round_three(tmp_path)
+    made, _ = MISTAKES[mistake]
+    with pytest.raises(ConfigurationError) as refused:
+        control(tmp_path).start(Grid(app(**made)), MODEL, ROUNDS)
+    assert "mods" not in f"{refused.value}{caplog.text}"
+
+
+def test_a_fleet_of_which_one_node_is_fine_goes_on(tmp_path: Path) -> None:
+    stopped_in_round_three(tmp_path)
+    resumed = control(tmp_path)
+    resumed.start(Grid(app(capacity=larger_at_two)), MODEL, ROUNDS)
+    assert [row.answered for row in resumed.rounds] == [3, 3, 1, 1, 1, 1]
+
+
+def test_a_node_that_cannot_be_reached_may_come_back(tmp_path: Path) -> None:
+    """The others are refused, and the run goes on for the one that is away."""
+
+    class Away(Grid):
+        asked = 0
+
+        def _answer(self, message: Message) -> Message:
+            if message.metadata.dst_node_id == 2 and asks_who(message.content):
+                self.asked += 1
+                if self.asked < 3:
+                    return Message(Error(code=5, reason="node unavailable"), reply_to=message)
+            return super()._answer(message)
+
+    stopped_in_round_three(tmp_path)
+    resumed = control(tmp_path)
+    resumed.start(Away(app(capacity=larger_at_two)), MODEL, ROUNDS)
+    assert [row.answered for row in resumed.rounds] == [3, 3, 0, 0, 1, 1]
+
+
+def test_a_run_whose_nodes_all_fail_later_goes_on(tmp_path: Path) -> None:
+    class FailsInRoundTwo(Grid):
+        asked = 0
+
+        def _answer(self, message: Message) -> Message:
+            if asks_who(message.content):
+                self.asked += 1
+            failing = not asks_who(message.content) and self.asked == 3 and self._left < -1
+            if failing or 3 < self.asked < 7:
+                reason = "SupplierError: this node cannot open its data: OSError: not mounted"
+                return Message(Error(CLIENT_RAISED, reason), reply_to=message)
+            return super()._answer(message)
+
+    strategy = control(tmp_path)
+    strategy.start(FailsInRoundTwo(app()), MODEL, ROUNDS)
+    assert [row.answered for row in strategy.rounds] == [3, 0, 0, 3, 3, 3]
+
+
+def test_a_retired_client_is_not_taken_for_a_refused_one(tmp_path: Path) -> None:
+    def stops(now: int, arrays: ArrayRecord) -> None:
+        if now == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        control(tmp_path).start(Grid(app()), MODEL, ROUNDS, evaluate_fn=stops)
+    ask(tmp_path, [f"partition-{number}" for number in range(3)], retired=True)
+    resumed = control(tmp_path)
+    resumed.start(Grid(app()), MODEL, ROUNDS)
+    assert [row.answered for row in resumed.rounds] == [3, 3, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        (FedAvg(fraction_evaluate=0.0), "FedAvg waits for min_available_nodes = 2 nodes"),
+        (FedAvg(min_train_nodes=4, min_available_nodes=1), "min_train_nodes = 4 nodes"),
+        (
+            FedAvg(min_evaluate_nodes=3, min_train_nodes=1, min_available_nodes=1),
+            "min_evaluate_nodes = 3 nodes",
+        ),
+    ],
+)
+def test_a_strategy_that_would_wait_for_ever_in_this_process_is_refused(
+    strategy: FedAvg, told: str
+) -> None:
+    controlled = AdmissionControl(strategy, "tide", budget=9.0, prices=1.0)
+    with pytest.raises(ConfigurationError, match=f"{told}, .* never more than 1: give LocalGrid"):
+        controlled.start(LocalGrid(app(), [{"partition-id": 0}]), MODEL, ROUNDS)
+
+
+@pytest.mark.parametrize(
+    ("budget", "ahead", "warned"),
+    [
+        (0.001, 0.0, True),
+        (0.9, 0.0, True),
+        (1.0, 0.0, False),
+        (0.5, 9.0, False),
+        (0.1, None, False),
+    ],
+)
+def test_a_budget_that_buys_no_sample_in_the_whole_run_is_told_once(
+    budget: float, ahead: float | None, warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Six rounds at a mean price of 5.5: 0.9 a round is 5.4 in all."""
+    strategy = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0),
+        "tide",
+        budget=budget,
+        prices="uniform:1,10",
+        spend_ahead=ahead,
+    )
+    strategy.start(Grid(app()), MODEL, ROUNDS)
+    told = f"a budget of {budget:.4g} a round is {budget * ROUNDS:.4g} in all 6 rounds"
+    assert caplog.text.count("hardly a sample will be bought") == warned
+    assert (f"{told}, and one sample costs 5.5 on average" in caplog.text) == warned
