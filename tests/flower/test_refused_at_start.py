@@ -92,7 +92,10 @@ def larger_at_two(context: Context) -> int:
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "another capacity": ({"capacity": 30}, "with capacity 20, .* with 30; give it what it had"),
-    "no room": ({"capacity": 0}, "buffer_capacity of partition-0 must be at least 1, got 0"),
+    "no room": (
+        {"capacity": lambda context: 0},
+        "buffer_capacity of partition-0 must be a whole number of at least 1 .*got 0",
+    ),
     "no gate": ({"gated": False}, "put a ClientGate first into the ClientApp's mods"),
     "a missing file": ({"opens": missing}, "cannot open its data: FileNotFoundError: points.csv"),
     "a full disk": ({"opens": full_disk}, "cannot open its data: OSError: .* No space left"),

@@ -179,19 +179,20 @@ def as_stream(opened: Any) -> Stream:
     if not missing:
         stream: Stream = opened
         return stream
-    if "take" not in missing:
-        raise ConfigurationError(
-            f"open_stream gave a {type(opened).__name__}, which has no {' and no '.join(missing)}; "
-            f"a stream has {', '.join(STREAMS)} (tidegate.client.streams.Stream)"
-        )
     indexed = hasattr(opened, "__getitem__") and hasattr(opened, "__len__")
-    if not indexed or isinstance(opened, NOT_DATA) or hasattr(opened, "iloc"):
+    if indexed and not isinstance(opened, NOT_DATA) and not hasattr(opened, "iloc"):
+        return IndexedStream(opened)  # arrays and Hugging Face's data sets have a take, too
+    given = f"open_stream gave a {type(opened).__name__}"
+    if "take" not in missing and not indexed:
         raise ConfigurationError(
-            f"open_stream gave a {type(opened).__name__}; it must give a stream (tidegate.client."
-            "streams) or a data set of which each item is one sample, such as a list: "
-            "list(zip(x, y)) for arrays x and y, loader.dataset for a DataLoader"
+            f"{given}, which has no {' and no '.join(missing)}; a stream has {', '.join(STREAMS)} "
+            "(tidegate.client.streams.Stream)"
         )
-    return IndexedStream(opened)
+    raise ConfigurationError(
+        f"{given}; it must give a stream (tidegate.client.streams) or a data set of which each "
+        "item is one sample, such as a list: list(zip(x, y)) for arrays x and y, loader.dataset "
+        "for a DataLoader"
+    )
 
 
 def own_name(asked: Address, context: Context) -> str:
