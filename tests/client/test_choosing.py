@@ -9,6 +9,7 @@ from client_parts import Opener, Sick, opener
 
 from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import BooksMovedError
 from tidegate.client.streams import IndexedStream
 from tidegate.client.taking import TRIES
 from tidegate.errors import ConfigurationError
@@ -124,6 +125,28 @@ def test_a_dry_stream_leaves_what_waits(open_store: Opener) -> None:
     receipt = apply(open_store, order(3, 2), data=range(4))
     assert (receipt.admitted, receipt.exhausted, receipt.seen) == (1, True, 4)
     assert open_store().samples() == [3, 2, 1, 0]
+
+
+def test_another_process_that_has_paid_meanwhile_is_noticed_before_paying_again(
+    tmp_path: Path,
+) -> None:
+    first, second = (SqliteStore(tmp_path / "a.sqlite", RUN, "site", 10) for _ in range(2))
+    supplier = Supplier()
+
+    def interrupted(candidates: list[Any]) -> list[float]:
+        """While one process ranks, the other chooses, pays and commits."""
+        Gate(second, IndexedStream(range(1000)), supplier, FEW).apply(order(1, 2), None, smallest)
+        return as_they_are(candidates)
+
+    slow = Gate(first, IndexedStream(range(1000)), supplier, FEW)
+    with pytest.raises(BooksMovedError):
+        slow.apply(order(1, 2), None, interrupted)
+    assert supplier.asked == [0, 1]
+    assert slow.apply(order(1, 2), None, as_they_are).admitted == 2
+    assert supplier.asked == [0, 1]
+    assert first.samples() == [0, 1]
+    first.close()
+    second.close()
 
 
 @pytest.mark.parametrize("again", [1, 2], ids=["the same order", "another order"])
@@ -297,6 +320,30 @@ def test_a_lost_buffer_does_not_show_its_candidates_again() -> None:
         last_taken="x",
     )
     assert account.introduced(told).with_new_buffer("b").lost_samples == 10
+
+
+def test_an_order_that_fills_a_large_buffer_may_read_more_than_the_candidates() -> None:
+    """It dies after its choice, says so when it comes back, and is believed."""
+    asked = Introduction(run=RUN, client="site", buffer_capacity=500, buffer_id="a", candidates=20)
+    account = Account(buffer_capacity=500, buffer_id="a").introduced(asked)
+    told = Introduction.from_record({**asked.to_record(), "seen": 500, "last_taken": "x"})
+    account = account.introduced(told)
+    assert account.seen == 500
+    one = order(2, 0)
+    receipt = Receipt.from_record(
+        {**_receipt(2, 2, seen=520).to_record(), "admitted": 0, "spent": 0.0, "occupancy": 0}
+        | {"total_admitted": 0, "total_spent": 0.0, "prior_uses": 0}
+    )
+    assert _sent(account, one).after(receipt, one).seen == 520
+
+
+def test_what_a_client_says_it_has_read_never_falls_below_what_is_booked() -> None:
+    account = Account(buffer_capacity=10, buffer_id="a", candidates=5)
+    account = _sent(account, order(1, 2)).after(_receipt(1, 2, seen=0), order(1, 2))
+    lie = Introduction(run=RUN, client="site", buffer_capacity=10, buffer_id="a", seen=1)
+    assert account.introduced(lie).with_new_buffer("b").lost_samples == 2
+    with pytest.raises(ValueError, match="seen must be 0, or at least the 4"):
+        _receipt(2, 4, seen=1)
 
 
 @pytest.mark.parametrize("seen", [4, 200])

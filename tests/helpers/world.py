@@ -80,8 +80,8 @@ class Disk:
     def unpack(self, packed: bytes) -> Any:
         return self.store.unpack(packed)
 
-    def candidates(self) -> list[Candidate]:
-        return self.store.candidates()
+    def candidates(self, *, only_chosen: bool = False) -> list[Candidate]:
+        return self.store.candidates(only_chosen=only_chosen)
 
     def choose(self, choice: Choice) -> None:
         self._meet_accident("choosing", lambda: self.store.choose(choice))
@@ -532,6 +532,8 @@ def _join(world: World, draw: random.Random, *, choosing: bool) -> None:
     selection = None
     if choosing:
         selection = Selection(draw.choice((1, 3, 10)), draw.choice((0, 2, 20)), draw.random() / 2)
+        if draw.random() < 0.2:  # an order may ask for far more than the candidates
+            sizes, selection = (40, *sizes[1:]), Selection(1, draw.choice((0, 2)))
     world.join(*sizes, selection)
 
 

@@ -95,9 +95,11 @@ def test_the_random_share_is_the_share_of_random_choices() -> None:
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"candidates": 0}, "candidates must be at least 1, got 0"),
-        ({"backlog": -1}, "backlog must be 0 or more, got -1"),
-        ({"random_share": 1.5}, "random_share must be from 0 to 1, got 1.5"),
+        ({"candidates": 20.5}, "candidates must be a whole number"),
+        ({"backlog": "20"}, "backlog must be a whole number"),
+        ({"candidates": 0}, "candidates must be a whole number of at least 1 .*got 0"),
+        ({"backlog": -1}, "backlog must be a whole number of at least 0 .*got -1"),
+        ({"random_share": 1.5}, "random_share must be a number from 0 to 1, got 1.5"),
     ],
 )
 def test_impossible_selections_are_refused(values: dict[str, float], told: str) -> None:

@@ -11,7 +11,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tidegate.client.store import Books, Candidate, Change, Choice, Store, StoredSample, last_taken
+from tidegate.client.store import (
+    Books,
+    BooksMovedError,
+    Candidate,
+    Change,
+    Choice,
+    Store,
+    StoredSample,
+    last_taken,
+)
 from tidegate.client.streams import Stream, TakenBefore, pass_over
 from tidegate.client.taking import TRIES, Acquire, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
@@ -78,8 +87,11 @@ class Gate:
             self._tell_if_dry(taken, books)
         else:
             now = self._choose(books, order, wanted, worth)
-            candidates = self._store.candidates() if now.candidates else []
-            taken = self._taker.buy([one for one in candidates if one.chosen], wanted)
+            chosen = self._store.candidates(only_chosen=True) if now.candidates else []
+            if replace(self._store.books(), void_round=now.void_round) != now:
+                # Somebody else has paid, or is about to.
+                raise BooksMovedError(f"round {order.round_number} is applied by another process")
+            taken = self._taker.buy(chosen, wanted)
         admitted, set_aside = [one.packed for one in taken.samples], taken.set_aside
         over = [*(one.key for one in taken.samples), *(one.key for one in set_aside)]
         done = over if now.candidates else []  # no longer candidates
@@ -152,7 +164,8 @@ class Gate:
         hopeful = sum(one.chosen and tries.get(one.key, 0) < TRIES for one in kept)
         needed = max(wanted - hopeful, 0)
         waited = [one for one in kept if not one.chosen]
-        read = self._taker.read_next(self._reads(needed, len(waited)), kept)
+        reads = self._reads(needed, len(waited))
+        read = self._taker.read_next(reads, kept)
         waiting = [*waited, *read.samples]
         if self._selection is None:  # it chose before: what waits comes first in the stream
             chosen, dropped = [one.key for one in waiting[:needed]], []
@@ -160,10 +173,13 @@ class Gate:
             worths = self._worths(waiting, worth) if needed else []
             place = books.client, order.round_number
             chosen = [waiting[one].key for one in self._selection.choose(worths, needed, place)]
-            left = [one.key for one in waiting if one.key not in set(chosen)]
+            taken = set(chosen)
+            left = [one.key for one in waiting if one.key not in taken]
             dropped = left[: max(len(left) - self._selection.backlog, 0)]
         if len(chosen) < needed:
             self._tell_if_dry(read, books)
+        if not (reads or chosen or dropped):
+            return books  # nothing to write down
         after = replace(
             books,
             cursor=self._stream.cursor,

@@ -65,9 +65,9 @@ class MemoryStore:
         """The sample that was packed."""
         return self._codec.decode(packed)
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self, *, only_chosen: bool = False) -> list[Candidate]:
         """First those that were chosen, in that order; then those that wait, oldest first."""
-        return [*self._chosen.values(), *self._waiting.values()]
+        return [*self._chosen.values(), *({} if only_chosen else self._waiting).values()]
 
     def choose(self, choice: Choice) -> None:
         """Write a choice down; what could fail is done before anything is assigned."""
@@ -89,7 +89,8 @@ class MemoryStore:
             del stored[position]
         for position, packed in enumerate(change.admitted, start=change.before.total_admitted):
             stored[position] = _Kept(now, self._applied, packed)
-        chosen = {key: one for key, one in self._chosen.items() if key not in set(change.done)}
+        done = set(change.done)
+        chosen = {key: one for key, one in self._chosen.items() if key not in done}
         self._answers[now] = change.order, change.receipt
         if len(self._answers) > KEPT_ANSWERS:
             del self._answers[next(iter(self._answers))]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 
@@ -34,9 +35,9 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     ),
     (
         # Of candidates that were chosen ``choice`` is their order; those that wait have none.
-        """CREATE TABLE candidates (
-            number INTEGER PRIMARY KEY, key TEXT NOT NULL, choice INTEGER, content BLOB NOT NULL
-        )""",
+        "CREATE TABLE candidates (number INTEGER PRIMARY KEY, key TEXT NOT NULL, choice INTEGER)",
+        "CREATE UNIQUE INDEX candidate_keys ON candidates (key)",
+        "CREATE TABLE candidate_contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL)",
     ),
 )
 """Statements number v take a file of schema version v to version v + 1."""
@@ -70,10 +71,17 @@ def prepare(connection: sqlite3.Connection, path: Path, books: str) -> None:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All that is executed within happens, or nothing of it."""
+def transaction(
+    connection: sqlite3.Connection, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
+) -> Iterator[None]:
+    """All that is executed within happens, or nothing of it; reads see one moment.
+
+    Args:
+        connection: to the file.
+        kind: ``DEFERRED`` keeps nobody from writing, for reading alone.
+    """
     try:
-        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(f"BEGIN {kind}")
         yield
         connection.execute("COMMIT")
     except BaseException:

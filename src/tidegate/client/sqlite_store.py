@@ -179,17 +179,18 @@ class SqliteStore:
         return self._codec.decode(packed)
 
     @_names_the_file
-    def candidates(self) -> list[Candidate]:
+    def candidates(self, *, only_chosen: bool = False) -> list[Candidate]:
         """First those that were chosen, in that order; then those that wait, oldest first."""
-        most = self.books().candidates
-        rows = self._connection.execute(
-            "SELECT key, content, choice IS NOT NULL FROM candidates "
-            "ORDER BY choice IS NULL, choice, number LIMIT ?",
-            (most + 1,),
-        ).fetchall()
-        if len(rows) != most or not all(
-            type(key) is str and type(content) is bytes for key, content, _ in rows
-        ):
+        with transaction(self._connection, "DEFERRED"):  # books and rows of one moment
+            most = self.books().candidates
+            rows = self._connection.execute(
+                "SELECT key, content, choice IS NOT NULL FROM candidates "
+                "JOIN candidate_contents USING (number) WHERE choice IS NOT NULL OR NOT ? "
+                "ORDER BY choice IS NULL, choice, number LIMIT ?",
+                (only_chosen, most + 1),
+            ).fetchall()
+        complete = len(rows) <= most if only_chosen else len(rows) == most
+        if not complete or not all(type(row[0]) is str and type(row[1]) is bytes for row in rows):
             raise self._damaged(f"holds other candidates than the {most} of its books")
         return [Candidate(key, content, bool(chosen)) for key, content, chosen in rows]
 
@@ -200,15 +201,13 @@ class SqliteStore:
         with transaction(self._connection):
             books = checked_books(choice, self.books())
             for one in choice.fresh:
+                added = execute("INSERT INTO candidates (key) VALUES (?)", (one.key,))
                 execute(
-                    "INSERT INTO candidates (key, content) VALUES (?, ?)", (one.key, one.packed)
+                    "INSERT INTO candidate_contents VALUES (?, ?)", (added.lastrowid, one.packed)
                 )
-            for key in choice.chosen:
-                execute(
-                    "UPDATE candidates SET choice = "
-                    "(SELECT coalesce(max(choice), 0) + 1 FROM candidates) WHERE key = ?",
-                    (key,),
-                )
+            ((last,),) = execute("SELECT coalesce(max(choice), 0) FROM candidates")
+            for place, key in enumerate(choice.chosen, start=last + 1):
+                execute("UPDATE candidates SET choice = ? WHERE key = ?", (place, key))
             self._forget(choice.dropped)
             self._note(choice.failed)
             execute("UPDATE books SET content = ?", (_text(asdict(books)),))
@@ -216,7 +215,13 @@ class SqliteStore:
 
     def _forget(self, keys: Sequence[str]) -> None:
         """Delete candidates; their content is overwritten."""
-        self._connection.executemany("DELETE FROM candidates WHERE key = ?", [(k,) for k in keys])
+        for key in keys:
+            self._connection.execute(
+                "DELETE FROM candidate_contents WHERE number = "
+                "(SELECT number FROM candidates WHERE key = ?)",
+                (key,),
+            )
+            self._connection.execute("DELETE FROM candidates WHERE key = ?", (key,))
 
     @_names_the_file
     def commit(self, change: Change) -> None:

@@ -165,7 +165,7 @@ class Store(Protocol):
         """The sample that was packed."""
         ...
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self, *, only_chosen: bool = False) -> list[Candidate]:
         """First those that were chosen, in that order; then those that wait, oldest first."""
         ...
 

@@ -13,7 +13,8 @@ Acquire = Callable[[Any, str], Any]
 """Given a sample and its key, does what costs (fetches the label, switches the sensor on) and gives
 the sample to store. Called once for each sample that is admitted. Where it raises, gives something
 that cannot be stored, or the process dies or the disk is full before the commit, it is called again
-with the same key: a hook that must not pay twice asks its supplier for that key."""
+with the same key: a hook that must not pay twice asks its supplier for that key. Where the gate
+chooses among candidates, these were stored before, and come as the codec gives them back."""
 
 TRIES = 3
 """After which a sample that fails is passed over. Once is not enough: a file may be locked for a
@@ -164,6 +165,7 @@ class Taker:
         if passed:
             logger.error(
                 "%d samples in a row of %s fail, and none after them could be taken; they stay in "
-                "the stream. The first is %a: %a",
+                "the stream. Where a gate chooses, its codec must store samples as the stream "
+                "gives them. The first is %a: %a",
                 *(len(passed), self._owner, passed[0].key, passed[0].error),
             )

@@ -49,6 +49,9 @@ NO_CLIENT_FN = (
     "@app.train() of app = ClientApp(mods=[gate])"
 )
 
+TRIES = 3
+"""To apply an order beside another process: one may be refused when it has chosen, and again when
+it has paid."""
 NEVER_ASKED_FOR = (
     "samples were bought, and the training function never asked for them: train on "
     "gate.samples(context), because its model counts as trained on them; if it did not train in "
@@ -121,9 +124,9 @@ class ClientGate:
         worth: what candidates are worth, given them, the message with the model, and the context:
             one number a candidate. The samples that an order asks for are then the best of them;
             see ``tidegate.selection``.
-        selection: how many candidates are looked at, and how many wait, or a function of the
-            node's context that says so, or None for samples as they come; with its defaults if
-            only ``worth`` is given.
+        selection: how many candidates are looked at, and how many wait; the defaults of
+            ``Selection`` where only ``worth`` is given. Or a function of the node's context that
+            says so, and may give None for samples as they come.
     """
 
     def __init__(
@@ -217,10 +220,13 @@ class ClientGate:
             check_meant_for(store.books(), address)
             gate = self._buffers.gate(store, context)
             worth = self._worth_of(message, context)
-            try:
-                receipt = gate.apply(order, address, worth)
-            except BooksMovedError:  # another process came first: its receipt is ours
-                receipt = gate.apply(order, address, worth)
+            for tries_left in reversed(range(TRIES)):
+                try:
+                    receipt = gate.apply(order, address, worth)
+                    break
+                except BooksMovedError:  # another process came first: its receipt is ours
+                    if not tries_left:
+                        raise
             yield GatedRound(message, receipt, gate)
 
     def _worth_of(

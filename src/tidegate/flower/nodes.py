@@ -188,8 +188,10 @@ class Nodes:
 
     def _check_not_all_refused(self, awaited: Iterable[int]) -> None:
         """Stop a run of whose nodes none can take part, unless one could since the start."""
+        if self._was_anybody_let_in:
+            return
         nodes = list(awaited)
-        if not nodes or self._was_anybody_let_in or not self.refused.keys() >= set(nodes):
+        if not nodes or not self.refused.keys() >= set(nodes):
             return
         raise ConfigurationError(
             f"there is no client to order from: every node that can be reached ({len(nodes)}) is "

@@ -23,7 +23,9 @@ LIBRARIES = ("flwr.", "tidegate.")
 """Whose classes are known here."""
 CHANGING = ("append", "extend", "insert", "add", "update", "setdefault", "pop", "clear", "fill")
 """Methods of lists, dicts, sets and arrays that change them."""
-ALLOWED = "NumPy arrays, numbers, text, None, and lists and dicts (with text as keys) of these"
+ALLOWED = (
+    "NumPy arrays, numbers, text, None, and lists, tuples and dicts (with text as keys) of these"
+)
 
 
 @runtime_checkable
@@ -59,11 +61,13 @@ def own_state(strategy: Stateful) -> OwnState:
 def to_tree(value: Any, place: Callable[[NDArray[Any]], int], where: str = SAVE) -> Any:
     """A state as JSON; arrays are put aside, and only their places are in it."""
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-        return {"array": place(np.asarray(value))}
+        kind = "array" if isinstance(value, np.ndarray) else "scalar"
+        return {kind: place(np.asarray(value))}
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, list):
-        return [to_tree(one, place, f"{where}[{n}]") for n, one in enumerate(value)]
+    if isinstance(value, list | tuple):
+        items = [to_tree(one, place, f"{where}[{n}]") for n, one in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         parts = {key: to_tree(one, place, f"{where}[{key!r}]") for key, one in value.items()}
         return {"dict": parts}
@@ -80,6 +84,10 @@ def from_tree(tree: Any, array: Callable[[int], NDArray[Any]]) -> Any:
         return tree
     if "array" in tree:
         return array(tree["array"])
+    if "scalar" in tree:
+        return array(tree["scalar"])[()]
+    if "tuple" in tree:
+        return tuple(from_tree(one, array) for one in tree["tuple"])
     return {key: from_tree(one, array) for key, one in tree["dict"].items()}
 
 

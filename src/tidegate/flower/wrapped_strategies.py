@@ -104,8 +104,9 @@ def give_back(strategy: Strategy, state: Mapping[str, Any]) -> None:
 
 def warn_of_what_is_lost(strategy: Strategy) -> None:
     """Say what a resumed run will not know, before a run that will be saved begins."""
+    saved = {(id(owner), name) for _, owner, name in _places(strategy)}
     for one in wrapped(strategy):
-        if names := unsaved(one):
+        if names := [name for name in unsaved(one) if (id(one), name) not in saved]:
             logger.warning(NOT_SAVED, type(one).__name__, ", ".join(names))
 
 

@@ -158,11 +158,11 @@ def pause_words(rounds: int) -> str:
     """For how long nothing is bought, and why.
 
     >>> pause_words(1)
-    'nothing is bought in the next round, unless a model can be used before it ends'
+    'nothing is bought in the next round'
     """
-    when = "the next round" if rounds == 1 else f"the next {rounds:,} rounds"
-    before = "it ends" if rounds == 1 else "they end"
-    return f"nothing is bought in {when}, unless a model can be used before {before}"
+    if rounds == 1:
+        return "nothing is bought in the next round"
+    return f"nothing is bought in the next {rounds:,} rounds, unless a model can be used before"
 
 
 def set_aside_words(count: int) -> str:

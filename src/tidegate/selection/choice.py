@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tidegate._internal.arguments import check_number, check_whole_number
 from tidegate._internal.randomness import generator
-from tidegate.errors import ConfigurationError
+from tidegate.wire import LARGEST_CAPACITY, MOST_CANDIDATES
 
 
 @dataclass(frozen=True)
@@ -25,18 +26,17 @@ class Selection:
     """The share of choices that is made at random, whatever the candidates are worth."""
 
     def __post_init__(self) -> None:
-        if self.candidates < 1:
-            raise ConfigurationError(
-                f"candidates must be at least 1, got {self.candidates}; without a selection the "
-                "gate takes samples as they come"
-            )
-        if self.backlog < 0:
-            raise ConfigurationError(f"backlog must be 0 or more, got {self.backlog}")
-        if not 0 <= self.random_share <= 1:
-            raise ConfigurationError(
-                f"random_share must be from 0 to 1, got {self.random_share}; 0.1 chooses one "
-                "sample in ten at random"
-            )
+        without = "without a selection the gate takes samples as they come"
+        most, largest = MOST_CANDIDATES, LARGEST_CAPACITY
+        check_whole_number("candidates", self.candidates, most=most, remedy=without)
+        check_whole_number("backlog", self.backlog, least=0, most=largest)
+        check_number(
+            "random_share",
+            self.random_share,
+            "a number from 0 to 1",
+            lambda given: 0 <= given <= 1,
+            "0.1 chooses one sample in ten at random",
+        )
 
     def choose(self, worths: Sequence[float], count: int, place: Sequence[str | int]) -> list[int]:
         """The candidates to buy, best first; equal ones in random order.

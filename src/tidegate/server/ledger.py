@@ -85,7 +85,14 @@ class Ledger:
 
     def introduce(self, client: str, introduction: Introduction) -> None:
         """Note how far a client has read its stream, and how much it reads for an order."""
-        self._accounts[client] = self.account(client).introduced(introduction)
+        after = self.account(client).introduced(introduction)
+        if introduction.seen > max(after.seen, after.total_admitted):
+            logger.warning(
+                "%s says that it has read %d samples of its stream, which no order can have led "
+                "to; it is not believed",
+                *(client, introduction.seen),
+            )
+        self._accounts[client] = after
 
     def begin_again(self, client: str, buffer_id: str = "") -> float:
         """Go on with a client that has lost its buffer and its books with it.

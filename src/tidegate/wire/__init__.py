@@ -2,6 +2,7 @@
 
 from tidegate.wire.messages import (
     LARGEST_CAPACITY,
+    MOST_CANDIDATES,
     MOST_IN_A_ROW,
     NO_LIMIT,
     Address,
@@ -27,6 +28,7 @@ __all__ = [
     "LARGEST_INTEGER",
     "LONGEST_NAME",
     "MOST_AMOUNTS",
+    "MOST_CANDIDATES",
     "MOST_IN_A_ROW",
     "NO_LIMIT",
     "WIRE_VERSION",

@@ -16,6 +16,8 @@ NO_LIMIT = 2**31 - 1
 MOST_IN_A_ROW = 20
 """Samples, one after another, that a client sets aside. A longer row of failures is a fault of the
 source (a share that is not mounted, a codec that fits nothing), and costs no sample."""
+MOST_CANDIDATES = 100_000
+"""That a client reads for an order: what it reads and sets aside is believed in proportion."""
 DIGEST_LENGTH = 16
 """Hexadecimal digits: enough to tell the cursors of one stream apart."""
 
@@ -106,7 +108,11 @@ class Receipt(Record):
         need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
         paid = f"at least this round's {self.spent}"
         need(self.total_spent >= self.spent, "total_spent", self.total_spent, paid)
-        most_aside = MOST_IN_A_ROW * (self.total_admitted + self.seen)
+        most_aside = MOST_IN_A_ROW * self.total_admitted
+        if self.seen:
+            least = f"0, or at least the {self.total_admitted} samples admitted in all"
+            need(self.seen >= self.total_admitted, "seen", self.seen, least)
+            most_aside = self.seen - self.total_admitted
         need(self.set_aside <= most_aside, "set_aside", self.set_aside, f"at most {most_aside}")
 
     def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
@@ -176,7 +182,7 @@ class Introduction(Record):
     def _check(self) -> None:
         capacity = self.buffer_capacity
         looks_at = self.candidates
-        need(looks_at <= LARGEST_CAPACITY, "candidates", looks_at, f"at most {LARGEST_CAPACITY}")
+        need(looks_at <= MOST_CANDIDATES, "candidates", looks_at, f"at most {MOST_CANDIDATES}")
         need(capacity >= 1, "buffer_capacity", capacity, "at least 1")
         most = f"at most {LARGEST_CAPACITY}; count larger units (batches) in place of samples"
         need(capacity <= LARGEST_CAPACITY, "buffer_capacity", capacity, most)

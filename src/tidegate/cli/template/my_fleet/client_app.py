@@ -27,7 +27,7 @@ def buffer_capacity(context: Context) -> int:
 
 
 def worth(candidates: list[Sample], message: Message, context: Context) -> list[float]:
-    """How much the model would learn from each image, seen before its label is paid for."""
+    """How unsure the model is of each image, seen before its label is paid for."""
     sent = message.content.array_records["arrays"]
     likely = probabilities({name: array.numpy() for name, array in sent.items()}, candidates)
     return list(RANKINGS[str(context.run_config["ranking"])](likely))
