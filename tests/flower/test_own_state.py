@@ -59,6 +59,7 @@ class Everything(FedAvg):
 KEPT: dict[str, Any] = {
     "arrays": [np.arange(6, dtype=np.float32).reshape(2, 3), np.array([True]), np.float16(0.1)],
     "numbers": [0.1, -(2**70), True, float("inf"), None],
+    "tuples": (1, ("two", [3.0])),
     "text": "Äpfel",
     "array": {"dict": {"array": 3}, "none": {}},
 }
@@ -71,6 +72,7 @@ def test_every_kind_comes_back_as_it_was(tmp_path: Path) -> None:
     arrays = again.given.pop("arrays")
     assert again.given == {name: value for name, value in KEPT.items() if name != "arrays"}
     for mine, theirs in zip(arrays, KEPT["arrays"], strict=True):
+        assert type(mine) is type(theirs)
         assert (mine.dtype, mine.shape) == (theirs.dtype, theirs.shape)
         np.testing.assert_array_equal(mine, theirs)
 
