@@ -112,7 +112,7 @@ def test_runs_of_other_settings_are_named_and_left_out(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("data", "mnst"), "unknown data set 'mnst'; choose from mnist, cifar10"),
+        (("data", "mnst"), "unknown data set 'mnst'; choose from mnist, fashion_mnist, cifar10"),
         (("data", "mnist", "--from", "nowhere"), "nowhere is no folder"),
         (("data", "electricity", "--from", "."), "elec.csv.xz is neither in"),
         (("compare", "."), "holds no finished run; `tidegate run EXPERIMENT.toml` makes some"),

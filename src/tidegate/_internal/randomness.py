@@ -12,6 +12,8 @@ STREAM: Final = 2
 """Address of the order in which a client meets its samples, followed by the client's number."""
 COHORTS: Final = 3
 """Address of who takes part in each round."""
+ALTERED: Final = 4
+"""Address of wrong labels and rare classes in a client's data, followed by the client's number."""
 
 
 def generator(seed: int, *place: int) -> np.random.Generator:

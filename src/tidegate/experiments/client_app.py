@@ -4,18 +4,19 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from flwr.app import ArrayRecord, Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from tidegate._internal.randomness import STREAM, generator
-from tidegate.client.streams import IndexedStream, Stream
+from tidegate._internal.randomness import ALTERED, STREAM, generator
+from tidegate.client.streams import Indexed, IndexedStream, Stream
+from tidegate.experiments.data import AlteredPartition
 from tidegate.experiments.job import Job
+from tidegate.experiments.ranking import rank
 from tidegate.flower import ClientGate
 from tidegate.learning.local import batch, device, probabilities, train
 from tidegate.learning.models import Shape, new_model
-from tidegate.selection import RANKINGS, Selection, balanced, margin
+from tidegate.selection import Selection
 
 
 def _job(context: Context) -> Job:
@@ -26,7 +27,11 @@ def open_stream(context: Context) -> Stream:
     """This node's part of the training data, each sample once."""
     job = _job(context)
     number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
-    mine = job.federated_data.partition(job.partition, number, count, job.seed)
+    part = job.federated_data.partition(job.partition, number, count, job.seed)
+    mine: Indexed = part
+    if job.wrong_labels or job.long_tail > 1:
+        draw = generator(job.seed, ALTERED, number)
+        mine = AlteredPartition(part, job.wrong_labels, job.long_tail, draw)
     if job.stream == "in order":
         return IndexedStream(mine)
     order = generator(job.seed, STREAM, number).permutation(len(mine))
@@ -54,17 +59,9 @@ def _loaded(message: Message, job: Job, shape: Shape) -> nn.Module:
 def worth(candidates: list[Any], message: Message, context: Context) -> Sequence[float]:
     """What candidates are worth to the model, by the job's ranking."""
     job = _job(context)
-    if job.ranking == "random":
-        return [0.0] * len(candidates)
     inputs, labels = batch(candidates)
     likely = probabilities(_loaded(message, job, tuple(inputs.shape[1:])), inputs)
-    if job.ranking == "loss":
-        worths = 1 - likely[np.arange(len(likely)), labels.numpy()]
-    elif job.ranking == "balanced":
-        worths = balanced(margin(likely), likely.argmax(axis=1))
-    else:
-        worths = RANKINGS[job.ranking](likely)
-    return [float(one) for one in worths]
+    return rank(job.ranking, likely, labels.numpy(), context)
 
 
 def selection(context: Context) -> Selection | None:

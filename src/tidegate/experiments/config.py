@@ -6,11 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
+from tidegate.experiments.ranking import check_ranking, ranking_name
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
@@ -18,10 +27,6 @@ from tidegate.problem import LearningConstants, Problem
 from tidegate.selection import Selection
 
 CONSTANTS = LearningConstants()
-
-Ranking = Literal["", "random", "margin", "entropy", "least_confidence", "balanced", "loss"]
-"""``balanced`` is by margin, in turns between predicted classes; ``loss`` knows the label before it
-is paid for, and is there as a warning."""
 
 
 class PolicyChoice(BaseModel):
@@ -39,8 +44,9 @@ class PolicyChoice(BaseModel):
     match_spending: bool = False
     """Give it the budget with which it spends C a round, on average over the seeds."""
     strict_spending: bool = False
-    ranking: Ranking = ""
-    """By what clients choose among candidates; empty for samples as they come."""
+    ranking: Annotated[str, AfterValidator(check_ranking)] = ""
+    """By what clients choose among candidates, as in ``tidegate.experiments.ranking``; empty for
+    samples as they come."""
     candidates: Annotated[int, Field(ge=1)] = Selection.candidates
     """New ones that a client sees for each order, if it chooses."""
     backlog: Annotated[int, Field(ge=0)] = Selection.backlog
@@ -61,7 +67,7 @@ class PolicyChoice(BaseModel):
             )
         if not self.label:
             suffix = "" if self.preset == "as_printed" else f"-{self.preset}"
-            suffix += f"-{self.ranking}" if self.ranking else ""
+            suffix += f"-{ranking_name(self.ranking)}" if self.ranking else ""
             object.__setattr__(self, "label", self.name + suffix)
         return self
 
@@ -95,6 +101,11 @@ class ExperimentConfig(BaseModel):
     partition: str = "classes:2"
     stream: Literal["shuffled", "in order"] = "shuffled"
     """Whether clients meet their samples in an order drawn from the seed, or as they are stored."""
+    wrong_labels: float = Field(0.0, ge=0, lt=1)
+    """The share of training samples whose label is another class, drawn from the seed."""
+    long_tail: float = Field(1.0, ge=1)
+    """How many times rarer the last class is in the training data than the first; each class
+    between them is rarer than the one before by the same factor. 1 keeps all samples."""
     model: str
     width: int = Field(0, ge=0)
     """Channels of the model's first layer; 0 for its own default."""

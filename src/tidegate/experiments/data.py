@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,9 @@ from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
 
 PARTITIONS = "iid, classes:N (N neighbouring classes a client), shuffled-classes:N, by:COLUMN"
+
+MOST_REMEMBERED = 4000
+"""Samples of a client: those that a run of some hundred rounds looks at."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -118,13 +122,54 @@ class Partition:
         return len(self.rows)
 
     def __getitem__(self, index: int) -> tuple[Array, int]:
-        return self.data.sample(cast("dict[str, Any]", self.rows[index]))
+        return self._read(index)
+
+    @functools.cached_property
+    def _read(self) -> Callable[[int], tuple[Array, int]]:
+        """Remembers what it has read: the next policy of a seed meets the same samples."""
+
+        @functools.lru_cache(maxsize=MOST_REMEMBERED)
+        def read(index: int) -> tuple[Array, int]:
+            return self.data.sample(cast("dict[str, Any]", self.rows[index]))
+
+        return read
 
     def arrays(self) -> tuple[Array, Array]:
         """Inputs and labels of all samples."""
         samples = [self.data.sample(row) for row in self.rows]
         inputs = np.stack([value for value, _ in samples])
         return inputs, np.array([label for _, label in samples])
+
+
+class AlteredPartition:
+    """A client's part of the data in which some labels are wrong and later classes are rare."""
+
+    def __init__(
+        self, part: Partition, wrong_labels: float, long_tail: float, draw: np.random.Generator
+    ) -> None:
+        """Draw which samples are left, and what their labels are.
+
+        Args:
+            part: as it is stored.
+            wrong_labels: the share of labels that become another class, each as likely.
+            long_tail: how many times rarer the last class becomes than the first.
+            draw: where the randomness comes from.
+        """
+        classes = part.data.num_classes
+        labels = np.asarray(part.rows[part.data.label_column])
+        others = (labels + draw.integers(1, classes, len(labels))) % classes
+        wrong = draw.random(len(labels)) < wrong_labels
+        stays = draw.random(len(labels)) < long_tail ** (-labels / (classes - 1))
+        self._part = part
+        self._labels = np.where(wrong, others, labels)
+        self._places = np.flatnonzero(stays)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, index: int) -> tuple[Array, int]:
+        place = int(self._places[index])
+        return self._part[place][0], int(self._labels[place])
 
 
 @functools.lru_cache(maxsize=64)

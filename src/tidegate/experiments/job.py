@@ -26,6 +26,8 @@ class Job:
     judge_every: int = 1
     partition: str = "classes:2"
     stream: str = "shuffled"
+    wrong_labels: float = 0.0
+    long_tail: float = 1.0
     model: str = "lenet"
     width: int = 0
     learning_rate: float = 0.1

@@ -1,4 +1,4 @@
-"""The original files of four data sets, made into folders that ``datasets`` reads.
+"""The original files of five data sets, made into folders that ``datasets`` reads.
 
 Nothing is downloaded: who has a network names a data set of the hub instead.
 """
@@ -33,6 +33,18 @@ disable_progress_bars()
 Array = np.ndarray[Any, np.dtype[Any]]
 
 CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+FASHION_MNIST = [
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+]
 IMAGENETTE = {
     "n01440764": "tench",
     "n02102040": "English springer",
@@ -52,13 +64,22 @@ HAPT_WINDOW = 128
 
 def mnist(source: Path, size: int | None) -> DatasetDict:
     """From the four ``*-ubyte.gz`` files."""
-    folder = _find(source, "MNIST/raw", "train-images-idx3-ubyte.gz")
+    return _idx_images(source, "MNIST/raw", [str(digit) for digit in range(10)], size)
+
+
+def fashion_mnist(source: Path, size: int | None) -> DatasetDict:
+    """From four files with the names of MNIST's."""
+    return _idx_images(source, "fashion-mnist", FASHION_MNIST, size)
+
+
+def _idx_images(source: Path, usual: str, names: list[str], size: int | None) -> DatasetDict:
+    folder = _find(source, usual, "train-images-idx3-ubyte.gz")
     return DatasetDict(
         {
             split: _images(
                 _idx(folder / f"{part}-images-idx3-ubyte.gz").reshape(-1, 28, 28),
                 _idx(folder / f"{part}-labels-idx1-ubyte.gz"),
-                [str(digit) for digit in range(10)],
+                names,
                 size,
             )
             for split, part in (("train", "train"), ("test", "t10k"))
@@ -144,6 +165,7 @@ def hapt(source: Path, size: int | None) -> DatasetDict:
 
 SOURCES: Mapping[str, Callable[[Path, int | None], DatasetDict]] = {
     "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
     "cifar10": cifar10,
     "imagenette": imagenette,
     "hapt": hapt,
