@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
 from flwr.app import Context, RecordDict
+from pydantic import ValidationError
 
-from tidegate.errors import ConfigurationError
 from tidegate.experiments.config import PolicyChoice
 from tidegate.experiments.data import AlteredPartition, FederatedData
 from tidegate.experiments.features import with_features
@@ -50,7 +50,7 @@ def test_a_ranking_that_there_is_not_is_refused(tmp_path: Path) -> None:
         (f"{file}:absent", "has no function 'absent'"),
         ("absent.py:rule", "there is no file 'absent.py'"),
     ):
-        with pytest.raises(ConfigurationError, match=told.replace("?", r"\?")):
+        with pytest.raises(ValidationError, match=told.replace("?", r"\?")):
             PolicyChoice(name="tide", ranking=text)
 
 
