@@ -24,8 +24,12 @@ if TYPE_CHECKING:
 SHARE = {"quick": 10.0, "check": 60.0, "full": 3600.0}
 """Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``.
 
-Of processor time, so that other work on the machine fails no test.
+Of processor time, so that other work on the machine fails no test, on a machine on which a probe
+takes ``REFERENCE``. On a slower one, or while a host shares its processor out, shares grow in
+proportion.
 """
+REFERENCE = 0.1
+"""Seconds."""
 NEEDS = ("process", "deployment", "data", "timing")
 LEFT_OUT = {"quick": {*NEEDS, "long", "full"}, "check": {"full"}, "full": set[str]()}
 
@@ -114,11 +118,23 @@ def _seconds(item: pytest.Item) -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
+def _slowness(item: pytest.Item) -> float:
+    """How many times slower than the machine that shares were stated for this one is just now."""
+    probes = []
+    for _ in range(5):
+        began = _seconds(item)
+        sum(number * number for number in range(1_000_000))
+        probes.append(_seconds(item) - began)
+    return max(sorted(probes)[len(probes) // 2] / REFERENCE, 1.0)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     """A test that passes but is slower than its share fails."""
     report: pytest.TestReport = yield
     share, took = _share(item), item.stash.get(TOOK, 0.0)
+    if call.when == "call" and report.passed and took > share:
+        share *= _slowness(item)
     if call.when == "call" and report.passed and took > share:
         report.outcome = "failed"
         report.longrepr = (
