@@ -186,7 +186,7 @@ class AdmissionControl(Strategy):
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         kind = written[0].metadata.message_type if written else TRAIN
         self._nodes.meet(grid, controller, self._timeout, kind)
-        if not (self._nodes.clients or self._nodes.refused or controller.fleet):
+        if self._nodes.must_wait(controller):
             if not self._nodes.wait_for_anybody(grid, controller, self._timeout, kind):
                 return self._nobody(now)
             written = list(self.strategy.configure_train(now, self._model.average, config, grid))
