@@ -31,8 +31,10 @@ def test_a_file_that_another_connection_holds_is_busy(tmp_path: Path) -> None:
 
 
 def test_other_errors_are_not() -> None:
-    with closing(sqlite3.connect(":memory:")) as file:
-        with pytest.raises(sqlite3.OperationalError) as wrong:
-            file.execute("SELECT * FROM absent")
+    with (
+        closing(sqlite3.connect(":memory:")) as file,
+        pytest.raises(sqlite3.OperationalError) as wrong,
+    ):
+        file.execute("SELECT * FROM absent")
     assert not is_busy(wrong.value)
     assert not is_busy(sqlite3.ProgrammingError("made without a code"))
