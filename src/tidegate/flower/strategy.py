@@ -239,7 +239,7 @@ class AdmissionControl(Strategy):
         self.rounds.append(row)
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
-        log_lines.tell_of(row, averaged)
+        log_lines.tell_of(self.rounds, averaged)
         self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
