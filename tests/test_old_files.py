@@ -47,6 +47,33 @@ def test_an_interrupted_run_goes_on_as_if_nothing_had_happened(
         np.testing.assert_allclose(mine, theirs, rtol=1e-12)  # BLAS may differ by machine
 
 
+def saved_control(folder: Path) -> dict[str, Any]:
+    """The part of a server's books that is JSON."""
+    with np.load(folder / "control.npz") as archive:
+        content: dict[str, Any] = json.loads(archive["control"].tobytes())
+    return content
+
+
+def fields_of(content: dict[str, Any], folder: Path) -> set[str]:
+    """Names that a program must know to read a run's folder."""
+    controller = content["controller"]
+    (account, *_) = controller["ledger"]["accounts"].values()
+    (row, *_) = (folder / "rounds.jsonl").read_text().splitlines()
+    return {*controller, *controller["terms"], *controller["ledger"], *account, *json.loads(row)}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_older_program_is_told_of_a_newer_file_by_its_format(
+    tmp_path: Path, version: str
+) -> None:
+    """It does not know fields that were added since, and would take the file for damaged."""
+    folder = FIXTURES / version / "tide" / "finished"
+    control("tide", tmp_path).start(grid(), MODEL, ROUNDS)
+    before, now = saved_control(folder), saved_control(tmp_path)
+    if fields_of(before, folder) != fields_of(now, tmp_path):
+        assert now["version"] > before["version"]
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_folder_is_read(tmp_path: Path, version: str, name: str) -> None:

@@ -14,6 +14,7 @@ from tidegate.client.buffer_files import find_buffers, remove_buffer
 from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore, store_path
 from tidegate.client.streams import IndexedStream
+from tidegate.selection import Selection
 from tidegate.wire import Address, Order
 
 DAY = 24 * 3600.0
@@ -33,10 +34,12 @@ def fill(folder: Path, run: str, *, days: float) -> Path:
     return path
 
 
-def tell(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+def tell(
+    capfd: pytest.CaptureFixture[str], *arguments: str, code: int | None = None
+) -> tuple[str, str]:
     with pytest.raises(SystemExit) as stopped:
         main(["buffers", *arguments])
-    assert not stopped.value.code
+    assert (stopped.value.code or None) == code
     return capfd.readouterr()
 
 
@@ -131,3 +134,52 @@ def test_what_is_no_buffer_is_named_and_left_alone(
     assert "theirs.sqlite is not a buffer of Tidegate" in error
     assert "torn.sqlite cannot be read as a buffer" in error
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def tear(path: Path) -> None:
+    """Overwrite the page at which the samples' contents begin; the books can still be read."""
+    with closing(sqlite3.connect(path)) as file:
+        ((page,),) = file.execute("SELECT rootpage FROM sqlite_master WHERE name = 'contents'")
+        ((size,),) = file.execute("PRAGMA page_size")
+    used = path.stat().st_mtime
+    with path.open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    os.utime(path, (used, used))
+
+
+def test_one_damaged_file_does_not_keep_others_from_being_removed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    torn, whole = fill(tmp_path, "first", days=50), fill(tmp_path, "second", days=40)
+    tear(torn)
+    _, error = tell(capfd, str(tmp_path), "--remove-unused", "30", "--yes", code=1)
+    assert f"{torn} cannot be removed (database disk image is malformed); see what" in error
+    assert "removed 1" in error
+    assert torn.exists()
+    assert not whole.exists()
+
+
+def test_json_names_files_that_cannot_be_read(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path, "fine", days=1)
+    (tmp_path / "torn.sqlite").write_bytes(b"not a database, whatever it is called")
+    told = json.loads(tell(capfd, str(tmp_path), "--json")[0])
+    assert [one["run"] for one in told["buffers"]] == ["fine"]
+    (damaged,) = told["unreadable"]
+    assert damaged["path"] == str(tmp_path / "torn.sqlite")
+    assert damaged["reason"].startswith("cannot be read as a buffer (file is not a database")
+
+
+def test_the_backlog_is_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    store = SqliteStore(store_path(tmp_path, "r", "site-0"), "r", "site-0", 50)
+    order = Order(run="r", round_number=1, price=1.0, retention_horizon=5, count=4)
+    selection = Selection(candidates=25, backlog=100)
+    Gate(store, IndexedStream(range(100)), selection=selection).apply(order, Address(run="r"))
+    store.close()
+    (told,) = json.loads(tell(capfd, str(tmp_path), "--json")[0])["buffers"]
+    assert (told["samples"], told["candidates"]) == (4, 21)
+    shown = tell(capfd, str(tmp_path))[0]
+    assert "candidates" in shown
+    assert "21" in shown

@@ -67,6 +67,21 @@ def test_a_run_in_the_apps_folder_is_not_sent_to_the_nodes(
     assert packed(Path("west-sea")) == sent
 
 
+def test_a_ranking_that_is_not_known_is_told_in_one_line_before_a_client_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("new", "east-sea") == 0
+    few = ["--set", "num-server-rounds=1", "--clients", "2"]
+    assert command("run", "east-sea", "--set", "ranking=margn", *few) == 2
+    told = capsys.readouterr().err.strip()
+    assert told == "tidegate: unknown ranking 'margn'; did you mean margin?"
+    for name in ("random", "margin", ""):
+        assert command("run", "east-sea", "--set", f"ranking={name}", *few) == 0
+    for name in [name for name in sys.modules if name.startswith("east_sea")]:
+        sys.modules.pop(name)
+
+
 def packed(app: Path) -> set[str]:
     """What Flower sends to nodes."""
     with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(app))) as package:

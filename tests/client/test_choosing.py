@@ -102,6 +102,19 @@ def test_what_came_since_the_last_purchase_waits(open_store: Opener) -> None:
     assert open_store().samples() == [11, 12, 13]
 
 
+def test_a_ranking_sees_all_candidates_in_one_call(open_store: Opener) -> None:
+    calls: list[list[int]] = []
+
+    def worth(candidates: list[int]) -> list[float]:
+        calls.append(sorted(candidates))
+        return as_they_are(candidates)
+
+    many = Selection(candidates=300, backlog=1000)
+    for now in (1, 2, 3):
+        apply(open_store, order(now, count=1 if now == 3 else 0), worth, selection=many)
+    assert calls == [list(range(900))]
+
+
 def test_without_a_backlog_nothing_waits_and_nothing_is_read_for_nothing(
     open_store: Opener,
 ) -> None:

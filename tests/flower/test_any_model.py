@@ -3,6 +3,7 @@
 import gc
 import logging
 import random
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -267,7 +268,20 @@ def test_clients_buy_less_and_less_while_the_average_is_refused(
     pauses = np.diff(bought)
     assert all(pauses[1:] >= pauses[:-1])
     assert "cannot be the next model" in caplog.text
-    assert "they buy nothing for 1 more round," in caplog.text
+    told = re.findall(r"they buy nothing in the next (\d+) rounds", caplog.text)
+    assert told == ["2", "4", "8", "16", "32"][: len(told)]  # each pause once, as it begins
+    assert len(told) >= 3
+    assert "bought could not be used, again" in caplog.text
+
+
+def test_a_pause_of_one_round_is_not_told_apart_from_the_round_that_was_in_vain(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wrong = Overflowing(range(4, 5))
+    with caplog.at_level(logging.WARNING, logger="flwr.tidegate"):
+        spent_by(wrong, app_that_sends(lambda now: MODEL), "constant_admission", 8)
+    assert "nobody's model was used in round 4" in caplog.text
+    assert "buy nothing" not in caplog.text
 
 
 def test_clients_buy_again_as_soon_as_a_model_is_used() -> None:

@@ -31,7 +31,7 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
-from tidegate.runs.folder import FORMAT_VERSION
+from tidegate.runs.folder import FORMAT_VERSION, OLDEST_FORMAT
 from tidegate.runs.reader import read_run
 
 ROUNDS = 6
@@ -427,16 +427,22 @@ def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(
     assert [row.answered for row in resumed.rounds[3:]] == [3, 3, 3]
 
 
-def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [
+        (FORMAT_VERSION + 1, f"has format {FORMAT_VERSION + 1}, .* a newer version of Tidegate"),
+        (OLDEST_FORMAT - 1, f"has format {OLDEST_FORMAT - 1}, .* an older version of Tidegate"),
+        ("6", "is damaged .*its format is '6'"),
+    ],
+)
+def test_a_format_that_is_not_known_is_refused(version: object, told: str, tmp_path: Path) -> None:
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
     control(tmp_path / "run").start(grid, MODEL, 1)
     path = tmp_path / "run" / "control.npz"
     content = json.loads(np.load(path)["control"].tobytes())
-    text = json.dumps({**content, "version": FORMAT_VERSION + 1}).encode()
+    text = json.dumps({**content, "version": version}).encode()
     np.savez(path, control=np.frombuffer(text, np.uint8))
-    with pytest.raises(
-        ValueError, match=f"has format {FORMAT_VERSION + 1}, this program reads {FORMAT_VERSION}"
-    ):
+    with pytest.raises(ValueError, match=told):
         control(tmp_path / "run").start(grid, MODEL, 1)
 
 

@@ -13,7 +13,8 @@ from flwr.serverapp.strategy import FedAvg
 from tidegate.client.streams import Indexed
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.flower.flower_internals import CLIENT_RAISED
+from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
+from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import asks_who
 from tidegate.runs.reader import read_run
 from tidegate.runs.retirements import ask
@@ -191,6 +192,107 @@ def test_a_retired_client_is_not_taken_for_a_refused_one(tmp_path: Path) -> None
     resumed = control(tmp_path)
     resumed.start(Grid(app()), MODEL, ROUNDS)
     assert [row.answered for row in resumed.rounds] == [3, 3, 0, 0, 0, 0]
+
+
+class Deployed(PromptGrid):
+    """The same nodes as those of a deployment, to which others may come while the run waits."""
+
+    is_in_process = False
+
+    def __init__(self, client_app: ClientApp, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(Grid(client_app))
+        self.pauses: list[float] = []
+        self.until: dict[int, int] = {}
+        """How many pauses a node stays away."""
+        monkeypatch.setattr("tidegate.flower.nodes.time.sleep", self.pauses.append)
+
+    def get_nodes(self) -> list[NodeInfo]:
+        return [one for one in super().get_nodes() if self._is_here(one.node_id)]
+
+    def _is_here(self, node_id: int) -> bool:
+        return len(self.pauses) >= self.until.get(node_id, 0)
+
+
+def test_a_failure_of_all_nodes_that_passes_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mounted_later(context: Context) -> Indexed:
+        return full_disk(context) if len(grid.pauses) < 2 else POINTS
+
+    grid = Deployed(app(mounted_later), monkeypatch)
+    strategy = control(tmp_path)
+    strategy.start(grid, MODEL, ROUNDS)
+    assert [row.answered for row in strategy.rounds] == [3] * ROUNDS
+    assert grid.pauses == [1.0, 2.0]
+    told = "every node that can be reached is refused for now; the run waits for one and goes on"
+    assert caplog.text.count(told) == 2
+    assert (
+        "node 2 is left out: it did not introduce itself: SupplierError: this node" in caplog.text
+    )
+
+
+def test_a_resumed_run_waits_likewise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped_in_round_three(tmp_path)
+
+    def mounted_later(context: Context) -> Indexed:
+        context.node_config["tidegate-folder"] = str(tmp_path / "buffers")
+        return full_disk(context) if not grid.pauses else POINTS
+
+    grid = Deployed(app(mounted_later), monkeypatch)
+    resumed = control(tmp_path)
+    resumed.start(grid, MODEL, ROUNDS)
+    assert len(grid.pauses) == 1
+    assert sum(row.answered for row in resumed.rounds[2:]) > 0
+
+
+def test_a_failure_that_does_not_pass_stops_the_run_when_a_round_would_be_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid, strategy = Deployed(app(missing), monkeypatch), control(tmp_path)
+    with pytest.raises(ConfigurationError, match=r"node 2 because .* points\.csv\. No round"):
+        strategy.start(grid, MODEL, ROUNDS, timeout=20)
+    assert grid.pauses == [1.0, 2.0, 4.0, 8.0]
+    assert strategy.rounds == []
+
+
+def test_a_first_node_whose_data_are_missing_does_not_keep_others_from_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_at_others(context: Context) -> Indexed:
+        return POINTS if context.node_config["partition-id"] else missing(context)
+
+    grid, strategy = Deployed(app(only_at_others), monkeypatch), control(tmp_path)
+    grid.until = {3: 2, 4: 2}
+    strategy.start(grid, MODEL, ROUNDS)
+    assert [row.answered for row in strategy.rounds] == [2] * ROUNDS
+
+
+@pytest.mark.parametrize("mistake", ["no room", "no gate"])
+def test_what_cannot_get_better_stops_a_deployment_at_once(
+    mistake: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, reason = MISTAKES[mistake]
+    grid = Deployed(app(**made), monkeypatch)
+    told = f"{reason}.*other nodes are on their way, raise the strategy's min_available_nodes"
+    with pytest.raises(ConfigurationError, match=told):
+        control(tmp_path).start(grid, MODEL, ROUNDS)
+    assert grid.pauses == []
+
+
+def test_no_round_is_played_while_some_are_refused_and_others_are_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away(Grid):
+        def _answer(self, message: Message) -> Message:
+            if message.metadata.dst_node_id != 2 and len(grid.pauses) < 2:
+                return Message(Error(code=5, reason="node unavailable"), reply_to=message)
+            return super()._answer(message)
+
+    made = app(capacity=lambda context: 20 if context.node_config["partition-id"] else 0)
+    grid, strategy = Deployed(made, monkeypatch), control(tmp_path)
+    grid._grid = Away(made)
+    strategy.start(grid, MODEL, ROUNDS)
+    assert [row.answered for row in strategy.rounds] == [2] * ROUNDS
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_a_ranking_that_fails_is_the_clients_error_and_buys_nothing(
     [
         ({"worth": 5}, "worth must be a function of candidates and a message and a context"),
         ({"worth": lambda candidates: []}, "which cannot be called so"),
-        ({"selection": 20}, r"selection must be a tidegate.selection.Selection, got 20"),
+        ({"selection": 20}, "selection must be a Selection, got 20; such as Selection"),
         ({"selection": lambda: None}, "selection must be a function of a context"),
     ],
 )
@@ -117,6 +117,16 @@ def test_what_cannot_rank_or_choose_is_refused_when_the_gate_is_made(
 ) -> None:
     with pytest.raises(ConfigurationError, match=told):
         ClientGate(dataset, 3, **given)
+
+
+@pytest.mark.parametrize("given", [{"candidates": 20}, 20, Selection])
+def test_a_function_that_gives_no_selection_stops_the_run_with_what_it_must_give(
+    given: Any,
+) -> None:
+    gate = ClientGate(dataset, 3, selection=lambda context: given)
+    told = "the result of selection must be a Selection, got .*; such as Selection\\(candidates=20"
+    with pytest.raises(ConfigurationError, match=told):
+        play(gate, rounds=1)
 
 
 def test_a_ranking_may_name_its_arguments_as_it_likes() -> None:

@@ -1,6 +1,7 @@
 """AdmissionControl in this process: what it sends, settles, averages and survives."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -638,7 +639,13 @@ def test_a_buffer_that_is_lost_in_mid_run_is_noticed_before_anything_is_bought(
         (ClientTrust, {"importance": {"a": -3.0}}, "importance of 'a' must be 0 or more, got -3"),
         (ClientTrust, {"importance": {"a": float("nan")}}, "must be 0 or more, got nan"),
         (ClientTrust, {"largest_buffer": 0}, "largest_buffer must be a whole .* 1, got 0"),
-        (Deployment, {"time_to_live": 0}, "time_to_live must be positive, got 0"),
+        (Deployment, {"time_to_live": 0}, "time_to_live must be a positive .*, got 0"),
+        (Deployment, {"time_to_live": math.inf}, "seconds, got inf; leave it out to wait as long"),
+        (Deployment, {"purse": "north"}, "purse must be a Purse, got 'north'; such as Purse"),
+        (ClientTrust, {"sums_only": "no"}, "sums_only must be True or False, got 'no'"),
+        (ClientTrust, {"importance": ["a"]}, r"importance must be a Mapping, got \['a'\]; such as"),
+        (Planning, {"endless": 0}, "endless must be True or False, got 0"),
+        (Planning, {"learning": {"smoothness": 2.0}}, "learning must be a LearningConstants, got"),
     ],
 )
 def test_values_out_of_range_are_refused_at_once(

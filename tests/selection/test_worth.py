@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from tidegate.errors import ConfigurationError
-from tidegate.selection import RANKINGS, Selection, balanced, entropy, least_confidence, margin
+from tidegate.selection import (
+    RANKINGS,
+    Selection,
+    balanced,
+    entropy,
+    find_ranking,
+    least_confidence,
+    margin,
+)
 
 probabilities = st.integers(2, 6).flatmap(
     lambda classes: arrays(np.float64, (5, classes), elements=st.floats(0.01, 1.0))
@@ -27,10 +35,17 @@ def test_rankings_are_what_their_definitions_say(rows: np.ndarray) -> None:
         assert math.isclose(by_confidence, 1 - first, abs_tol=1e-12)
 
 
-@pytest.mark.parametrize("ranking", RANKINGS.values(), ids=list(RANKINGS))
-def test_a_sure_model_finds_a_candidate_worth_less(ranking: object) -> None:
-    sure, unsure = ranking([[1.0, 0.0, 0.0], [0.4, 0.35, 0.25]])  # type: ignore[operator]
+@pytest.mark.parametrize("name", sorted(RANKINGS.keys() - {"random"}))
+def test_a_sure_model_finds_a_candidate_worth_less(name: str) -> None:
+    sure, unsure = find_ranking(name)([[1.0, 0.0, 0.0], [0.4, 0.35, 0.25]])
     assert sure < unsure
+
+
+def test_a_ranking_that_is_not_known_is_told_with_what_is() -> None:
+    with pytest.raises(ConfigurationError, match=r"unknown ranking 'margn'; did you mean margin\?"):
+        find_ranking("margn")
+    with pytest.raises(ConfigurationError, match="'x'; choose from margin, entropy, least_conf"):
+        find_ranking("x")
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 1), (2, 3, 4)])
@@ -83,6 +98,13 @@ def test_equal_candidates_are_drawn_evenly() -> None:
     assert spread < 27.9  # 0.1 % of draws are above
 
 
+def test_another_seed_draws_otherwise_and_each_seed_always_the_same() -> None:
+    drawn = [Selection(seed=seed).choose([0.0] * 1000, 500, ("client", 1)) for seed in (0, 1, 0)]
+    assert drawn[0] == drawn[2]
+    both = len(set(drawn[0]) & set(drawn[1]))  # hypergeometric: 250, with a deviation of 7.9
+    assert abs(both - 250) < 4 * 7.9
+
+
 def test_the_random_share_is_the_share_of_random_choices() -> None:
     best = 0
     for now in range(4000):
@@ -99,6 +121,7 @@ def test_the_random_share_is_the_share_of_random_choices() -> None:
         ({"backlog": "20"}, "backlog must be a whole number"),
         ({"candidates": 0}, "candidates must be a whole number of at least 1 .*got 0"),
         ({"backlog": -1}, "backlog must be a whole number of at least 0 .*got -1"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"random_share": 1.5}, "random_share must be a number from 0 to 1, got 1.5"),
     ],
 )

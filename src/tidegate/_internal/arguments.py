@@ -59,6 +59,37 @@ def check_whole_number(
     check_number(name, value, limit, lambda given: is_whole and least <= given <= most, remedy)
 
 
+def check_truth(name: str, value: object) -> None:
+    """Refuse what is neither true nor false: Python takes every other text than '' for true.
+
+    >>> check_truth("sums_only", "no")
+    Traceback (most recent call last):
+    ...
+    tidegate.errors.ConfigurationError: sums_only must be True or False, got 'no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigurationError(f"{name} must be True or False, got {shown(value)}")
+
+
+def check_kind(name: str, value: object, kind: type, remedy: str) -> None:
+    """Refuse what is not an object of a class, or of one below it.
+
+    Args:
+        name: of the argument.
+        value: that was given for it.
+        kind: the class.
+        remedy: an example.
+
+    >>> check_kind("seeds", 5, list, "such as [5]")
+    Traceback (most recent call last):
+    ...
+    tidegate.errors.ConfigurationError: seeds must be a list, got 5; such as [5]
+    """
+    if not isinstance(value, kind):
+        told = f"{name} must be a {kind.__qualname__}, got {shown(value)}; {remedy}"
+        raise ConfigurationError(told)
+
+
 def check_function(name: str, value: object, takes: Sequence[str], remedy: str) -> None:
     """Refuse what cannot be called with these arguments, as far as Python knows before the call.
 

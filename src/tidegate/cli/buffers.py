@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tidegate.cli.running import AsJson, screen
 from tidegate.client.buffer_files import BufferFile, find_buffers, remove_buffer, users_folder
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, DamagedFileError
 
 DAY = 24 * 3600.0
 
@@ -35,7 +35,10 @@ def buffers(
     A node keeps one file for each run, and does not learn that a run is over. Every message that it
     answers counts as use, so a buffer that was not used for longer than any of your runs may rest
     belongs to a run that is over. A run that is resumed without its buffers goes on, with empty
-    ones. What is removed is overwritten before; a file that a process has open stays.
+    ones. What is removed is overwritten before; a file that a process has open stays, and so does
+    one that is damaged: it is named, and the others are removed all the same.
+
+    Samples are those that were bought; candidates wait in the backlog of a client that chooses.
 
     What is there:
 
@@ -56,7 +59,9 @@ def buffers(
     chosen = found if remove_unused is None else [one for one in found if one.used_at <= since]
     if as_json:
         rows = [{**asdict(one), "path": str(one.path)} for one in chosen]
-        typer.echo(json.dumps({"folder": str(place), "buffers": rows}, indent=2))
+        damaged = [{"path": str(one.source), "reason": one.reason} for one in unreadable]
+        told = {"folder": str(place), "buffers": rows, "unreadable": damaged}
+        typer.echo(json.dumps(told, indent=2))
     else:
         _show(chosen, place, now)
         for wrong in unreadable:
@@ -66,10 +71,24 @@ def buffers(
     size = _size(sum(one.size for one in chosen))
     if not yes and not typer.confirm(f"Remove these {len(chosen):,} ({size})?", err=True):
         return
-    in_use = [one for one in chosen if not remove_buffer(one, since)]
-    typer.echo(f"removed {len(chosen) - len(in_use):,}", err=True)
-    for one in in_use:
-        typer.echo(f"{one.path} is in use, and stays", err=True)
+    _remove(chosen, since)
+
+
+def _remove(chosen: list[BufferFile], since: float) -> None:
+    """Remove all that can be; tell of each that stays, and end with 1 if one could not be."""
+    removed, failed = 0, 0
+    for one in chosen:
+        try:
+            if remove_buffer(one, since):
+                removed += 1
+            else:
+                typer.echo(f"{one.path} is in use, and stays", err=True)
+        except DamagedFileError as wrong:
+            failed += 1
+            typer.echo(f"{wrong}", err=True)
+    typer.echo(f"removed {removed:,}", err=True)
+    if failed:
+        raise typer.Exit(1)
 
 
 def _show(found: list[BufferFile], place: Path, now: float) -> None:
@@ -80,12 +99,13 @@ def _show(found: list[BufferFile], place: Path, now: float) -> None:
     table = Table(title=Text(f"{len(found):,} buffers in {place}"), title_justify="left")
     for name in ("run", "client"):
         table.add_column(name, overflow="fold")
-    for name in ("samples", "size", "days unused"):
+    for name in ("samples", "candidates", "size", "days unused"):
         table.add_column(name, justify="right")
     for one in found:
         days = f"{max(now - one.used_at, 0.0) / DAY:,.1f}"
         names = Text(one.run), Text(one.client)  # clients choose theirs: no markup
-        table.add_row(*names, f"{one.samples:,}", _size(one.size), days)
+        counts = f"{one.samples:,}", f"{one.candidates:,}"
+        table.add_row(*names, *counts, _size(one.size), days)
     out.print(table)
 
 

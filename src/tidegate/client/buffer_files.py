@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate._internal.saving import plain, reading
+from tidegate._internal.sqlite_errors import is_busy
 from tidegate.client.sqlite_file import APPLICATION_ID
 from tidegate.client.store import Books
 from tidegate.errors import ConfigurationError, DamagedFileError
@@ -29,6 +30,8 @@ class BufferFile:
     run: str
     client: str
     samples: int
+    candidates: int
+    """That wait in its backlog, or are chosen and not yet paid for."""
     size: int
     """Bytes, with those of its log."""
     used_at: float
@@ -74,13 +77,22 @@ def read_buffer(path: Path) -> BufferFile:
         raise DamagedFileError(path, f"cannot be read as a buffer ({wrong})", REMEDY) from wrong
     with reading(path, REMEDY):
         books = plain(Books, json.loads(text))
-    return BufferFile(path, books.run, books.client, int(samples), size, _used_at(path))
+    return BufferFile(
+        path=path,
+        run=books.run,
+        client=books.client,
+        samples=int(samples),
+        candidates=books.candidates,
+        size=size,
+        used_at=_used_at(path),
+    )
 
 
 def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
     """Overwrite a buffer's samples and delete its files; whether that was done.
 
-    Nothing is done where another process has it open, or has used it after all.
+    Nothing is done where another process has it open, or has used it after all. What cannot be
+    overwritten, because it is damaged or another user's, is a ``DamagedFileError``.
 
     Args:
         buffer: as it was found.
@@ -108,11 +120,10 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
             file.execute("COMMIT")
             for part in _parts(path):
                 part.unlink(missing_ok=True)
-    except sqlite3.OperationalError as wrong:
-        code = wrong.sqlite_errorcode & 0xFF  # without what SQLite adds in higher bits
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    except (sqlite3.Error, OSError) as wrong:
+        if isinstance(wrong, sqlite3.Error) and is_busy(wrong):
             return False
-        raise
+        raise DamagedFileError(path, f"cannot be removed ({wrong})", REMEDY) from wrong
     return True
 
 

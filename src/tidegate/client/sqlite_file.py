@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
+from tidegate._internal.sqlite_errors import is_busy
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 
 APPLICATION_ID = 0x71DE6A7E
@@ -107,9 +108,7 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as wrong:
-            code = wrong.sqlite_errorcode & 0xFF  # without what SQLite adds in higher bits
-            waits = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-            if not waits or time.monotonic() > deadline:
+            if not is_busy(wrong) or time.monotonic() > deadline:
                 raise
             time.sleep(0.005)
         else:

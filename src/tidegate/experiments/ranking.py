@@ -1,7 +1,8 @@
 """How clients of an experiment rank candidates: by a name, or by a function in a file.
 
-``margin``, ``entropy`` and ``least_confidence`` are those of ``tidegate.selection``; ``balanced``
-is by margin, in turns between predicted classes; ``random`` chooses at random among the candidates.
+``margin``, ``entropy``, ``least_confidence`` and ``random`` are those of ``tidegate.selection``: by
+``random`` chance alone chooses among the candidates. ``balanced`` is by margin, in turns between
+predicted classes.
 ``loss`` knows the label before it is paid for, and is there as a warning. ``my_file.py:my_rule``
 calls ``my_rule(probabilities, context)``, with one row a candidate and the node's context, and
 gets one number a candidate; its path counts from the present folder.
@@ -25,7 +26,6 @@ from tidegate.selection import RANKINGS, balanced, margin
 Ranking = Callable[[FloatArray, NDArray[np.int64]], ArrayLike]
 
 OWN: Mapping[str, Ranking] = {
-    "random": lambda likely, labels: np.zeros(len(likely)),
     "balanced": lambda likely, labels: balanced(margin(likely), likely.argmax(axis=1)),
     "loss": lambda likely, labels: 1 - likely[np.arange(len(likely)), labels],
 }

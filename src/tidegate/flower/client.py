@@ -65,7 +65,7 @@ class Worth(Protocol):
     def __call__(
         self, candidates: list[Any], message: Message, context: Context, /
     ) -> Sequence[float]:
-        """One number a candidate; the greatest are bought first."""
+        """One number a candidate, of all that wait or are new; the greatest are bought first."""
         ...
 
 

@@ -4,7 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate._internal.arguments import check_number, check_whole_number
+from tidegate._internal.arguments import (
+    check_kind,
+    check_number,
+    check_truth,
+    check_whole_number,
+)
+from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.problem import LearningConstants
 from tidegate.server.shards import Purse
@@ -40,6 +46,9 @@ class Planning:
             check_number("fraction_train", self.fraction_train, limit, lambda part: 0 < part <= 1)
         if self.retention_horizon is not None:
             check_whole_number("retention_horizon", self.retention_horizon)
+        check_truth("endless", self.endless)
+        example = "such as LearningConstants(learning_rate=0.1)"
+        check_kind("learning", self.learning, LearningConstants, example)
 
     @property
     def options(self) -> ControlOptions:
@@ -68,6 +77,10 @@ class ClientTrust:
         if self.largest_buffer is not None:
             remedy = "leave it out to believe every client"
             check_whole_number("largest_buffer", self.largest_buffer, remedy=remedy)
+        check_truth("sums_only", self.sums_only)
+        if self.importance is not None:
+            example = "such as {'site-0': 2.0}, by client name"
+            check_kind("importance", self.importance, Mapping, example)
         for client, weight in (self.importance or {}).items():
             name = f"the importance of {client!r}"
             check_number(name, weight, "0 or more", lambda given: 0 <= given < math.inf)
@@ -85,7 +98,33 @@ class Deployment:
 
     def __post_init__(self) -> None:
         if self.time_to_live is not None:
-            check_number("time_to_live", self.time_to_live, "positive", lambda given: given > 0)
+            check_number(
+                "time_to_live",
+                self.time_to_live,
+                "a positive and finite number of seconds",
+                lambda given: 0 < given < math.inf,
+                "leave it out to wait as long as the timeout of start()",
+            )
+        if self.purse is not None:
+            check_kind("purse", self.purse, Purse, "such as Purse(run='fleet', shard='north')")
+
+    def name_of(self, run: str | None) -> str | None:
+        """The run's name: the one that is given, or else that of the purse."""
+        if self.purse is None or run == self.purse.run:
+            return run
+        if run is not None:
+            raise ConfigurationError(
+                f"the purse is for run {self.purse.run!r}, and this is run {run!r}; leave out run, "
+                "and the shard takes that of its purse"
+            )
+        return self.purse.run
+
+
+def check_groups(planning: object, trust: object, deployment: object) -> None:
+    """Refuse what is given in place of a group, such as a dictionary of its settings."""
+    check_kind("planning", planning, Planning, "such as Planning(headroom=4)")
+    check_kind("trust", trust, ClientTrust, "such as ClientTrust(largest_buffer=1000)")
+    check_kind("deployment", deployment, Deployment, "such as Deployment(time_to_live=600)")
 
 
 DEFAULT_PLANNING = Planning()

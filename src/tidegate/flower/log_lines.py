@@ -1,6 +1,7 @@
 """What AdmissionControl tells in Flower's log."""
 
 import logging
+from collections.abc import Sequence
 
 from tidegate.runs.folder import NOTHING_USED
 from tidegate.server.fleet import Terms
@@ -8,8 +9,8 @@ from tidegate.server.fleet_round import FleetRound
 
 ALL_PLAYED = "all %d rounds of run %s are played; take another folder for another run"
 BUYING_PAUSES = (
-    "what clients bought could not be used: they buy nothing for %d more %s, unless one of their "
-    "models can be used before"
+    "what clients bought could not be used, again: they buy nothing in the next %d rounds, unless "
+    "one of their models can be used before; the warnings above say what is wrong"
 )
 NOT_KEPT = "%s was resumed without its own state, which this run did not save before"
 NOT_SAVED = (
@@ -44,15 +45,17 @@ def tell_of_too_little(terms: Terms) -> None:
         logger.warning(HARDLY_A_SAMPLE, terms.budget, whole, terms.num_rounds, price)
 
 
-def tell_of(row: FleetRound, averaged: int) -> None:
-    """A round that is settled, and what somebody should look at.
+def tell_of(rounds: Sequence[FleetRound], averaged: int) -> None:
+    """The newest round, which is settled, and what somebody should look at.
 
     Args:
-        row: what it did.
-        averaged: clients whose models went into the average.
+        rounds: what each of them did.
+        averaged: clients whose models went into the average of the newest.
     """
+    row, paused_before = rounds[-1], rounds[-2].pause if len(rounds) > 1 else 0
     logger.info("%s", row.told)
     if not averaged:
         logger.warning(NOTHING_USED, row.round_number)
-    if row.pause:
-        logger.warning(BUYING_PAUSES, row.pause, "round" if row.pause == 1 else "rounds")
+    # A pause of one round follows a failure that may be the only one; a longer one is told once.
+    if row.pause > max(paused_before, 1):
+        logger.warning(BUYING_PAUSES, row.pause)

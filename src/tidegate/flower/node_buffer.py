@@ -9,7 +9,7 @@ from typing import Any
 
 from flwr.app import Context
 
-from tidegate._internal.arguments import check_function, check_whole_number, shown
+from tidegate._internal.arguments import check_function, check_kind, check_whole_number
 from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
@@ -73,11 +73,8 @@ class NodeBuffers:
         if callable(selection):
             remedy = "it gives a Selection, or None for samples as they come"
             check_function("selection", selection, ("a context",), remedy)
-        elif not isinstance(selection, Selection | None):
-            raise ConfigurationError(
-                f"selection must be a tidegate.selection.Selection, got {shown(selection)}; such "
-                "as Selection(candidates=20, backlog=100)"
-            )
+        else:
+            _check_selection("selection", selection)
         self._open_stream = open_stream
         self._buffer_capacity = buffer_capacity
         self._acquire = acquire
@@ -114,7 +111,11 @@ class NodeBuffers:
     def selection(self, context: Context) -> Selection | None:
         """How the node chooses among candidates; none if it does not."""
         given = self._selection
-        return given(context) if callable(given) else given
+        if not callable(given):
+            return given
+        selection = given(context)
+        _check_selection("the result of selection", selection)
+        return selection
 
     def _new_gate(self, store: Store, context: Context) -> Gate:
         stream = as_stream(self._open_stream(context))
@@ -141,6 +142,12 @@ class NodeBuffers:
 def _check_capacity(name: str, capacity: object) -> None:
     remedy = "a client that stores nothing has nothing to train on"
     check_whole_number(name, capacity, most=LARGEST_CAPACITY, remedy=remedy)
+
+
+def _check_selection(name: str, value: object) -> None:
+    if value is not None:
+        example = "such as Selection(candidates=20, backlog=100), or None for samples as they come"
+        check_kind(name, value, Selection, example)
 
 
 def may_keep_in_memory(context: Context) -> None:

@@ -8,10 +8,16 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tidegate.errors import ConfigurationError, TidegateError, WireError
+from tidegate.errors import (
+    ConfigurationError,
+    DamagedFileError,
+    SupplierError,
+    TidegateError,
+    WireError,
+)
 from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.flower.prompt_grid import replies_as_they_arrive
+from tidegate.flower.prompt_grid import is_in_process, replies_as_they_arrive
 from tidegate.flower.records import NOT_IN_MODS, REMEDIES, attach, expect, find, key_of
 from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt
@@ -23,6 +29,12 @@ AT_ONCE = 1000
 """Introductions, which are small, that are asked for together."""
 
 ASKED_AGAIN = "It is asked again after 1, 2, 4 and more rounds"
+MAY_PASS = (SupplierError, DamagedFileError)
+"""What a node refuses for reasons of its own, such as data that are not mounted yet: it may answer
+otherwise when it is asked again, and other nodes may be fine. What is configured, a version or a
+missing gate, stays as it is."""
+NOT_REACHED = "no client can be reached"
+REFUSED_NOW = "every node that can be reached is refused for now"
 TRAIN = "train"
 """Flower's message type for training."""
 LONGEST_WAIT = 60.0
@@ -46,6 +58,10 @@ class Nodes:
         self._gateless: dict[int, str] = {}
         """Those of them that answered without a gate: their training function got the question,
         which is not for it."""
+        self._passing: set[int] = set()
+        """Those that were refused for a reason that may pass."""
+        self._are_all_refused = False
+        """Whether every node was refused when they were last asked, and none let in before."""
         self._was_anybody_let_in = False
         self._silent: dict[int, tuple[int, int]] = {}
         """How often a node gave no answer, or none of a gate, and the round in which it is asked
@@ -60,21 +76,30 @@ class Nodes:
         """Whether a node is known as a client that an operator has taken out: it is left alone."""
         return controller.ledger.is_retired(self._names.get(node_id, ""))
 
+    def must_wait(self, controller: Controller) -> bool:
+        """Whether a round would be played without anybody, before one node could take part.
+
+        Once a client was there, rounds go on without it.
+        """
+        return not self.clients and (self._are_all_refused or not controller.fleet)
+
     def wait_for_anybody(
         self, grid: Grid, controller: Controller, timeout: float, message_type: str = TRAIN
     ) -> bool:
         """Ask again and again until a node is let in; whether one was before the timeout.
 
-        Nodes that answer and are refused are not waited for, nor those of a grid in this process,
-        to which nobody comes.
+        Nodes of a grid in this process are not waited for: no others come. If every node is still
+        refused at the end, the run stops.
         """
         pause, waited = 1.0, 0.0
-        while not (self.clients or self.refused or isinstance(grid, LocalGrid)):
+        while not (self.clients or is_in_process(grid)):
             if waited + pause > timeout:
+                if self._are_all_refused:
+                    raise self._refusal(grid)
                 break
             logger.warning(
-                "no client can be reached; the run waits for one and goes on by itself, nodes are "
-                "asked again in %.0f s",
+                "%s; the run waits for one and goes on by itself, nodes are asked again in %.0f s",
+                REFUSED_NOW if self._are_all_refused else NOT_REACHED,
                 pause,
             )
             time.sleep(pause)
@@ -89,8 +114,8 @@ class Nodes:
         """Forget nodes that are gone, and ask new ones who they are.
 
         The question goes to the function that is going to train, because its mods answer it. If
-        nobody was let in since the start and every node is refused, the run stops: what is wrong is
-        the same everywhere, and rounds that are played without anybody do not come again.
+        nobody was let in since the start and every node is refused, the run stops, because rounds
+        that are played without anybody do not come again. It goes on where a reason may pass.
         """
         online = {node.node_id: node for node in grid.get_nodes()}
         reserved = {node.name: node_id for node_id, node in online.items() if node.name}
@@ -105,6 +130,7 @@ class Nodes:
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
         self._gateless = {node: why for node, why in self._gateless.items() if node in online}
         self.refused = dict(self._gateless)
+        self._passing, self._are_all_refused = set(), False
         addresses = self._to_ask(online, controller)
         if not addresses:
             return
@@ -148,7 +174,8 @@ class Nodes:
                 )
                 continue
             self._let_in(introduction, receipt, node_id, controller)
-        self._check_not_all_refused(one for one in online if not self.is_retired(one, controller))
+        awaited = {one for one in online if not self.is_retired(one, controller)}
+        self._stop_if_hopeless(awaited, grid)
 
     def _to_ask(self, online: Mapping[int, NodeInfo], controller: Controller) -> dict[int, Address]:
         """Nodes that are not known yet, and how they are addressed."""
@@ -181,22 +208,33 @@ class Nodes:
         """Tell why a node takes no part; one that could not be reached is not refused."""
         if reply is None or not reply.has_error() or reply.error.code == CLIENT_RAISED:
             self.refused[node_id] = reason
+        if reply is not None and _may_pass(reply):
+            self._passing.add(node_id)
         if reply is not None and _lacks_gate(reply):
             self._gateless[node_id] = reason
             reason = f"{reason}. {ASKED_AGAIN}"
         logger.warning("node %s is left out: %s", node_id, reason)
 
-    def _check_not_all_refused(self, awaited: Iterable[int]) -> None:
+    def _stop_if_hopeless(self, awaited: set[int], grid: Grid) -> None:
         """Stop a run of whose nodes none can take part, unless one could since the start."""
-        if self._was_anybody_let_in:
-            return
-        nodes = list(awaited)
-        if not nodes or not self.refused.keys() >= set(nodes):
-            return
-        raise ConfigurationError(
-            f"there is no client to order from: every node that can be reached ({len(nodes)}) is "
-            f"refused, node {nodes[0]} because {self.refused[nodes[0]]}. No round was played "
-            "without them; mend this and start the run again"
+        all_refused = bool(awaited) and self.refused.keys() >= awaited
+        self._are_all_refused = all_refused and not self._was_anybody_let_in
+        if self._are_all_refused and (is_in_process(grid) or not self._passing):
+            raise self._refusal(grid)
+
+    def _refusal(self, grid: Grid) -> ConfigurationError:
+        """Why a run stops of whose nodes none can take part."""
+        node_id, reason = next(iter(self.refused.items()))
+        others = (
+            ""
+            if is_in_process(grid)
+            else "; if other nodes are on their way, raise the strategy's min_available_nodes, and "
+            "the run waits for them"
+        )
+        return ConfigurationError(
+            f"there is no client to order from: every node that can be reached "
+            f"({len(self.refused)}) is refused, node {node_id} because {reason}. No round was "
+            f"played without them; mend this and start the run again{others}"
         )
 
     def _let_in(
@@ -227,6 +265,14 @@ def _lacks_gate(reply: Message) -> bool:
     reason = str(reply.error.reason)
     ours = any(kind.__name__ in reason for kind in TidegateError.__subclasses__())
     return reply.error.code == CLIENT_RAISED and (not ours or NOT_IN_MODS in reason)
+
+
+def _may_pass(reply: Message) -> bool:
+    """Whether a node that was asked has failed for a reason that can be over the next time."""
+    if not reply.has_error() or _lacks_gate(reply):
+        return False
+    reason = str(reply.error.reason)
+    return any(kind.__name__ in reason for kind in MAY_PASS)
 
 
 def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:

@@ -113,3 +113,13 @@ class PromptGrid(Grid):
             return self._grid.one_by_one(messages)
         seconds = math.inf if timeout is None else timeout
         return replies_as_they_arrive(self._grid, messages, seconds)
+
+    @property
+    def is_in_process(self) -> bool:
+        """Whether its nodes are function calls."""
+        return is_in_process(self._grid)
+
+
+def is_in_process(grid: Grid) -> bool:
+    """Whether a grid's nodes are function calls of this process: no others ever come."""
+    return isinstance(grid, LocalGrid) or (isinstance(grid, PromptGrid) and grid.is_in_process)

@@ -15,7 +15,6 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from tidegate.errors import ConfigurationError
 from tidegate.flower import log_lines
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.control_settings import (
@@ -25,6 +24,7 @@ from tidegate.flower.control_settings import (
     ClientTrust,
     Deployment,
     Planning,
+    check_groups,
 )
 from tidegate.flower.control_terms import control_terms, numbered_on
 from tidegate.flower.folded_fedavg import FoldedFedAvg
@@ -100,12 +100,8 @@ class AdmissionControl(Strategy):
         trust: ClientTrust = DEFAULT_TRUST,
         deployment: Deployment = DEFAULT_DEPLOYMENT,
     ) -> None:
-        purse = deployment.purse
-        if purse is not None and run not in (None, purse.run):
-            raise ConfigurationError(
-                f"the purse is for run {purse.run!r}, and this is run {run!r}; leave out run, and "
-                "the shard takes that of its purse"
-            )
+        check_groups(planning, trust, deployment)
+        self._run = deployment.name_of(run)
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
@@ -117,7 +113,7 @@ class AdmissionControl(Strategy):
             spend_ahead=spend_ahead,
             planning=planning,
             trust=trust,
-            purse=purse,
+            purse=deployment.purse,
             is_saved=folder is not None,
         )
         self._budget = float(budget)
@@ -126,7 +122,6 @@ class AdmissionControl(Strategy):
         self._checkpoint = None if folder is None else Checkpoint(folder)
         journal = None if self._checkpoint is None else Journal(self._checkpoint.folder)
         self._sinks = Sinks(sinks, journal)
-        self._run = run if purse is None else purse.run
         self._time_to_live = deployment.time_to_live
         self._seconds_to_live = self._timeout = 0.0
         self._controller: Controller | None = None
@@ -191,7 +186,7 @@ class AdmissionControl(Strategy):
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         kind = written[0].metadata.message_type if written else TRAIN
         self._nodes.meet(grid, controller, self._timeout, kind)
-        if not (self._nodes.clients or self._nodes.refused or controller.fleet):
+        if self._nodes.must_wait(controller):
             if not self._nodes.wait_for_anybody(grid, controller, self._timeout, kind):
                 return self._nobody(now)
             written = list(self.strategy.configure_train(now, self._model.average, config, grid))
@@ -244,7 +239,7 @@ class AdmissionControl(Strategy):
         self.rounds.append(row)
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
-        log_lines.tell_of(row, averaged)
+        log_lines.tell_of(self.rounds, averaged)
         self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics

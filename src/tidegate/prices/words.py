@@ -1,9 +1,9 @@
 """Price laws in words, as the command line and configuration files have them."""
 
 from collections.abc import Callable
-from numbers import Real
 from pathlib import Path
 
+from tidegate._internal.arguments import is_number
 from tidegate.errors import ConfigurationError
 from tidegate.prices.feeds import RecordedPrices
 from tidegate.prices.laws import ConstantPrice, MarkovPrice, PriceLaw, UniformPrice
@@ -56,5 +56,4 @@ def price_text(given: object) -> object:
     >>> price_text(5), price_text("uniform:1,10")
     ('5', 'uniform:1,10')
     """
-    is_number = isinstance(given, Real) and not isinstance(given, bool)
-    return str(given) if is_number else given
+    return str(given) if is_number(given) else given

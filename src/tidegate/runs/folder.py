@@ -12,6 +12,7 @@ __all__ = [
     "FORMAT_VERSION",
     "METRICS",
     "NOTHING_USED",
+    "OLDEST_FORMAT",
     "REMEDY",
     "RESUMING",
     "RETIRED",
@@ -19,8 +20,11 @@ __all__ = [
     "SAVING",
 ]
 
-FORMAT_VERSION = 5
-"""Of all that a run's server saves."""
+FORMAT_VERSION = 6
+"""Of all that a run's server saves: one more whenever an account, a row or a term gains a field, so
+that an older program says that the file is newer, and does not take it for a damaged one."""
+OLDEST_FORMAT = 5
+"""That is read, too: what it does not have takes its default."""
 CONTROL = "control.npz"
 ROUNDS = "rounds.jsonl"
 METRICS = "metrics.jsonl"

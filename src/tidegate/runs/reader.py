@@ -15,7 +15,7 @@ from typing import Any
 
 from tidegate._internal.saving import Archive, plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
-from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
+from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, OLDEST_FORMAT, REMEDY, ROUNDS
 from tidegate.runs.journal import this_machine
 from tidegate.runs.retirements import asked
 from tidegate.server.fleet_round import FleetRound
@@ -207,12 +207,17 @@ def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
 def control_of(archive: Archive, path: Path) -> dict[str, Any]:
     """The part of a server's books that is JSON, if this program understands it."""
     content: dict[str, Any] = archive.json("control")
-    if content["version"] != FORMAT_VERSION:
+    version = content["version"]
+    if type(version) is not int:
+        raise ValueError(f"its format is {reprlib.repr(version)}")
+    if not OLDEST_FORMAT <= version <= FORMAT_VERSION:
+        newer = "a newer" if version > FORMAT_VERSION else "an older"
         raise RunDiffersError(
-            f"{path} has format {reprlib.repr(content['version'])}, this program reads "
-            f"{FORMAT_VERSION}; the version of Tidegate that wrote it reads it, too",
+            f"{path} has format {reprlib.repr(version)}, this program reads {OLDEST_FORMAT} to "
+            f"{FORMAT_VERSION}: {newer} version of Tidegate wrote it; go on with that version, or "
+            "begin a new run in another folder",
             name="format",
-            saved=content["version"],
+            saved=version,
             given=FORMAT_VERSION,
         )
     return content

@@ -20,6 +20,7 @@ from typing import IO
 import numpy as np
 
 from tidegate._internal.saving import Archive, reading, replace_file
+from tidegate._internal.sqlite_errors import is_busy
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, RETIRED, ROUNDS
 from tidegate.runs.reader import control_of, settled_rounds
@@ -62,7 +63,7 @@ class RunWriter:
                 lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
                 opened.enter_context(closing(lock)).execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as wrong:
-                if wrong.sqlite_errorcode in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+                if is_busy(wrong):
                     told = f"another run is using {self._folder}; wait for it, or take another"
                     raise ConfigurationError(f"{told} folder") from None
                 raise ConfigurationError(

@@ -24,6 +24,8 @@ class Selection:
     oldest out. 0 passes over whatever was not chosen at once."""
     random_share: float = 0.0
     """The share of choices that is made at random, whatever the candidates are worth."""
+    seed: int = 0
+    """Of what is drawn at random; with another one, chance chooses other candidates."""
 
     def __post_init__(self) -> None:
         without = "without a selection the gate takes samples as they come"
@@ -37,6 +39,7 @@ class Selection:
             lambda given: 0 <= given <= 1,
             "0.1 chooses one sample in ten at random",
         )
+        check_whole_number("seed", self.seed, least=0)
 
     def choose(self, worths: Sequence[float], count: int, place: Sequence[str | int]) -> list[int]:
         """The candidates to buy, best first; equal ones in random order.
@@ -44,12 +47,12 @@ class Selection:
         Args:
             worths: one a candidate; NaN is worth least.
             count: candidates to choose; fewer are given if there are not so many.
-            place: texts and numbers that the randomness depends on, and on nothing else.
+            place: texts and numbers; randomness depends on them and on the seed alone.
 
         >>> Selection().choose([0.1, 0.9, 0.5], 2, ["client-0", 7])
         [1, 2]
         """
-        draw = generator(_number(place))
+        draw = generator(_number(place) + self.seed)
         values = np.nan_to_num(np.asarray(worths, dtype=np.float64), nan=-np.inf)
         shuffled = draw.permutation(len(values))
         by_worth = shuffled[np.argsort(-values[shuffled], kind="stable")]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
 
 Worths = NDArray[np.float64]
@@ -81,12 +82,36 @@ def balanced(worths: ArrayLike, classes: ArrayLike) -> Worths:
     return ranks
 
 
+def at_random(probabilities: ArrayLike) -> Worths:
+    """The same for all, so that chance alone chooses among them.
+
+    >>> at_random([[0.5, 0.5], [1.0, 0.0]])
+    array([0., 0.])
+    """
+    return np.zeros(len(_rows(probabilities)))
+
+
 RANKINGS: Mapping[str, Callable[[ArrayLike], Worths]] = {
     "margin": margin,
     "entropy": entropy,
     "least_confidence": least_confidence,
+    "random": at_random,
 }
 """By the names that commands and configurations use."""
+
+
+def find_ranking(name: str) -> Callable[[ArrayLike], Worths]:
+    """The ranking of this name.
+
+    >>> find_ranking("margn")
+    Traceback (most recent call last):
+    ...
+    tidegate.errors.ConfigurationError: unknown ranking 'margn'; did you mean margin?
+    """
+    if name not in RANKINGS:
+        hint = suggestion(name, RANKINGS, otherwise=f"choose from {', '.join(RANKINGS)}")
+        raise ConfigurationError(f"unknown ranking {name!r}; {hint}")
+    return RANKINGS[name]
 
 
 def _rows(probabilities: ArrayLike) -> NDArray[np.float64]:

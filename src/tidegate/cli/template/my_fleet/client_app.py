@@ -5,7 +5,7 @@ from flwr.clientapp import ClientApp
 
 from tidegate.client.streams import IndexedStream, Stream
 from tidegate.flower import ClientGate
-from tidegate.selection import RANKINGS, Selection
+from tidegate.selection import Selection, find_ranking
 
 from .task import Partition, Sample, loss, probabilities, train
 
@@ -27,16 +27,17 @@ def buffer_capacity(context: Context) -> int:
 
 
 def worth(candidates: list[Sample], message: Message, context: Context) -> list[float]:
-    """How unsure the model is of each image, seen before its label is paid for."""
+    """What each image is worth to the model, seen before its label is paid for."""
     sent = message.content.array_records["arrays"]
     likely = probabilities({name: array.numpy() for name, array in sent.items()}, candidates)
-    return list(RANKINGS[str(context.run_config["ranking"])](likely))
+    return list(find_ranking(str(context.run_config["ranking"]))(likely))
 
 
 def selection(context: Context) -> Selection | None:
     """How many images to choose from, here all that there are; none to take them as they come."""
-    chooses = context.run_config["ranking"] != "random"
-    return Selection(candidates=20, backlog=1000) if chooses else None
+    if not context.run_config["ranking"]:
+        return None
+    return Selection(candidates=20, backlog=1000, seed=int(context.run_config["seed"]))
 
 
 gate = ClientGate(open_stream, buffer_capacity, worth=worth, selection=selection)

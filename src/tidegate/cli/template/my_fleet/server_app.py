@@ -8,6 +8,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from tidegate.flower import AdmissionControl
 from tidegate.prices import price_feed
+from tidegate.selection import find_ranking
 
 from .task import accuracy, new_model
 
@@ -19,6 +20,8 @@ def main(grid: Grid, context: Context) -> None:
     """Train for a number of rounds, and say how well the model does after each."""
     config = context.run_config
     folder = str(config["folder"])
+    if config["ranking"]:
+        find_ranking(str(config["ranking"]))  # a name that is not known stops the run here
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         model = {name: array.numpy() for name, array in arrays.items()}
