@@ -14,7 +14,8 @@ from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.sqlite_file import store_path
+from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import Store
 from tidegate.client.streams import Indexed, IndexedStream, Stream
 from tidegate.client.taking import Acquire
