@@ -146,8 +146,10 @@ class Device:
     """From books that went with a disk."""
     read_before: int = 0
     """Samples of the stream that went into buffers which are lost."""
-    aside_unheard: int = 0
-    """Samples that these have set aside by orders which were never answered."""
+    lost_aside: dict[str, int] = field(default_factory=dict)
+    """Samples that each of these has set aside, by its id."""
+    unheard_aside: dict[str, int] = field(default_factory=dict)
+    """Those of them of which the server had not heard when it learned of the loss."""
     bought: dict[str, int] = field(default_factory=dict)
     """How often a supplier was asked for each key."""
     supplier_fails_after: int | None = None
@@ -305,6 +307,7 @@ class World:
             if device.name not in self.known:
                 try:
                     device.disk.void(self.controller.round_number - 1)
+                    self._note_unheard(device)
                     self.controller.join(device.introduction(), device.newest())
                 except (WireError, OSError):
                     continue
@@ -369,13 +372,23 @@ class World:
         self.known, self.replies, self.deciding = set(), [], False
 
     def lose_disk(self, name: str) -> None:
-        device, ledger = self.devices[name], self.controller.ledger
-        aside = device.disk.books().total_set_aside
-        if name in ledger and ledger.account(name).buffer_id == device.disk.books().buffer_id:
-            account = ledger.account(name)
-            aside -= account.total_set_aside - account.earlier_set_aside
-        device.aside_unheard += aside
+        device = self.devices[name]
+        books = device.disk.books()
+        device.lost_aside[books.buffer_id] = books.total_set_aside
         device.lose_disk()
+
+    def _note_unheard(self, device: Device) -> None:
+        """What the server does not know of buffers that are lost; it may know less once restarted."""
+        ledger = self.controller.ledger
+        account = ledger.account(device.name) if device.name in ledger else None
+        for buffer_id, aside in device.lost_aside.items():
+            heard = 0
+            if account is not None and account.buffer_id == buffer_id:
+                heard = account.total_set_aside - account.earlier_set_aside
+            elif buffer_id in device.unheard_aside:
+                continue
+            before = device.unheard_aside.get(buffer_id, 0)
+            device.unheard_aside[buffer_id] = max(before, aside - heard)
 
     def save(self) -> None:
         record = self.controller.to_record()
@@ -440,7 +453,7 @@ class World:
         skipped = int(books.cursor or 0) - read
         assert skipped == 0 or device.disks_lost, "each sample of the stream once"
         if books.total_admitted:
-            heard = device.read_before - device.aside_unheard
+            heard = device.read_before - sum(device.unheard_aside.values())
             assert skipped >= heard, "a sample that a lost disk had, once more"
         if device.supplier is None:
             # A key may be asked for again after a crash, but no other in its place.

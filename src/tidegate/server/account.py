@@ -9,13 +9,11 @@ import math
 from dataclasses import dataclass, replace
 
 from tidegate.errors import WireError
+from tidegate.server.holding import Batches, Holding, horizon_of, without_oldest
 from tidegate.wire import MOST_IN_A_ROW, Address, Introduction, Order, Receipt
 
 ROUNDING = 1e-9
 """Of sums of money: for each unit of them."""
-
-Batches = tuple[tuple[int, int], ...]
-"""(orders applied before, samples admitted then), oldest first."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +102,11 @@ class Account:
             under_way: samples bought earlier that have not come yet.
         """
         evicts = order.retention == "oldest_first"
-        horizon = _horizon(order) or math.inf
+        horizon = horizon_of(order) or math.inf
         kept = tuple(one for one in self.batches if self.applied - one[0] < horizon)
         empty = self.buffer_capacity - sum(count for _, count in kept)
         for taken in (arrived, under_way):  # empty slots first, then the oldest
-            kept = _without_oldest(kept, max(taken - empty, 0))
+            kept = without_oldest(kept, max(taken - empty, 0))
             empty = max(empty - taken, 0)
         if not order.thresholds:
             stored = sum(count for _, count in kept)
@@ -120,11 +118,11 @@ class Account:
 
     def stores_after(self, order: Order, admitted: int) -> "Holding":
         """What the client holds once it has applied an order and taken in so many samples."""
-        horizon = _horizon(order) or math.inf
+        horizon = horizon_of(order) or math.inf
         old = tuple(one for one in self.batches if self.applied - one[0] < horizon)
         batches = (*old, *([(self.applied, admitted)] if admitted else []))
         too_many = sum(count for _, count in batches) - self.buffer_capacity
-        batches = _without_oldest(batches, max(too_many, 0))
+        batches = without_oldest(batches, max(too_many, 0))
         uses = self._uses(batches)
         return Holding(
             batches=batches,
@@ -192,7 +190,7 @@ class Account:
             last_round=receipt.round_number,
             applied=self.applied + 1,
             batches=holds.batches,
-            lost_batches=_without_oldest(self.lost_batches, bought),
+            lost_batches=without_oldest(self.lost_batches, bought),
             total_set_aside=self.earlier_set_aside + receipt.set_aside,
             seen=receipt.seen,
             # A client that does not know how far it read has not begun to read.
@@ -328,30 +326,4 @@ class Account:
         """What a client may have had and lost: all that was booked, and what was not answered."""
         batches = (*self._all_batches, (self.applied, self.under_way + self._unheard))
         too_many = sum(count for _, count in batches) - self.buffer_capacity
-        return _without_oldest(batches, max(too_many, 0))
-
-
-@dataclass(frozen=True)
-class Holding:
-    """What a client's buffer holds while it trains."""
-
-    batches: Batches
-    occupancy: int
-    expiring: int
-    prior_uses: int
-
-
-def _horizon(order: Order) -> int:
-    """K, or 0 where samples do not expire."""
-    return order.retention_horizon if order.retention == "k_step" else 0
-
-
-def _without_oldest(batches: Batches, count: int) -> Batches:
-    """All but so many of the oldest samples."""
-    left = []
-    for since, admitted in batches:
-        taken = min(count, admitted)
-        count -= taken
-        if taken < admitted:
-            left.append((since, admitted - taken))
-    return tuple(left)
+        return without_oldest(batches, max(too_many, 0))
