@@ -20,6 +20,8 @@ from tidegate.client.slots import Slots
 from tidegate.client.store import Books, Change, Choice
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Request
+from tidegate.server import account as accounts
+from tidegate.server import under_way
 from tidegate.server.account import Account
 from tidegate.server.controller import Controller
 from tidegate.server.ledger import Ledger
@@ -186,13 +188,13 @@ def _refund_twice(purchasing: Purchasing, round_number: int) -> Settled:
     return settled
 
 
-def _believe_any_refund(account: Account, receipt: Receipt) -> float:
-    return 2 * refunded(account, receipt)
+def _believe_any_refund(before: Account, receipt: Receipt) -> float:
+    return 2 * refunded(before, receipt)
 
 
 settle, refunded, wanted, apply = (
     Purchasing.settle,
-    Account._refunded,
+    under_way.refunded,
     Slots.wanted,
     Gate.apply,
 )
@@ -247,7 +249,7 @@ def test_sabotage_of_choices_is_noticed(
         (Slots, "wanted", _forget_what_is_under_way),
         (Purchasing, "ask", _never_ask),
         (Purchasing, "settle", _refund_twice),
-        (Account, "_refunded", _believe_any_refund),
+        (accounts, "refunded", _believe_any_refund),
         (Ledger, "to_record", _forget_outstanding),
     ],
 )

@@ -378,7 +378,7 @@ class World:
         device.lose_disk()
 
     def _note_unheard(self, device: Device) -> None:
-        """What the server does not know of buffers that are lost; it may know less once restarted."""
+        """What the server does not know of lost buffers; after a restart it may know less."""
         ledger = self.controller.ledger
         account = ledger.account(device.name) if device.name in ledger else None
         for buffer_id, aside in device.lost_aside.items():

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 
 from tidegate.errors import WireError
 from tidegate.server.holding import Batches, Holding, horizon_of, without_oldest
+from tidegate.server.under_way import ROUNDING, refunded, still_under_way
 from tidegate.wire import MOST_IN_A_ROW, Address, Introduction, Order, Receipt
-
-ROUNDING = 1e-9
-"""Of sums of money: for each unit of them."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +86,11 @@ class Account:
         """All that was committed and has not come back."""
         return self.total_spent - self.total_refunded
 
+    @property
+    def own_refunded(self) -> float:
+        """What came back to the present buffer, as far as was heard."""
+        return self.total_refunded - self.earlier_refunded
+
     def most_bought(self, order: Order, arrived: int = 0, under_way: int = 0) -> int:
         """Samples that an order can lead the client to buy.
 
@@ -134,14 +137,14 @@ class Account:
     def after(self, receipt: Receipt, order: Order) -> "Account":
         """The account once a receipt is booked; one that cannot be the answer is refused."""
         admitted, bought = receipt.admitted, receipt.bought
-        left = self._still_under_way(receipt)
+        left = still_under_way(self, receipt)
         possible = self.most_bought(order, receipt.arrived, left)
         if bought > possible:
             raise WireError(
                 f"it reports {bought} samples of round {order.round_number}, where its order can "
                 f"have led to {possible} at most"
             )
-        refunded = self._refunded(receipt)
+        back = refunded(self, receipt)
         before = self.total_admitted - self.earlier_admitted
         if receipt.total_admitted != before + admitted:
             raise WireError(
@@ -183,7 +186,7 @@ class Account:
             total_admitted=self.total_admitted + admitted,
             # What rounding lets through must not make it fall.
             total_spent=max(self.total_spent, self.earlier_spent + receipt.total_spent),
-            total_refunded=self.total_refunded + refunded,
+            total_refunded=self.total_refunded + back,
             under_way=receipt.under_way,
             under_way_spent=receipt.under_way_spent,
             total_refused=receipt.total_refused,
@@ -199,34 +202,6 @@ class Account:
             exhausted=receipt.exhausted or (self.exhausted and not bought),
             outstanding=None,
         )
-
-    def _still_under_way(self, receipt: Receipt) -> int:
-        """Of what was under way before, what a receipt says still is."""
-        refused, left = (
-            receipt.total_refused - self.total_refused,
-            receipt.under_way - receipt.asked,
-        )
-        if refused < 0 or left + receipt.arrived + refused != self.under_way:
-            raise WireError(
-                f"of {self.under_way} samples under way it reports {receipt.arrived} arrived, "
-                f"{refused} refused and {left} still under way"
-            )
-        return left
-
-    def _refunded(self, receipt: Receipt) -> float:
-        """What came back with a receipt; no more than was committed for what has ended."""
-        new = receipt.total_refunded - (self.total_refunded - self.earlier_refunded)
-        committed = self.under_way_spent + receipt.spent * bool(receipt.asked)
-        ended = committed - receipt.under_way_spent
-        forgiven = ROUNDING * (1 + self.total_spent + receipt.total_spent)
-        refused = receipt.total_refused > self.total_refused
-        most = ended if refused else 0.0
-        if not (-forgiven <= new <= most + forgiven and ended >= -forgiven):
-            raise WireError(
-                f"it reports {new:.6g} refunded and {receipt.under_way_spent:.6g} committed for "
-                f"what is under way, after {committed:.6g}; at most {most:.6g} can have come back"
-            )
-        return max(new, 0.0)
 
     @property
     def _unheard(self) -> int:
