@@ -21,7 +21,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from rich.progress import Progress
 
-from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.sqlite_file import store_path
+from tidegate.client.sqlite_store import SqliteStore
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.prices import PricePath, UniformPrice
 

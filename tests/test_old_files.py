@@ -29,7 +29,8 @@ def copy_of(folder: Path, into: Path) -> Path:
 
 def with_newer_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of an older version, with what they are read as."""
-    return [{"set_aside": 0, "pause": 0, "retired": 0, **row} for row in rows]
+    new = {"under_way": 0, "under_way_spent": 0.0, "refunded": 0.0}
+    return [{"set_aside": 0, "pause": 0, "retired": 0, **new, **row} for row in rows]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -190,7 +190,7 @@ def test_a_missing_field_is_named() -> None:
     [
         ({"run": "r2"}, None, "run must be the order's 'r1', got 'r2'"),
         ({"round_number": 4}, None, "round_number must be at most 3, got 4"),
-        ({"admitted": 5, "prior_uses": 0}, None, "admitted must be <= 4, got 5"),
+        ({"admitted": 5, "prior_uses": 0}, None, "samples bought must be <= 4, got 5"),
         ({"spent": 0.0}, None, "spent must be the price, 10.0, got 0.0"),
         ({}, 8, "occupancy must be at most the capacity 8, got 9"),
     ],

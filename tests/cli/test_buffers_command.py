@@ -12,7 +12,8 @@ import pytest
 from tidegate.cli import main
 from tidegate.client.buffer_files import find_buffers, remove_buffer
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.sqlite_file import store_path
+from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.streams import IndexedStream
 from tidegate.selection import Selection
 from tidegate.wire import Address, Order

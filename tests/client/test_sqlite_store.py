@@ -14,8 +14,8 @@ from tidegate.client import memory_store, sqlite_file, sqlite_store
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_file import MIGRATIONS
-from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.sqlite_file import MIGRATIONS, store_path
+from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import BooksMovedError, Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import ConfigurationError, WireError

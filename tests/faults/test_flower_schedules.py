@@ -20,7 +20,8 @@ from gated_apps import MODEL, dataset
 from quiet import quietly
 
 from tidegate._internal.saving import replace_file
-from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.sqlite_file import store_path
+from tidegate.client.sqlite_store import SqliteStore
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
 from tidegate.flower.flower_internals import CLIENT_RAISED, name_message
 from tidegate.flower.records import asks_who

@@ -13,19 +13,26 @@ from rich.progress import Progress
 from world import Device, World, play_schedule, play_some, terms
 
 from tidegate.admission.debt import cash
+from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
+from tidegate.client.purchasing import Purchasing, Settled
+from tidegate.client.slots import Slots
 from tidegate.client.store import Books, Change, Choice
 from tidegate.client.streams import IndexedStream
+from tidegate.client.supplier import Request
+from tidegate.server import account as accounts
+from tidegate.server import under_way
 from tidegate.server.account import Account
 from tidegate.server.controller import Controller
 from tidegate.server.ledger import Ledger
-from tidegate.wire import Address
+from tidegate.wire import Address, Order, Receipt
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 _quietly = pytest.fixture(autouse=True)(quietly)
 
 SCHEDULES = at_size(400, 2000, quick=100)
+LATE_SCHEDULES = at_size(200, 10_000, quick=50)
 IN_ONE_TEST = at_size(100, 250, quick=50)
 
 
@@ -33,6 +40,32 @@ IN_ONE_TEST = at_size(100, 250, quick=50)
 @pytest.mark.parametrize("first", range(0, SCHEDULES, IN_ONE_TEST))
 def test_books_reconcile_whatever_happens(first: int, choosing: bool) -> None:
     play_some(first, IN_ONE_TEST, choosing=choosing)
+
+
+@pytest.mark.parametrize("choosing", [False, True])
+@pytest.mark.parametrize("first", range(0, LATE_SCHEDULES, IN_ONE_TEST))
+def test_books_reconcile_whatever_happens_where_samples_come_later(
+    first: int, choosing: bool
+) -> None:
+    play_some(first, IN_ONE_TEST, choosing=choosing, late=True)
+
+
+def test_the_schedules_meet_all_that_a_late_supplier_does() -> None:
+    """Samples come, are refused, paid back and cancelled; else the schedules would show little."""
+    worlds = [play_schedule(number, late=True) for number in range(IN_ONE_TEST // 2)]
+    devices = [device for one in worlds for device in one.devices.values()]
+    books = [device.disk.books() for device in devices]
+    assert sum(one.total_admitted for one in books) > len(books)
+    assert min(sum(one.total_refused > 0 for one in books), sum(one.under_way > 0 for one in books))
+    assert sum(one.total_refunded > 0 for one in books)
+    assert sum(one.total_set_aside > 0 for one in books)
+    reasons = {
+        getattr(outcome, "reason", "")
+        for device in devices
+        if device.supplier is not None
+        for outcome in device.supplier.outcomes.values()
+    }
+    assert {"", "nobody knows", "cancelled"} <= reasons
 
 
 @pytest.mark.share(14_400)  # about an hour on two idle cores
@@ -127,6 +160,44 @@ def _read_only_what_was_bought(account: Account) -> int:
     return account.total_admitted - account.earlier_admitted
 
 
+def _ask_first(gate: Gate, order: Order, *rest: Any) -> Receipt:
+    """The supplier is asked before the books know."""
+    purchasing = gate._purchasing
+    assert purchasing is not None
+    chosen = gate._store.candidates(only_chosen=True)
+    unpack = gate._store.unpack
+    purchasing._supplier.ask([Request(one.key, unpack(one.packed), order.price) for one in chosen])
+    return apply(gate, order, *rest)
+
+
+def _deliver_again(store: MemoryStore, change: Change) -> None:
+    commit(store, replace(change, ended=[]))
+
+
+def _forget_what_is_under_way(_: Slots, order: Order) -> int:
+    return wanted(replace(_, under_way=0), order)
+
+
+def _never_ask(_: Purchasing) -> None:
+    """It is booked, and nobody ever asks."""
+
+
+def _refund_twice(purchasing: Purchasing, round_number: int) -> Settled:
+    settled = settle(purchasing, round_number)
+    settled.refunded *= 2
+    return settled
+
+
+def _believe_any_refund(before: Account, receipt: Receipt) -> float:
+    return 2 * refunded(before, receipt)
+
+
+settle, refunded, wanted, apply = (
+    Purchasing.settle,
+    under_way.refunded,
+    Slots.wanted,
+    Gate.apply,
+)
 choose, start = MemoryStore.choose, Device.start
 to_record, void, commit = Ledger.to_record, Ledger.void, MemoryStore.commit
 
@@ -169,10 +240,30 @@ def test_sabotage_of_choices_is_noticed(
     _expect_to_be_noticed(choosing=True)
 
 
-def _expect_to_be_noticed(*, choosing: bool) -> None:
+@pytest.mark.no_cover
+@pytest.mark.parametrize(
+    ("owner", "name", "sabotage"),
+    [
+        (Gate, "apply", _ask_first),
+        (MemoryStore, "commit", _deliver_again),
+        (Slots, "wanted", _forget_what_is_under_way),
+        (Purchasing, "ask", _never_ask),
+        (Purchasing, "settle", _refund_twice),
+        (accounts, "refunded", _believe_any_refund),
+        (Ledger, "to_record", _forget_outstanding),
+    ],
+)
+def test_sabotage_of_purchases_is_noticed(
+    owner: Any, name: str, sabotage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, sabotage)
+    _expect_to_be_noticed(choosing=False, late=True)
+
+
+def _expect_to_be_noticed(*, choosing: bool, late: bool = False) -> None:
     for number in range(100):
         try:
-            play_schedule(number, choosing=choosing)
+            play_schedule(number, choosing=choosing, late=late)
         except AssertionError:
             return
     pytest.fail("100 schedules found nothing")

@@ -11,7 +11,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset, gated_app
 
-from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.sqlite_file import store_path
+from tidegate.client.sqlite_store import SqliteStore
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.node_buffer import _KEPT, buffer_folder

@@ -74,17 +74,18 @@ def discrepancies(run: Path, clients: dict[str, dict[str, Any]]) -> list[str]:
     differ.same("clients with an account and with a file", sorted(booked), sorted(clients))
     for name in booked.keys() & clients.keys():
         account, own = booked[name], clients[name]
-        for figure in ("total_admitted", "total_spent", "last_round"):
+        figures = "total_admitted", "total_spent", "total_refunded", "under_way", "last_round"
+        for figure in figures:
             differ.same(
                 f"{name}'s {figure} at the server and at home", account[figure], own[figure]
             )
         differ.same(f"{name}'s unanswered orders", account["outstanding"], None)
     differ.same("rounds", [row["round_number"] for row in played], [*range(1, len(played) + 1)])
     spent = math.fsum(row["spent"] for row in played)
-    paid = math.fsum(one["total_spent"] for one in clients.values())
+    paid = math.fsum(one["total_spent"] - one["total_refunded"] for one in clients.values())
     admitted = sum(one["total_admitted"] for one in clients.values())
-    differ.same("spent by rounds and by accounts", spent,
-                math.fsum(one["total_spent"] for one in booked.values()))  # fmt: skip
+    heard = math.fsum(one["total_spent"] - one["total_refunded"] for one in booked.values())
+    differ.same("spent by rounds and by accounts", spent, heard)
     differ.same("spent by rounds and by clients", spent, paid)
     differ.same("admitted by rounds and by clients", sum(r["admitted"] for r in played), admitted)
     differ.same("distinct samples", played[-1]["distinct_samples"], admitted)
@@ -98,17 +99,21 @@ def discrepancies(run: Path, clients: dict[str, dict[str, Any]]) -> list[str]:
 def _check_own(name: str, own: dict[str, Any], differ: Differences) -> None:
     """A client's books against its own orders, receipts and samples."""
     pairs = [(json.loads(order), json.loads(receipt)) for order, receipt in own["answers"]]
-    total, paid = 0, 0.0
+    total, paid, under_way = 0, 0.0, 0
     for order, receipt in pairs:
         where, admitted = f"{name}, round {order['round_number']}", receipt["admitted"]
-        total, paid = total + admitted, paid + order["price"] * admitted
+        bought = admitted - receipt["arrived"] + receipt["asked"]
+        total, paid = total + admitted, paid + order["price"] * bought
+        under_way += receipt["asked"] - receipt["arrived"]
+        ended = under_way - receipt["total_refused"]
+        differ.same(f"{where}: under way", receipt["under_way"], ended)
         differ.same(f"{where}: the receipt's round", receipt["round_number"], order["round_number"])
         differ.same(f"{where}: admitted up to now", receipt["total_admitted"], total)
         differ.same(f"{where}: paid up to now", receipt["total_spent"], paid)
-        differ.at_most(f"{where}: admitted", admitted, order["count"])
+        differ.at_most(f"{where}: bought", bought, order["count"])
         differ.at_most(f"{where}: stored", receipt["occupancy"], own["buffer_capacity"])
     differ.same(f"{name}: admitted in total", own["total_admitted"], total)
-    differ.same(f"{name}: price x admitted, summed", paid, own["total_spent"])
+    differ.same(f"{name}: price x bought, summed", paid, own["total_spent"])
     read = own["total_seen"] or total
     differ.same(f"{name}: samples taken from the stream", int(own["cursor"] or 0), read)
     differ.same(f"{name}: candidates", len(own["kept"]), own["candidates"])

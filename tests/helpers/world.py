@@ -12,10 +12,12 @@ import json
 import logging
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+from late_supplier import LateSupplier
 
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
@@ -25,6 +27,7 @@ from tidegate.client.store import (
     Change,
     Choice,
     FailedSample,
+    Purchase,
     Store,
     StoredSample,
     check_meant_for,
@@ -57,7 +60,8 @@ class Disk:
     store: Store
     accident: str = ""
     """``before`` or ``after``: the process dies then; ``full``: nothing can be written. Behind
-    ``choosing`` it is due when a choice is written down, and not at a commit."""
+    ``choosing`` it is due when a choice is written down, behind ``asked`` when it is noted that the
+    supplier was asked; else at a commit."""
 
     def books(self) -> Books:
         return self.store.books()
@@ -85,6 +89,15 @@ class Disk:
 
     def choose(self, choice: Choice) -> None:
         self._meet_accident("choosing", lambda: self.store.choose(choice))
+
+    def purchases(self) -> list[Purchase]:
+        return self.store.purchases()
+
+    def purchased(self, key: str) -> bytes:
+        return self.store.purchased(key)
+
+    def mark_asked(self, keys: Sequence[str]) -> None:
+        self._meet_accident("asked", lambda: self.store.mark_asked(keys))
 
     def void(self, round_number: int) -> None:
         if self.accident.endswith("full"):
@@ -122,6 +135,9 @@ class Device:
     at_fault: frozenset[int] = frozenset()
     """Places of samples that cannot be had: those with odd numbers cannot even be read."""
     selection: Selection | None = None
+    supplier: LateSupplier | None = None
+    """Of samples that come later; without one they come at once."""
+    give_up_after: int | None = None
     mood: int = 0
     """What it ranks candidates by: no two models rank alike."""
     online: bool = True
@@ -130,8 +146,10 @@ class Device:
     """From books that went with a disk."""
     read_before: int = 0
     """Samples of the stream that went into buffers which are lost."""
-    aside_unheard: int = 0
-    """Samples that these have set aside by orders which were never answered."""
+    lost_aside: dict[str, int] = field(default_factory=dict)
+    """Samples that each of these has set aside, by its id."""
+    unheard_aside: dict[str, int] = field(default_factory=dict)
+    """Those of them of which the server had not heard when it learned of the loss."""
     bought: dict[str, int] = field(default_factory=dict)
     """How often a supplier was asked for each key."""
     supplier_fails_after: int | None = None
@@ -144,7 +162,18 @@ class Device:
 
     def start(self) -> None:
         """A new process."""
-        self.gate = Gate(self.disk, IndexedStream(self), self.acquire, self.selection)
+        stream, selection = IndexedStream(self), self.selection
+        if self.supplier is None:
+            self.gate = Gate(self.disk, stream, self.acquire, selection)
+            return
+        self.supplier.unusable = lambda sample: int(sample.rsplit(":", 1)[1]) in self.at_fault
+        self.gate = Gate(
+            self.disk,
+            stream,
+            selection=selection,
+            supplier=self.supplier,
+            give_up_after=self.give_up_after,
+        )
 
     def worth(self, candidates: list[str]) -> list[float]:
         """Another order of the candidates each time."""
@@ -173,7 +202,7 @@ class Device:
 
     def lose_disk(self) -> None:
         self.disks_lost += 1
-        self.paid_before += self.disk.books().total_spent
+        self.paid_before = self.paid
         self.read_before = max(self.read_before, int(self.disk.books().cursor or 0))
         self.disk = Disk(self.make_store(self.name, self.capacity))
         self.bought = {}
@@ -182,7 +211,8 @@ class Device:
     @property
     def paid(self) -> float:
         """All that was ever paid here."""
-        return self.paid_before + self.disk.books().total_spent
+        books = self.disk.books()
+        return self.paid_before + books.total_spent - books.total_refunded
 
     def newest(self) -> Receipt | None:
         answer = self.disk.answer(self.disk.books().last_round)
@@ -262,9 +292,12 @@ class World:
         pool: int,
         at_fault: frozenset[int] = frozenset(),
         selection: Selection | None = None,
+        supplier: LateSupplier | None = None,
+        give_up_after: int | None = None,
     ) -> None:
         name = f"client-{len(self.devices)}"
-        self.devices[name] = Device(name, capacity, pool, self.make_store, at_fault, selection)
+        parts = self.make_store, at_fault, selection, supplier, give_up_after
+        self.devices[name] = Device(name, capacity, pool, *parts)
 
     def open_round(self, *, dies_before_saving: bool = False) -> None:
         """Introductions, a decision, a checkpoint, and orders on their way."""
@@ -274,10 +307,14 @@ class World:
             if device.name not in self.known:
                 try:
                     device.disk.void(self.controller.round_number - 1)
+                    self._note_unheard(device)
                     self.controller.join(device.introduction(), device.newest())
                 except (WireError, OSError):
                     continue
                 self.known.add(device.name)
+        for device in self.devices.values():
+            if device.supplier is not None:
+                device.supplier.now += 1
         present = [device.name for device in online if device.name in self.known]
         if not present:
             return  # Flower waits for somebody
@@ -335,13 +372,23 @@ class World:
         self.known, self.replies, self.deciding = set(), [], False
 
     def lose_disk(self, name: str) -> None:
-        device, ledger = self.devices[name], self.controller.ledger
-        aside = device.disk.books().total_set_aside
-        if name in ledger and ledger.account(name).buffer_id == device.disk.books().buffer_id:
-            account = ledger.account(name)
-            aside -= account.total_set_aside - account.earlier_set_aside
-        device.aside_unheard += aside
+        device = self.devices[name]
+        books = device.disk.books()
+        device.lost_aside[books.buffer_id] = books.total_set_aside
         device.lose_disk()
+
+    def _note_unheard(self, device: Device) -> None:
+        """What the server does not know of lost buffers; after a restart it may know less."""
+        ledger = self.controller.ledger
+        account = ledger.account(device.name) if device.name in ledger else None
+        for buffer_id, aside in device.lost_aside.items():
+            heard = 0
+            if account is not None and account.buffer_id == buffer_id:
+                heard = account.total_set_aside - account.earlier_set_aside
+            elif buffer_id in device.unheard_aside:
+                continue
+            before = device.unheard_aside.get(buffer_id, 0)
+            device.unheard_aside[buffer_id] = max(before, aside - heard)
 
     def save(self) -> None:
         record = self.controller.to_record()
@@ -368,7 +415,9 @@ class World:
                 if account.last_round == books.last_round:
                     assert account.total_admitted == books.total_admitted
                     assert math.isclose(account.total_spent, books.total_spent, abs_tol=1e-9)
-        heard = math.fsum(ledger.account(client).total_spent for client in ledger.clients)
+                    assert math.isclose(account.total_refunded, books.total_refunded, abs_tol=1e-9)
+                    assert account.under_way == books.under_way
+        heard = math.fsum(ledger.account(client).paid for client in ledger.clients)
         unheard = ledger.exposure
         assert paid <= heard + unheard + 1e-6, "somebody paid what the server did not expect"
         booked = math.fsum(row.spent for row in self.rounds) + ledger.booked.spent
@@ -383,8 +432,9 @@ class World:
         answers = [device.disk.answer(now) for now in range(1, books.last_round + 1)]
         given = [answer for answer in answers if answer is not None]
         assert sum(receipt.admitted for _, receipt in given) == books.total_admitted
-        spent = math.fsum(order.price * receipt.admitted for order, receipt in given)
-        assert math.isclose(spent, books.total_spent, abs_tol=1e-9), "paid is admitted x price"
+        spent = math.fsum(order.price * receipt.bought for order, receipt in given)
+        assert math.isclose(spent, books.total_spent, abs_tol=1e-9), "paid is bought x price"
+        self._check_purchases(device, books, sum(receipt.bought for _, receipt in given))
         assert len(stored) <= device.capacity, "memory is a hard limit"
         newest = device.newest()
         assert len(stored) == (newest.occupancy if newest else 0), "what the receipt says is there"
@@ -403,11 +453,29 @@ class World:
         skipped = int(books.cursor or 0) - read
         assert skipped == 0 or device.disks_lost, "each sample of the stream once"
         if books.total_admitted:
-            heard = device.read_before - device.aside_unheard
+            heard = device.read_before - sum(device.unheard_aside.values())
             assert skipped >= heard, "a sample that a lost disk had, once more"
-        # A key may be asked for again after a crash, but no other in its place.
-        assert books.total_admitted <= len(device.bought) <= books.total_admitted + device.capacity
+        if device.supplier is None:
+            # A key may be asked for again after a crash, but no other in its place.
+            most = books.total_admitted + device.capacity
+            assert books.total_admitted <= len(device.bought) <= most
         self._check_candidates(device, books, aside)
+
+    def _check_purchases(self, device: Device, books: Books, bought: int) -> None:
+        """Whatever was bought has come, never will, or is under way in a slot of its own."""
+        purchases = device.disk.purchases()
+        assert len(purchases) == books.under_way <= device.capacity, "more under way than slots"
+        committed = math.fsum(one.price for one in purchases)
+        assert math.isclose(committed, books.under_way_spent, abs_tol=1e-9)
+        assert bought == books.total_admitted + books.total_refused + books.under_way
+        samples = {device.disk.unpack(device.disk.purchased(one.key)) for one in purchases}
+        assert len(samples) == len(purchases), "bought twice"
+        assert not samples & set(device.disk.samples()), "it has come, and is still under way"
+        waits = {device.disk.unpack(one.packed) for one in device.disk.candidates()}
+        assert not samples & waits, "it is bought, and still waits"
+        if device.supplier is not None:
+            charged = device.supplier.charged(list(device.supplier.bill))
+            assert charged <= device.paid + 1e-9, "the bill is higher than the books"
 
     def _check_candidates(self, device: Device, books: Books, aside: list[str]) -> None:
         """Nobody waits who was bought, and whoever was paid for is chosen or bought."""
@@ -429,6 +497,8 @@ class World:
         """No more faults: everybody is there, and everything arrives."""
         for device in self.devices.values():
             device.online, device.disk.accident, device.supplier_fails_after = True, "", None
+            if device.supplier is not None:
+                device.supplier.fails_after = None
         self.orders.clear()
         for _ in range(rounds):
             if not self.deciding:
@@ -447,6 +517,14 @@ class World:
             assert account.total_admitted - account.earlier_admitted == books.total_admitted
             own = account.total_spent - account.earlier_spent
             assert math.isclose(own, books.total_spent, abs_tol=1e-6)
+            back = account.total_refunded - account.earlier_refunded
+            assert math.isclose(back, books.total_refunded, abs_tol=1e-6)
+            if device.supplier is not None and not device.disks_lost:
+                under_way = {one.key: one for one in device.disk.purchases()}
+                assert all(one.asked for one in under_way.values())
+                heard = [key for key in device.supplier.bill if key not in under_way]
+                charged = device.supplier.charged(heard) + books.under_way_spent
+                assert math.isclose(charged, device.paid, abs_tol=1e-6), "the bill differs"
 
 
 POLICIES = (
@@ -461,7 +539,11 @@ STEPS = 120
 
 
 def play_schedule(
-    number: int, make_store: MakeStore | None = None, *, choosing: bool = False
+    number: int,
+    make_store: MakeStore | None = None,
+    *,
+    choosing: bool = False,
+    late: bool = False,
 ) -> World:
     """The schedule of faults of this number, and the end of all faults; checked at every step.
 
@@ -469,6 +551,7 @@ def play_schedule(
         number: of the schedule.
         make_store: of the clients; in memory by default.
         choosing: whether clients choose among candidates.
+        late: whether what they buy comes later, or never.
     """
     draw = random.Random(number)  # noqa: S311 - nothing here is secret
     strict = draw.random() < 0.3
@@ -477,11 +560,11 @@ def play_schedule(
     lossy, clumsy = draw.choice((0.0, 0.1, 0.4)), draw.choice((0.0, 0.05, 0.2))
     may_lose_disks = draw.random() < 0.3
     for _ in range(draw.randint(1, 4) + (policy == "hybrid")):
-        _join(world, draw, choosing=choosing)
+        _join(world, draw, choosing=choosing, late=late)
     with suppress(NotApplicable):  # hybrid, while only one client has introduced itself
         for _ in range(STEPS):
             if draw.random() < clumsy:
-                _accident(world, draw, may_lose_disks=may_lose_disks, choosing=choosing)
+                _accident(world, draw, may_lose_disks=may_lose_disks, choosing=choosing, late=late)
             else:
                 _step(world, draw, lossy, clumsy)
             world.check()
@@ -489,12 +572,12 @@ def play_schedule(
     return world
 
 
-def play_some(first: int, count: int, *, choosing: bool = False) -> None:
+def play_some(first: int, count: int, *, choosing: bool = False, late: bool = False) -> None:
     """So many schedules, from a number on; one that fails is named."""
     logging.getLogger("flwr.tidegate").setLevel(logging.CRITICAL)
     for number in range(first, first + count):
         try:
-            play_schedule(number, choosing=choosing)
+            play_schedule(number, choosing=choosing, late=late)
         except (Exception, ProcessDied) as failure:
             raise AssertionError(f"schedule {number} ends in {failure!r}") from failure
 
@@ -526,7 +609,7 @@ def _some_at_fault(draw: random.Random) -> frozenset[int]:
     return frozenset(draw.sample(range(40), draw.choice((0, 0, 2, 10))))
 
 
-def _join(world: World, draw: random.Random, *, choosing: bool) -> None:
+def _join(world: World, draw: random.Random, *, choosing: bool, late: bool) -> None:
     """A client that chooses, if it may, among few or many candidates, with a backlog or without."""
     sizes = draw.randint(1, 6), draw.choice((3, 30, 1000)), _some_at_fault(draw)
     selection = None
@@ -534,30 +617,44 @@ def _join(world: World, draw: random.Random, *, choosing: bool) -> None:
         selection = Selection(draw.choice((1, 3, 10)), draw.choice((0, 2, 20)), draw.random() / 2)
         if draw.random() < 0.2:  # an order may ask for far more than the candidates
             sizes, selection = (40, *sizes[1:]), Selection(1, draw.choice((0, 2)))
-    world.join(*sizes, selection)
+    supplier, give_up_after = None, None
+    if late:
+        supplier = LateSupplier(draw.randrange(10**6), draw.choice((0, 2, 8, 30)))
+        give_up_after = draw.choice((None, 1, 4))
+    world.join(*sizes, selection, supplier, give_up_after)
 
 
-def _accident(world: World, draw: random.Random, *, may_lose_disks: bool, choosing: bool) -> None:
+def _accident(
+    world: World, draw: random.Random, *, may_lose_disks: bool, choosing: bool, late: bool
+) -> None:
     device = draw.choice(list(world.devices.values()))
     kind = draw.choice(
         ("process", "disk", "supplier", "offline", "online", "join", "server", "lost")
     )
     if kind == "process":
-        device.disk.accident = _when(draw, choosing) + draw.choice(("before", "after"))
+        device.disk.accident = _when(draw, choosing, late) + draw.choice(("before", "after"))
     elif kind == "disk":
-        device.disk.accident = _when(draw, choosing) + "full"
+        device.disk.accident = _when(draw, choosing, late) + "full"
+    elif kind == "supplier" and device.supplier is not None:
+        device.supplier.fails_after = draw.randint(0, 3)
+        device.supplier.dies = draw.choice((None, _die))
     elif kind == "supplier":
         device.supplier_fails_after = draw.randint(0, 3)
     elif kind in ("offline", "online"):
         device.online = kind == "online"
     elif kind == "join" and len(world.devices) < 6:
-        _join(world, draw, choosing=choosing)
+        _join(world, draw, choosing=choosing, late=late)
     elif kind == "server":
         world.restart_server()
     elif kind == "lost" and may_lose_disks:
         world.lose_disk(device.name)
 
 
-def _when(draw: random.Random, choosing: bool) -> str:
-    """At the next commit, or, of clients that choose, perhaps at the next choice."""
-    return draw.choice(("", "choosing ")) if choosing else ""
+def _when(draw: random.Random, choosing: bool, late: bool) -> str:
+    """At the next commit, or perhaps at the next of the other things that are written."""
+    steps = ["", *["choosing "] * (choosing or late), *["asked "] * late]
+    return draw.choice(steps) if len(steps) > 1 else ""
+
+
+def _die() -> None:
+    raise ProcessDied

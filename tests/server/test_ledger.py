@@ -108,7 +108,10 @@ def honest(now: int = 1) -> Receipt:
     [
         ({"run": "other"}, "run must be the order's 'r'"),
         ({"round_number": 2}, "was sent no order of round 2"),
-        ({"admitted": 4, "occupancy": 4, "total_admitted": 4}, "admitted must be <= 3, got 4"),
+        (
+            {"admitted": 4, "occupancy": 4, "total_admitted": 4},
+            "samples bought must be <= 3, got 4",
+        ),
         ({"occupancy": 11}, "at most the capacity 10, got 11"),
         (
             {"occupancy": 10},
@@ -180,7 +183,7 @@ def test_a_rule_leads_to_no_more_than_slots_that_are_empty_or_old_enough() -> No
     ledger.send("a", first)
     assert ledger.exposure == 48.0
     ledger.book("a", one.apply(first))
-    most = [ledger.account("a").most_admitted(order(2, NO_LIMIT, price, **RULE)) for price in
+    most = [ledger.account("a").most_bought(order(2, NO_LIMIT, price, **RULE)) for price in
             (9.5, 8.0, 3.0, 1.0)]  # fmt: skip
     assert most == [0, 4, 4, 10]
     second = order(7, NO_LIMIT, price=8.0, **RULE)  # it was away: that makes nothing older
@@ -193,7 +196,7 @@ def test_a_rule_leads_to_no_more_than_slots_that_are_empty_or_old_enough() -> No
         ledger.book("a", lie)
     ledger.book("a", one.apply(second))
     account = ledger.account("a")
-    assert account.most_admitted(order(8, NO_LIMIT, 3.0, **RULE)) == 6  # used twice by now
+    assert account.most_bought(order(8, NO_LIMIT, 3.0, **RULE)) == 6  # used twice by now
 
 
 def test_samples_are_used_once_in_every_round_of_their_client() -> None:
@@ -215,7 +218,7 @@ def test_a_buffer_that_never_changes_is_filled_once() -> None:
     fill: dict[str, Any] = {"retention": "frozen", "retention_horizon": 0}
     ledger.send("a", order(1, 10, **fill))
     ledger.book("a", one.apply(order(1, 10, **fill)))
-    assert ledger.account("a").most_admitted(order(2, 10, **fill)) == 0
+    assert ledger.account("a").most_bought(order(2, 10, **fill)) == 0
 
 
 def test_orders_go_forward_to_clients_with_an_account() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.sqlite_file import store_path
+from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import Books, Change, Choice, StoredSample
 from tidegate.testing import STORE_LAWS, LawBrokenError, check_store
 

@@ -11,17 +11,19 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tidegate.client.purchasing import Purchasing, Settled
+from tidegate.client.slots import Admission, Slots, is_over
 from tidegate.client.store import (
     Books,
     BooksMovedError,
     Candidate,
     Change,
     Choice,
+    FailedSample,
     Store,
-    StoredSample,
-    last_taken,
 )
 from tidegate.client.streams import Stream, TakenBefore, pass_over
+from tidegate.client.supplier import Supplier
 from tidegate.client.taking import TRIES, Acquire, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
 from tidegate.selection import Selection
@@ -43,13 +45,31 @@ class Gate:
         stream: Stream,
         acquire: Acquire | None = None,
         selection: Selection | None = None,
+        supplier: Supplier | None = None,
+        give_up_after: int | None = None,
     ) -> None:
+        """Stand between a stream and a store.
+
+        Args:
+            store: the client's buffer.
+            stream: where fresh samples come from.
+            acquire: does what costs, once for each admitted sample; see ``Acquire``.
+            selection: how the client chooses among candidates; samples as they come without.
+            supplier: of samples that come later; in place of ``acquire``.
+            give_up_after: rounds after which a purchase that has not come is cancelled.
+        """
+        if supplier is not None and acquire is not None:
+            raise ConfigurationError(
+                "a gate has acquire, for samples that can be had at once, or a supplier, for "
+                "samples that come later; give it one of them"
+            )
         self._store = store
         self._stream = stream
         self._selection = selection
         self._start = stream.cursor
         books = store.books()
         self._taker = Taker(store, stream, acquire, f"{books.run}/{books.client}")
+        self._purchasing = None if supplier is None else Purchasing(store, supplier, give_up_after)
 
     def apply(
         self, order: Order, address: Address | None = None, worth: Worth | None = None
@@ -78,11 +98,14 @@ class Gate:
             self._stream.seek(place)
         begun = books.cursor is not None or self._skip(books, address)
         stored = self._store.stored()
-        kept = [one for one in stored if not _is_over(one.uses, order)]
-        empty, wanted = _wanted(kept, order, books.buffer_capacity)
+        settled = self._settle(books, order)
+        kept = [one for one in stored if not is_over(one.uses, order)]
+        slots = Slots(books.buffer_capacity, kept, len(settled.arrived), len(settled.left))
+        wanted = slots.wanted(order)
+        asked: list[Candidate] = []
         if not begun:
             taken, now = Taken({}), books
-        elif self._selection is None and not books.candidates:
+        elif self._selection is None and self._purchasing is None and not books.candidates:
             taken, now = self._taker.buy_next(wanted), books
             self._tell_if_dry(taken, books)
         else:
@@ -91,28 +114,45 @@ class Gate:
             if replace(self._store.books(), void_round=now.void_round) != now:
                 # Somebody else has paid, or is about to.
                 raise BooksMovedError(f"round {order.round_number} is applied by another process")
-            taken = self._taker.buy(chosen, wanted)
-        admitted, set_aside = [one.packed for one in taken.samples], taken.set_aside
+            if self._purchasing is None:
+                taken = self._taker.buy(chosen, wanted)
+            else:
+                taken, asked = Taken(self._taker.failures()), chosen[:wanted]
+        bought = [one.packed for one in taken.samples]
+        set_aside = taken.set_aside
         over = [*(one.key for one in taken.samples), *(one.key for one in set_aside)]
         done = over if now.candidates else []  # no longer candidates
         read = len(over) - len(done)  # from the stream just now
-        kept = kept[max(len(admitted) - empty, 0) :]  # the oldest make room
+        admitted = [*(one.packed for one in settled.arrived), *bought]
+        exhausted = len(bought) + len(asked) < wanted
+        brought = Admission(len(admitted), len(settled.arrived), len(asked), exhausted)
         after = replace(
             now,
             last_round=order.round_number,
             cursor=self._stream.cursor if begun else None,
             total_admitted=books.total_admitted + len(admitted),
-            total_spent=books.total_spent + order.price * len(admitted),
-            total_set_aside=now.total_set_aside + len(set_aside),
+            total_spent=books.total_spent + order.price * brought.bought,
+            total_set_aside=now.total_set_aside + len(set_aside) + settled.set_aside,
             total_seen=now.total_seen and now.total_seen + read,
-            candidates=now.candidates - len(done),
+            candidates=now.candidates - len(done) - len(asked),
+            under_way=len(settled.left) + len(asked),
+            under_way_spent=settled.left_spent + order.price * len(asked),
+            total_refused=books.total_refused + settled.refused,
+            total_refunded=books.total_refunded + settled.refunded,
         )
-        receipt = _receipt(order, after, kept, len(admitted), exhausted=len(admitted) < wanted)
-        survivors = {one.position for one in kept}
+        stay = slots.left_beside(len(admitted))
+        receipt = brought.receipt(order, after, stay)
+        survivors = {one.position for one in stay}
         removed = [one.position for one in stored if one.position not in survivors]
+        failed = _with(taken.failed, settled)
+        done = [*done, *(one.key for one in asked)]
         self._store.commit(
-            Change(order, receipt, now, after, removed, admitted, taken.failed, done)
+            Change(
+                order, receipt, now, after, removed, admitted, failed, done, asked, settled.ended
+            )
         )
+        if self._purchasing is not None:
+            self._purchasing.ask()
         return receipt
 
     def samples(self) -> list[Any]:
@@ -124,8 +164,21 @@ class Gate:
         if order.round_number == last_round and answer is not None:
             if answer[0] != order:
                 raise WireError(f"round {last_round} had another order: {answer[0]}")
+            if self._purchasing is not None:
+                self._purchasing.ask()
             return answer[1]
         raise WireError(f"round {order.round_number} is past, round {last_round} is applied")
+
+    def _settle(self, books: Books, order: Order) -> Settled:
+        """What became of purchases that were under way."""
+        if self._purchasing is not None:
+            return self._purchasing.settle(order.round_number)
+        if books.under_way:
+            raise ConfigurationError(
+                f"{books.under_way} samples of {books.client} are under way, and its gate has no "
+                "supplier; give it the one that they were bought from"
+            )
+        return Settled([])
 
     def _skip(self, books: Books, address: Address | None) -> bool:
         """Pass over what lost buffers have taken; false if the stream fails, to be tried again."""
@@ -165,7 +218,9 @@ class Gate:
         needed = max(wanted - hopeful, 0)
         waited = [one for one in kept if not one.chosen]
         reads = self._reads(needed, len(waited))
-        read = self._taker.read_next(reads, kept)
+        bought = self._store.purchases() if books.under_way else []
+        known = [*(one.key for one in kept), *(one.key for one in bought)]
+        read = self._taker.read_next(reads, known)
         waiting = [*waited, *read.samples]
         if self._selection is None:  # it chose before: what waits comes first in the stream
             chosen, dropped = [one.key for one in waiting[:needed]], []
@@ -223,44 +278,7 @@ def _seen(books: Books) -> int:
     return books.total_seen or books.total_admitted + books.total_set_aside
 
 
-def _is_over(uses: int, order: Order) -> bool:
-    """Whether a sample that was trained on so often has expired.
-
-    K-step retention counts rounds that its client took part in: what a client has paid for is used
-    K times, however long it was away in between.
-    """
-    return order.retention == "k_step" and uses >= order.retention_horizon
-
-
-def _wanted(kept: list[StoredSample], order: Order, buffer_capacity: int) -> tuple[int, int]:
-    """How many slots are empty, to be filled first, and how many samples an order asks for."""
-    empty = buffer_capacity - len(kept)
-    if order.thresholds:
-        cheap = [order.price <= threshold for threshold in order.thresholds]
-        old = sum(cheap[min(one.uses, len(cheap) - 1)] for one in kept)
-        return empty, min(empty * cheap[0] + old, order.count)
-    most = buffer_capacity if order.retention == "oldest_first" else empty
-    return empty, min(order.count, most)
-
-
-def _receipt(
-    order: Order, books: Books, kept: list[StoredSample], admitted: int, *, exhausted: bool
-) -> Receipt:
-    """The receipt for an order, from what stays and what is new."""
-    old = sum(_is_over(one.uses + 1, order) for one in kept)
-    new = admitted * _is_over(1, order)
-    return Receipt(
-        run=order.run,
-        round_number=order.round_number,
-        admitted=admitted,
-        spent=order.price * admitted,
-        occupancy=len(kept) + admitted,
-        expiring=old + new,
-        prior_uses=sum(one.uses for one in kept),
-        total_admitted=books.total_admitted,
-        total_spent=books.total_spent,
-        exhausted=exhausted,
-        seen=books.total_seen,
-        set_aside=books.total_set_aside,
-        last_taken=last_taken(books),
-    )
+def _with(failed: Sequence[FailedSample], settled: Settled) -> list[FailedSample]:
+    """All failures after an order: those of the stream, and those of answers."""
+    over = {*settled.failed, *settled.ended}
+    return [*(one for one in failed if one.key not in over), *settled.failed.values()]

@@ -1,5 +1,6 @@
 """A store in memory: what it holds is gone with its process."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from tidegate.client.store import (
     Change,
     Choice,
     FailedSample,
+    Purchase,
     StoredSample,
     checked_books,
     noted,
@@ -32,6 +34,7 @@ class MemoryStore:
         self._failures: list[FailedSample] = []
         self._chosen: dict[str, Candidate] = {}
         self._waiting: dict[str, Candidate] = {}
+        self._purchases: dict[str, tuple[Purchase, bytes]] = {}
         self._applied = 0
 
     def books(self) -> Books:
@@ -80,6 +83,20 @@ class MemoryStore:
         self._chosen, self._waiting = {**self._chosen, **chosen}, waiting
         self._books = books
 
+    def purchases(self) -> list[Purchase]:
+        """What was bought and has not come yet, oldest first."""
+        return [one for one, _ in self._purchases.values()]
+
+    def purchased(self, key: str) -> bytes:
+        """The packed sample of a purchase that is under way."""
+        return self._purchases[key][1]
+
+    def mark_asked(self, keys: Sequence[str]) -> None:
+        """Note that the supplier knows of these purchases."""
+        for key in keys:
+            one, packed = self._purchases[key]
+            self._purchases[key] = replace(one, asked=True), packed
+
     def commit(self, change: Change) -> None:
         """Apply a change; what could fail is done before anything is assigned."""
         books = checked_books(change, self._books)
@@ -91,12 +108,18 @@ class MemoryStore:
             stored[position] = _Kept(now, self._applied, packed)
         done = set(change.done)
         chosen = {key: one for key, one in self._chosen.items() if key not in done}
+        purchases = dict(self._purchases)
+        for key in change.ended:
+            del purchases[key]
+        for one in change.asked:
+            purchases[one.key] = Purchase(one.key, change.order.price, now), one.packed
         self._answers[now] = change.order, change.receipt
         if len(self._answers) > KEPT_ANSWERS:
             del self._answers[next(iter(self._answers))]
         self._failures = noted(self._failures, change.failed)
         self._applied += 1
         self._stored, self._chosen, self._books = stored, chosen, books
+        self._purchases = purchases
 
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one, from now on."""

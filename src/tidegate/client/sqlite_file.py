@@ -1,6 +1,9 @@
 """A buffer's file: its tables, how an older one gets them, and what counts as damage."""
 
+import hashlib
 import itertools
+import json
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -40,8 +43,28 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE UNIQUE INDEX candidate_keys ON candidates (key)",
         "CREATE TABLE candidate_contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL)",
     ),
+    (
+        """CREATE TABLE purchases (
+            number INTEGER PRIMARY KEY, key TEXT NOT NULL, price REAL NOT NULL,
+            round_number INTEGER NOT NULL, asked INTEGER NOT NULL
+        )""",
+        "CREATE UNIQUE INDEX purchase_keys ON purchases (key)",
+        "CREATE TABLE purchase_contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+    ),
 )
 """Statements number v take a file of schema version v to version v + 1."""
+
+
+def store_path(folder: Path, run: str, client: str) -> Path:
+    """The file of one client in one run; ``client`` is its registered name or public key.
+
+    >>> store_path(Path("data"), "run 7", "site-0").name
+    'run_7-site-0-81aa4eed77220514a854d29b6141b802.sqlite'
+    """
+    readable = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:40] for name in (run, client))
+    # Names that read the same once cleaned, or were cut, must not share a file.
+    exact = hashlib.sha256(json.dumps([run, client]).encode()).hexdigest()[:32]
+    return folder / f"{readable}-{exact}.sqlite"
 
 
 def is_damage(wrong: sqlite3.DatabaseError | OverflowError) -> bool:

@@ -5,15 +5,13 @@ Only its owner can read the file; a sample that has left the buffer is overwritt
 """
 
 import functools
-import hashlib
 import json
-import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from tidegate._internal.saving import plain, reading
 from tidegate.client.codec import ArrayCodec, SampleCodec
@@ -26,6 +24,7 @@ from tidegate.client.store import (
     Change,
     Choice,
     FailedSample,
+    Purchase,
     StoredSample,
     checked_books,
     with_void,
@@ -34,18 +33,6 @@ from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersErro
 from tidegate.wire import LARGEST_INTEGER, Order, Receipt
 
 OWNER_ONLY = 0o600
-
-
-def store_path(folder: Path, run: str, client: str) -> Path:
-    """The file of one client in one run; ``client`` is its registered name or public key.
-
-    >>> store_path(Path("data"), "run 7", "site-0").name
-    'run_7-site-0-81aa4eed77220514a854d29b6141b802.sqlite'
-    """
-    readable = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "_", name)[:40] for name in (run, client))
-    # Names that read the same once cleaned, or were cut, must not share a file.
-    exact = hashlib.sha256(json.dumps([run, client]).encode()).hexdigest()[:32]
-    return folder / f"{readable}-{exact}.sqlite"
 
 
 Given = ParamSpec("Given")
@@ -208,20 +195,53 @@ class SqliteStore:
             ((last,),) = execute("SELECT coalesce(max(choice), 0) FROM candidates")
             for place, key in enumerate(choice.chosen, start=last + 1):
                 execute("UPDATE candidates SET choice = ? WHERE key = ?", (place, key))
-            self._forget(choice.dropped)
+            self._forget(choice.dropped, "candidate")
             self._note(choice.failed)
             execute("UPDATE books SET content = ?", (_text(asdict(books)),))
         self._empty_log()
 
-    def _forget(self, keys: Sequence[str]) -> None:
-        """Delete candidates; their content is overwritten."""
+    def _forget(self, keys: Sequence[str], kind: Literal["candidate", "purchase"]) -> None:
+        """Delete candidates or purchases; their content is overwritten."""
         for key in keys:
             self._connection.execute(
-                "DELETE FROM candidate_contents WHERE number = "
-                "(SELECT number FROM candidates WHERE key = ?)",
+                f"DELETE FROM {kind}_contents WHERE number = "  # noqa: S608 - a word of ours
+                f"(SELECT number FROM {kind}s WHERE key = ?)",
                 (key,),
             )
-            self._connection.execute("DELETE FROM candidates WHERE key = ?", (key,))
+            self._connection.execute(f"DELETE FROM {kind}s WHERE key = ?", (key,))  # noqa: S608
+
+    @_names_the_file
+    def purchases(self) -> list[Purchase]:
+        """What was bought and has not come yet, oldest first."""
+        with transaction(self._connection, "DEFERRED"):  # books and rows of one moment
+            most = self.books().under_way
+            rows = self._connection.execute(
+                "SELECT key, price, round_number, asked FROM purchases ORDER BY number LIMIT ?",
+                (most + 1,),
+            ).fetchall()
+        kinds = all(tuple(map(type, row)) == (str, float, int, int) for row in rows)
+        if len(rows) != most or not kinds:
+            raise self._damaged(f"holds other purchases than the {most} of its books")
+        return [Purchase(key, price, now, bool(asked)) for key, price, now, asked in rows]
+
+    @_names_the_file
+    def purchased(self, key: str) -> bytes:
+        """The packed sample of a purchase that is under way."""
+        row = self._connection.execute(
+            "SELECT content FROM purchase_contents JOIN purchases USING (number) WHERE key = ?",
+            (key,),
+        ).fetchone()
+        if row is None or type(row[0]) is not bytes:
+            raise self._damaged(f"holds no sample for the purchase {key!r}")
+        content: bytes = row[0]
+        return content
+
+    @_names_the_file
+    def mark_asked(self, keys: Sequence[str]) -> None:
+        """Note that the supplier knows of these purchases."""
+        with transaction(self._connection):
+            for key in keys:
+                self._connection.execute("UPDATE purchases SET asked = 1 WHERE key = ?", (key,))
 
     @_names_the_file
     def commit(self, change: Change) -> None:
@@ -236,7 +256,16 @@ class SqliteStore:
             for position, packed in enumerate(change.admitted, change.before.total_admitted):
                 execute("INSERT INTO samples VALUES (?, ?, 1)", (position, now))
                 execute("INSERT INTO contents VALUES (?, ?)", (position, packed))
-            self._forget(change.done)
+            self._forget(change.done, "candidate")
+            self._forget(change.ended, "purchase")
+            for one in change.asked:
+                added = execute(
+                    "INSERT INTO purchases (key, price, round_number, asked) VALUES (?, ?, ?, 0)",
+                    (one.key, change.order.price, now),
+                )
+                execute(
+                    "INSERT INTO purchase_contents VALUES (?, ?)", (added.lastrowid, one.packed)
+                )
             self._note(change.failed)
             execute("UPDATE books SET content = ?", (_text(asdict(books)),))
             execute(

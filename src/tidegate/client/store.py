@@ -42,13 +42,22 @@ class Books:
     """That are kept: they wait, or are chosen and not yet admitted."""
     chosen_round: int = 0
     """The newest round whose choice was written down."""
+    under_way: int = 0
+    """Samples that were bought and have not come yet."""
+    under_way_spent: float = 0.0
+    """Committed for them; part of ``total_spent``."""
+    total_refused: int = 0
+    """Samples that were bought and will never come."""
+    total_refunded: float = 0.0
+    """Of ``total_spent``, what came back."""
 
     def __post_init__(self) -> None:
         if not (self.run and self.client and self.buffer_id and self.buffer_capacity >= 1):
             raise ValueError(f"books need a run, a client, an id and capacity for a sample: {self}")
         admissions = self.total_admitted, self.total_set_aside, self.total_spent
         choices = self.total_seen, self.candidates, self.chosen_round
-        if min(self.last_round, self.void_round, *admissions, *choices) < 0:
+        purchases = self.under_way, self.under_way_spent, self.total_refused, self.total_refunded
+        if min(self.last_round, self.void_round, *admissions, *choices, *purchases) < 0:
             raise ValueError(f"these books cannot be right: {self}")
 
 
@@ -84,6 +93,18 @@ class Candidate:
     packed: bytes
     chosen: bool = False
     """Whether it is to be paid for; else it waits."""
+
+
+@dataclass(frozen=True)
+class Purchase:
+    """A sample that was bought and has not come yet, without its content."""
+
+    key: str
+    price: float
+    round_number: int
+    """Of the order that bought it."""
+    asked: bool = False
+    """Whether the supplier is known to have been asked."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +144,11 @@ class Change:
     """Samples that are set aside now, and all that will be tried again, which take the place of
     those that were noted before."""
     done: Sequence[str] = ()
-    """Keys of chosen candidates that were admitted or set aside."""
+    """Keys of chosen candidates that were bought or set aside."""
+    asked: Sequence[Candidate] = ()
+    """Samples that were bought, at the order's price, and will come later."""
+    ended: Sequence[str] = ()
+    """Keys of purchases that have come, or never will."""
 
     @property
     def round_number(self) -> int:
@@ -171,6 +196,18 @@ class Store(Protocol):
 
     def choose(self, choice: Choice) -> None:
         """Write a choice down, entirely or not at all."""
+        ...
+
+    def purchases(self) -> list[Purchase]:
+        """What was bought and has not come yet, oldest first."""
+        ...
+
+    def purchased(self, key: str) -> bytes:
+        """The packed sample of a purchase that is under way."""
+        ...
+
+    def mark_asked(self, keys: Sequence[str]) -> None:
+        """Note that the supplier knows of these purchases."""
         ...
 
     def commit(self, change: Change) -> None:

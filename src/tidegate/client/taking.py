@@ -83,21 +83,20 @@ class Taker:
 
     def buy_next(self, wanted: int) -> Taken:
         """The next samples of the stream, paid for; a failure ends the admission, nothing more."""
-        return self._from_stream(wanted, Taken(self._failures()), self._acquire)
+        return self._from_stream(wanted, Taken(self.failures()), self._acquire)
 
-    def read_next(self, wanted: int, kept: Sequence[Candidate]) -> Taken:
+    def read_next(self, wanted: int, kept: Sequence[str]) -> Taken:
         """The next samples of the stream as candidates, which cost nothing yet.
 
         Args:
             wanted: how many to read.
-            kept: candidates that were read before.
+            kept: keys of samples that were read before and are not done with.
         """
-        keys = frozenset(one.key for one in kept)
-        return self._from_stream(wanted, Taken(self._failures(), keys), None)
+        return self._from_stream(wanted, Taken(self.failures(), frozenset(kept)), None)
 
     def buy(self, chosen: Sequence[Candidate], wanted: int) -> Taken:
         """Candidates that were chosen, paid for in this order."""
-        failures = self._failures()
+        failures = self.failures()
         taken = Taken(failures, kept=frozenset(failures))
         passed: list[FailedSample] = []
         for one in chosen:
@@ -121,7 +120,7 @@ class Taker:
         self._tell_of_row(passed)
         return taken
 
-    def _failures(self) -> dict[str, FailedSample]:
+    def failures(self) -> dict[str, FailedSample]:
         """What will be tried again."""
         return {one.key: one for one in self._store.failures() if not one.set_aside}
 

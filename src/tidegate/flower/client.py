@@ -24,6 +24,7 @@ from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
 from tidegate.client.store import BooksMovedError, check_meant_for, last_taken
 from tidegate.client.streams import Indexed, Stream
+from tidegate.client.supplier import Supplier
 from tidegate.client.taking import Acquire
 from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.flower.flower_internals import is_client_fn
@@ -120,6 +121,10 @@ class ClientGate:
         buffer_capacity: B_m, samples that this node stores at most; a number, or a function of the
             node's context.
         acquire: does what costs, once for each admitted sample; see ``tidegate.client.gate``.
+        supplier: of samples that come later, in place of ``acquire``: a function of the node's
+            context; see ``tidegate.client.supplier``.
+        give_up_after: rounds after which a purchase that has not come is cancelled; by default the
+            node waits as long as it takes.
         codec: how samples are stored; arrays, numbers, texts and nests of them by default.
         worth: what candidates are worth, given them, the message with the model, and the context:
             one number a candidate. The samples that an order asks for are then the best of them;
@@ -135,6 +140,8 @@ class ClientGate:
         buffer_capacity: int | Callable[[Context], int],
         *,
         acquire: Acquire | None = None,
+        supplier: Callable[[Context], Supplier] | None = None,
+        give_up_after: int | None = None,
         codec: SampleCodec | None = None,
         worth: Worth | None = None,
         selection: Selection | Callable[[Context], Selection | None] | None = None,
@@ -144,7 +151,9 @@ class ClientGate:
             check_function("worth", worth, takes, "it gives one number a candidate")
         self._worth = worth
         chosen = Selection() if selection is None and worth is not None else selection
-        self._buffers = NodeBuffers(open_stream, buffer_capacity, acquire, codec, chosen)
+        self._buffers = NodeBuffers(
+            open_stream, buffer_capacity, acquire, codec, chosen, supplier, give_up_after
+        )
 
     def __call__(
         self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]

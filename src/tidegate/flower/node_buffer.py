@@ -14,9 +14,11 @@ from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_store import SqliteStore, store_path
+from tidegate.client.sqlite_file import store_path
+from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import Store
 from tidegate.client.streams import Indexed, IndexedStream, Stream
+from tidegate.client.supplier import Supplier
 from tidegate.client.taking import Acquire
 from tidegate.errors import ConfigurationError
 from tidegate.selection import Selection
@@ -60,6 +62,8 @@ class NodeBuffers:
         acquire: Acquire | None,
         codec: SampleCodec | None,
         selection: Selection | Callable[[Context], Selection | None] | None,
+        supplier: Callable[[Context], Supplier] | None = None,
+        give_up_after: int | None = None,
     ) -> None:
         check_function("open_stream", open_stream, ("a context",), OPENS)
         if callable(buffer_capacity):
@@ -75,6 +79,19 @@ class NodeBuffers:
             check_function("selection", selection, ("a context",), remedy)
         else:
             _check_selection("selection", selection)
+        if supplier is not None:
+            remedy = "it gives the node's supplier (tidegate.client.supplier.Supplier)"
+            check_function("supplier", supplier, ("a context",), remedy)
+            if acquire is not None:
+                raise ConfigurationError(
+                    "give acquire, for samples that can be had at once, or supplier, for samples "
+                    "that come later; not both"
+                )
+        if give_up_after is not None:
+            remedy = "leave it out to wait as long as it takes"
+            check_whole_number("give_up_after", give_up_after, remedy=remedy)
+        self._supplier = supplier
+        self._give_up_after = give_up_after
         self._open_stream = open_stream
         self._buffer_capacity = buffer_capacity
         self._acquire = acquire
@@ -119,7 +136,9 @@ class NodeBuffers:
 
     def _new_gate(self, store: Store, context: Context) -> Gate:
         stream = as_stream(self._open_stream(context))
-        return Gate(store, stream, self._acquire, self.selection(context))
+        supplier = None if self._supplier is None else self._supplier(context)
+        selection = self.selection(context)
+        return Gate(store, stream, self._acquire, selection, supplier, self._give_up_after)
 
     def _held(self, address: Address, context: Context, capacity: int) -> _InMemory:
         """What a node keeps in memory: one buffer, that of the run which it serves."""

@@ -91,6 +91,9 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
     )
     if told["set_aside"]:
         lines.add_row("set aside", "", Text(set_aside_words(told["set_aside"]), style="yellow"))
+    if told["under_way"]:
+        words = under_way_words(told["under_way"], amount(told["under_way_spent"]))
+        lines.add_row("under way", "", words)
     if told["rounds_without_models"]:
         words = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
         lines.add_row("", "", Text(f"{words}: the server's log says why", style="bold red"))
@@ -151,6 +154,9 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "orders": last.orders,
         "exhausted": last.exhausted,
         "set_aside": last.set_aside,
+        "under_way": last.under_way,
+        "under_way_spent": last.under_way_spent,
+        "refunded": last.refunded,
     }
 
 
@@ -163,6 +169,17 @@ def pause_words(rounds: int) -> str:
     if rounds == 1:
         return "nothing is bought in the next round"
     return f"nothing is bought in the next {rounds:,} rounds, unless a model can be used before"
+
+
+def under_way_words(count: int, money: str) -> str:
+    """What was bought and has not come yet.
+
+    >>> under_way_words(3, "7.50")
+    '3 samples, for 7.50, are bought and have not come yet'
+    """
+    if count == 1:
+        return f"1 sample, for {money}, is bought and has not come yet"
+    return f"{count:,} samples, for {money}, are bought and have not come yet"
 
 
 def set_aside_words(count: int) -> str:

@@ -9,13 +9,9 @@ import math
 from dataclasses import dataclass, replace
 
 from tidegate.errors import WireError
+from tidegate.server.holding import Batches, Holding, horizon_of, without_oldest
+from tidegate.server.under_way import ROUNDING, refunded, still_under_way
 from tidegate.wire import MOST_IN_A_ROW, Address, Introduction, Order, Receipt
-
-ROUNDING = 1e-9
-"""Of sums of money: for each unit of them."""
-
-Batches = tuple[tuple[int, int], ...]
-"""(orders applied before, samples admitted then), oldest first."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +24,20 @@ class Account:
     """Of the buffer that its orders are for."""
     total_admitted: int = 0
     total_spent: float = 0.0
+    """Committed, before refunds."""
+    total_refunded: float = 0.0
     last_round: int = 0
     """Of the newest receipt that was booked since the client's books began."""
     earlier_admitted: int = 0
     """Part of the total that belongs to books which the client has lost."""
     earlier_spent: float = 0.0
+    earlier_refunded: float = 0.0
+    under_way: int = 0
+    """Samples that the client has bought and that have not come yet, as far as was heard."""
+    under_way_spent: float = 0.0
+    """Committed for them."""
+    total_refused: int = 0
+    """Samples that the present buffer has bought and that will never come."""
     losses: int = 0
     """Buffers that the client has lost."""
     lost_samples: int = 0
@@ -76,28 +81,51 @@ class Account:
         most = retention_horizon or math.inf
         return sum(count for uses, count in self._uses() if uses < most)
 
-    def most_admitted(self, order: Order) -> int:
-        """Samples that an order can lead to, beside what is stored.
+    @property
+    def paid(self) -> float:
+        """All that was committed and has not come back."""
+        return self.total_spent - self.total_refunded
+
+    @property
+    def own_refunded(self) -> float:
+        """What came back to the present buffer, as far as was heard."""
+        return self.total_refunded - self.earlier_refunded
+
+    def most_bought(self, order: Order, arrived: int = 0, under_way: int = 0) -> int:
+        """Samples that an order can lead the client to buy.
 
         A rule by age leads to no more than there are slots that are empty, or old enough for the
         price: a client cannot claim to have bought again what it claimed to have bought just now.
+        Whatever has arrived since the last order, or is still under way, has a slot already, so
+        that without them this is the most in any case.
+
+        Args:
+            order: what the client is asked to do.
+            arrived: samples bought earlier that join the buffer with this order.
+            under_way: samples bought earlier that have not come yet.
         """
         evicts = order.retention == "oldest_first"
-        empty = self.buffer_capacity - self.carried_samples(_horizon(order))
+        horizon = horizon_of(order) or math.inf
+        kept = tuple(one for one in self.batches if self.applied - one[0] < horizon)
+        empty = self.buffer_capacity - sum(count for _, count in kept)
+        for taken in (arrived, under_way):  # empty slots first, then the oldest
+            kept = without_oldest(kept, max(taken - empty, 0))
+            empty = max(empty - taken, 0)
         if not order.thresholds:
-            return min(order.count, self.buffer_capacity if evicts else empty)
+            stored = sum(count for _, count in kept)
+            return min(order.count, empty + stored if evicts else empty)
         takes = [order.price <= threshold for threshold in order.thresholds]
         last = len(takes) - 1
-        old = sum(count for uses, count in self._uses() if takes[min(uses, last)])
+        old = sum(count for uses, count in self._uses(kept) if takes[min(uses, last)])
         return min(order.count, empty * takes[0] + old)
 
     def stores_after(self, order: Order, admitted: int) -> "Holding":
         """What the client holds once it has applied an order and taken in so many samples."""
-        horizon = _horizon(order) or math.inf
+        horizon = horizon_of(order) or math.inf
         old = tuple(one for one in self.batches if self.applied - one[0] < horizon)
         batches = (*old, *([(self.applied, admitted)] if admitted else []))
         too_many = sum(count for _, count in batches) - self.buffer_capacity
-        batches = _without_oldest(batches, max(too_many, 0))
+        batches = without_oldest(batches, max(too_many, 0))
         uses = self._uses(batches)
         return Holding(
             batches=batches,
@@ -108,12 +136,15 @@ class Account:
 
     def after(self, receipt: Receipt, order: Order) -> "Account":
         """The account once a receipt is booked; one that cannot be the answer is refused."""
-        possible, admitted = self.most_admitted(order), receipt.admitted
-        if admitted > possible:
+        admitted, bought = receipt.admitted, receipt.bought
+        left = still_under_way(self, receipt)
+        possible = self.most_bought(order, receipt.arrived, left)
+        if bought > possible:
             raise WireError(
-                f"it reports {admitted} samples of round {order.round_number}, where its order can "
+                f"it reports {bought} samples of round {order.round_number}, where its order can "
                 f"have led to {possible} at most"
             )
+        back = refunded(self, receipt)
         before = self.total_admitted - self.earlier_admitted
         if receipt.total_admitted != before + admitted:
             raise WireError(
@@ -131,7 +162,7 @@ class Account:
                 f"it reports {receipt.seen} samples read from its stream in all, after "
                 f"{self._read} and {most_read} at a time in round {order.round_number}"
             )
-        aside, most_aside = self._own_set_aside, self._own_set_aside + MOST_IN_A_ROW * admitted
+        aside, most_aside = self._own_set_aside, self._own_set_aside + MOST_IN_A_ROW * bought
         if receipt.seen:  # what failed when it was read was seen, perhaps by an earlier order
             most_aside = receipt.seen - receipt.total_admitted
         if not aside <= receipt.set_aside <= most_aside:
@@ -155,23 +186,27 @@ class Account:
             total_admitted=self.total_admitted + admitted,
             # What rounding lets through must not make it fall.
             total_spent=max(self.total_spent, self.earlier_spent + receipt.total_spent),
+            total_refunded=self.total_refunded + back,
+            under_way=receipt.under_way,
+            under_way_spent=receipt.under_way_spent,
+            total_refused=receipt.total_refused,
             last_round=receipt.round_number,
             applied=self.applied + 1,
             batches=holds.batches,
-            lost_batches=_without_oldest(self.lost_batches, admitted),
+            lost_batches=without_oldest(self.lost_batches, bought),
             total_set_aside=self.earlier_set_aside + receipt.set_aside,
             seen=receipt.seen,
             # A client that does not know how far it read has not begun to read.
             last_taken=receipt.last_taken or self.last_taken,
             lost_after=0 if receipt.last_taken else self.lost_after,
-            exhausted=receipt.exhausted or (self.exhausted and not admitted),
+            exhausted=receipt.exhausted or (self.exhausted and not bought),
             outstanding=None,
         )
 
     @property
     def _unheard(self) -> int:
         """Samples that the order which is not answered may have led to."""
-        return 0 if self.outstanding is None else self.most_admitted(self.outstanding)
+        return 0 if self.outstanding is None else self.most_bought(self.outstanding)
 
     @property
     def exposure(self) -> float:
@@ -191,7 +226,9 @@ class Account:
             total_spent=spent,
             earlier_admitted=self.total_admitted,
             earlier_spent=spent,
-            losses=self.losses + bool(self._all_batches or waits),
+            total_refunded=self.total_refunded,
+            earlier_refunded=self.total_refunded,
+            losses=self.losses + bool(self._all_batches or self.under_way or waits),
             lost_samples=self.lost_samples + self._read_from_stream(),
             lost_batches=self._lost() if self.losses else (),
             total_set_aside=self.total_set_aside,
@@ -217,7 +254,7 @@ class Account:
         """A rule that replaces what was lost as if it were still there."""
         if not (order.thresholds and self.lost_batches):
             return order
-        return replace(order, count=replace(self, batches=self._all_batches).most_admitted(order))
+        return replace(order, count=replace(self, batches=self._all_batches).most_bought(order))
 
     @property
     def _all_batches(self) -> Batches:
@@ -240,7 +277,7 @@ class Account:
 
     def _most_read(self, order: Order) -> int:
         """Samples that an order can lead the client to read, without those that fail."""
-        return max(self.most_admitted(order), self.candidates)
+        return max(self.most_bought(order), self.candidates)
 
     def introduced(self, introduction: Introduction) -> "Account":
         """The account once a client has said how far it has read its stream."""
@@ -262,32 +299,6 @@ class Account:
 
     def _lost(self) -> Batches:
         """What a client may have had and lost: all that was booked, and what was not answered."""
-        batches = (*self._all_batches, (self.applied, self._unheard))
+        batches = (*self._all_batches, (self.applied, self.under_way + self._unheard))
         too_many = sum(count for _, count in batches) - self.buffer_capacity
-        return _without_oldest(batches, max(too_many, 0))
-
-
-@dataclass(frozen=True)
-class Holding:
-    """What a client's buffer holds while it trains."""
-
-    batches: Batches
-    occupancy: int
-    expiring: int
-    prior_uses: int
-
-
-def _horizon(order: Order) -> int:
-    """K, or 0 where samples do not expire."""
-    return order.retention_horizon if order.retention == "k_step" else 0
-
-
-def _without_oldest(batches: Batches, count: int) -> Batches:
-    """All but so many of the oldest samples."""
-    left = []
-    for since, admitted in batches:
-        taken = min(count, admitted)
-        count -= taken
-        if taken < admitted:
-            left.append((since, admitted - taken))
-    return tuple(left)
+        return without_oldest(batches, max(too_many, 0))

@@ -206,6 +206,9 @@ class Controller:
             pause=self._pause.rounds_left,
             set_aside=self._ledger.set_aside,
             retired=self._ledger.retired,
+            under_way=self._ledger.under_way,
+            under_way_spent=self._ledger.under_way_spent,
+            refunded=self._ledger.refunded,
         )
 
     def to_record(self) -> dict[str, Any]:

@@ -242,13 +242,14 @@ class Fleet:
         capacity = self._planned_capacity(client)
         if retention == "oldest_first":
             return capacity
-        return max(capacity - account.carried_samples(horizon), 0)
+        return max(capacity - account.carried_samples(horizon) - account.under_way, 0)
 
     def first_fill(self, number: int, client: str) -> int:
         """Samples for a buffer that never changes: all that it holds, before its first round."""
         if self._terms.sums_only:
             return self._planned_capacity(client)  # one that is full takes in nothing
-        if self._ledger.account(client).total_admitted:
+        account = self._ledger.account(client)
+        if account.total_admitted or account.under_way:
             return 0
         return self.room_of(number, client)
 
@@ -272,7 +273,8 @@ class Fleet:
         account = self._ledger.account(client)
         if account.exhausted:
             return 0
-        return max(self._planned_capacity(client) - account.carried_samples(0), 0)
+        filled = account.carried_samples(0) + account.under_way
+        return max(self._planned_capacity(client) - filled, 0)
 
     def _planned_capacity(self, client: str) -> int:
         """B_m: all the slots that a client has, unless some are left for peaks."""

@@ -21,9 +21,9 @@ class FleetRound:
     exhausted: int
     """Those of these whose stream or acquisition gave less than was ordered."""
     admitted: int
-    """Samples booked in this round, those of late receipts too."""
+    """Samples that began to train in this round, those of late receipts too."""
     spent: float
-    """Paid for them."""
+    """Committed in this round, less what suppliers paid back."""
     overspend: float
     """Σ (C_τ - C) up to this round."""
     cost_debt: float
@@ -44,6 +44,12 @@ class FleetRound:
     """Samples so far that clients could not read, acquire or store, and passed over."""
     retired: int = 0
     """Clients that an operator has taken out of the fleet for good."""
+    under_way: int = 0
+    """Samples that were bought and have not come yet."""
+    under_way_spent: float = 0.0
+    """Committed for them."""
+    refunded: float = 0.0
+    """What suppliers have paid back so far."""
 
     @property
     def told(self) -> str:

@@ -24,6 +24,7 @@ class Booking:
 
     admitted: int
     spent: float
+    """Committed, less what came back."""
     on_time: bool
     """Its round is still open; a late one is paid but trained on an old model."""
 
@@ -73,6 +74,25 @@ class Ledger:
     def exposure(self) -> float:
         """What unanswered orders may turn out to have cost, all clients together."""
         return math.fsum(account.exposure for account in self._accounts.values())
+
+    @property
+    def under_way(self) -> int:
+        """Samples that clients of the fleet have bought and that have not come yet."""
+        return sum(account.under_way for account in self._members())
+
+    @property
+    def under_way_spent(self) -> float:
+        """Committed for them."""
+        return math.fsum(account.under_way_spent for account in self._members())
+
+    @property
+    def refunded(self) -> float:
+        """What suppliers have paid back, all clients together."""
+        return math.fsum(account.total_refunded for account in self._accounts.values())
+
+    def _members(self) -> list[Account]:
+        """Accounts of clients that are not retired."""
+        return [account for account in self._accounts.values() if not account.retired_in]
 
     @property
     def set_aside(self) -> int:
@@ -205,7 +225,7 @@ class Ledger:
             )
         booking = Booking(
             admitted=receipt.admitted,
-            spent=after.total_spent - account.total_spent,
+            spent=after.paid - account.paid,
             on_time=receipt.round_number > self._closed_round,
         )
         self._accounts[client] = after

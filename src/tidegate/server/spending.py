@@ -20,7 +20,7 @@ def within_cash(orders: Mapping[str, Order], ledger: Ledger, money: float) -> di
     if math.isinf(money):
         return dict(orders)
     accounts = {client: ledger.account(client) for client in orders}
-    wanted = np.array([accounts[one].most_admitted(orders[one]) for one in orders], dtype=np.int64)
+    wanted = np.array([accounts[one].most_bought(orders[one]) for one in orders], dtype=np.int64)
     prices = np.array([order.price for order in orders.values()], dtype=np.float64)
     counts = cheapest_first(wanted, prices, money).tolist()
     return {

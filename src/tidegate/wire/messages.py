@@ -18,6 +18,8 @@ MOST_IN_A_ROW = 20
 source (a share that is not mounted, a codec that fits nothing), and costs no sample."""
 MOST_CANDIDATES = 100_000
 """That a client reads for an order: what it reads and sets aside is believed in proportion."""
+ROUNDING = 1e-9
+"""Relative, of sums of money."""
 DIGEST_LENGTH = 16
 """Hexadecimal digits: enough to tell the cursors of one stream apart."""
 
@@ -75,9 +77,9 @@ class Receipt(Record):
     round_number: int
     """Of the order that it answers."""
     admitted: int
-    """Fresh samples of this round."""
+    """Fresh samples that train from this round on."""
     spent: float
-    """Paid for them."""
+    """Committed in this round, for the samples that it bought."""
     occupancy: int
     """n_m(t), samples trained on in this round."""
     expiring: int
@@ -86,8 +88,21 @@ class Receipt(Record):
     """Sum, over the stored samples, of the earlier rounds each was trained on."""
     total_admitted: int
     total_spent: float
+    """Committed in all, before refunds."""
     exhausted: bool = False
     """The stream, or the acquisition, gave fewer samples than were asked for."""
+    asked: int = field(default=0, metadata=ADDED)
+    """Samples of this round that were bought and will come later."""
+    arrived: int = field(default=0, metadata=ADDED)
+    """Those of the admitted that were bought in earlier rounds."""
+    under_way: int = field(default=0, metadata=ADDED)
+    """Samples that were bought and have not come yet, those of this round included."""
+    under_way_spent: float = field(default=0.0, metadata=ADDED)
+    """Committed for them."""
+    total_refused: int = field(default=0, metadata=ADDED)
+    """Samples that were bought in all and will never come."""
+    total_refunded: float = field(default=0.0, metadata=ADDED)
+    """Of what was committed, what came back in all."""
     set_aside: int = field(default=0, metadata=ADDED)
     """Samples that this buffer has passed over in all, because they could not be read, acquired or
     stored."""
@@ -104,6 +119,13 @@ class Receipt(Record):
         need(self.expiring <= self.occupancy, "expiring", self.expiring, stored)
         most = (self.occupancy - self.admitted) * (self.round_number - 1)
         need(self.prior_uses <= most, "prior_uses", self.prior_uses, f"at most {most}")
+        need(self.arrived <= self.admitted, "arrived", self.arrived, f"<= {self.admitted}")
+        need(self.asked <= self.under_way, "asked", self.asked, f"<= {self.under_way}")
+        empty = self.under_way > 0 or not self.under_way_spent
+        need(empty, "under_way_spent", self.under_way_spent, "0 where nothing is under way")
+        most_back = self.total_spent * (1 + ROUNDING)
+        back = f"at most the {self.total_spent} committed in all"
+        need(self.total_refunded <= most_back, "total_refunded", self.total_refunded, back)
         in_all = f"at least this round's {self.admitted}"
         need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
         paid = f"at least this round's {self.spent}"
@@ -114,6 +136,11 @@ class Receipt(Record):
             need(self.seen >= self.total_admitted, "seen", self.seen, least)
             most_aside = self.seen - self.total_admitted
         need(self.set_aside <= most_aside, "set_aside", self.set_aside, f"at most {most_aside}")
+
+    @property
+    def bought(self) -> int:
+        """Samples that the order of this round led to, whether they came at once or will later."""
+        return self.admitted - self.arrived + self.asked
 
     def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
         """Refuse a receipt that cannot be the answer to this order.
@@ -126,8 +153,8 @@ class Receipt(Record):
         now = order.round_number
         need(self.round_number <= now, "round_number", self.round_number, f"at most {now}")
         if self.round_number == now:
-            need(self.admitted <= order.count, "admitted", self.admitted, f"<= {order.count}")
-            price = order.price * self.admitted
+            need(self.bought <= order.count, "samples bought", self.bought, f"<= {order.count}")
+            price = order.price * self.bought
             need(math.isclose(self.spent, price), "spent", self.spent, f"the price, {price}")
         if buffer_capacity is not None:
             limit = f"at most the capacity {buffer_capacity}"

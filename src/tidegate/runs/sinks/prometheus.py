@@ -31,13 +31,16 @@ GAUGES = {
     "averaged": "Clients whose models went into the last average.",
     "exhausted": "Clients whose stream gave less than was ordered.",
     "set_aside": "Samples so far that clients could not read, acquire or store.",
+    "under_way": "Samples that clients have bought and that have not come yet.",
+    "under_way_spent": "Committed for them.",
+    "refunded": "What suppliers have paid back so far.",
     "pause": "Rounds to come in which nothing is bought, because nothing could be used.",
     "slots": "Samples that the memory of the clients that were sent an order holds.",
     "training_size": "Samples that the last round trained on.",
     "distinct_samples": "Distinct samples trained on so far.",
     "effective_samples": "Effective samples gained so far.",
 }
-COUNTERS = {"spent": "Money spent.", "admitted": "Samples admitted."}
+COUNTERS = {"spent": "Money spent, before refunds.", "admitted": "Samples admitted."}
 
 
 class _Whole(prometheus_client.CollectorRegistry):
@@ -68,6 +71,7 @@ class Prometheus:
     def __init__(self, port: int = 9464, address: str = "127.0.0.1", run: str = "") -> None:
         self._registry = _Whole()
         self._run = run
+        self._refunded = 0.0
         self._gauges = {name: self._gauge(name, text) for name, text in GAUGES.items()}
         self._counters = {
             name: prometheus_client.Counter(
@@ -108,8 +112,10 @@ class Prometheus:
     def resumed(self, before: Sequence[FleetRound]) -> None:
         """Count on from the books; nothing is counted before, lest a total seem to fall to 0."""
         with self._registry.lock:
-            for name, counter in self._counters.items():
-                counter.labels(self._run).inc(math.fsum(getattr(row, name) for row in before))
+            self._refunded = before[-1].refunded if before else 0.0
+            paid = math.fsum(row.spent for row in before) + self._refunded
+            self._counters["spent"].labels(self._run).inc(paid)
+            self._counters["admitted"].labels(self._run).inc(sum(row.admitted for row in before))
 
     def decided(self, round_number: int, price: float) -> None:
         """Note the time, and the price."""
@@ -123,8 +129,10 @@ class Prometheus:
         with self._registry.lock:
             for name, gauge in self._gauges.items():
                 gauge.set(values[name])
-            for name, counter in self._counters.items():
-                counter.labels(self._run).inc(values[name])
+            back = moment.done.refunded - self._refunded  # a counter must not fall
+            self._refunded = moment.done.refunded
+            self._counters["spent"].labels(self._run).inc(max(moment.done.spent + back, 0.0))
+            self._counters["admitted"].labels(self._run).inc(moment.done.admitted)
             self._round.set(moment.done.round_number)
             self._settled_at.set(time.time())
 

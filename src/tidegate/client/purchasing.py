@@ -1,0 +1,160 @@
+"""Purchases that are under way: the supplier is asked, and what became of them is collected."""
+
+import logging
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tidegate.client.store import Candidate, FailedSample, Purchase, Store
+from tidegate.client.supplier import Delivered, Outcome, Refused, Request, Supplier
+from tidegate.client.taking import LONGEST_ERROR, TRIES
+from tidegate.errors import ConfigurationError
+
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+
+
+@dataclass
+class Settled:
+    """What became of purchases since the last order."""
+
+    left: list[Purchase]
+    """Still under way, oldest first."""
+    arrived: list[Candidate] = field(default_factory=list)
+    """Complete, packed samples."""
+    ended: list[str] = field(default_factory=list)
+    """Keys of all that have come, or never will."""
+    refused: int = 0
+    refunded: float = 0.0
+    failed: dict[str, FailedSample] = field(default_factory=dict)
+    """Answers that no sample could be made of, by their keys; some are set aside."""
+
+    @property
+    def left_spent(self) -> float:
+        """Committed for what is still under way."""
+        return math.fsum(one.price for one in self.left)
+
+    @property
+    def set_aside(self) -> int:
+        """Samples that came and could not be used."""
+        return sum(one.set_aside for one in self.failed.values())
+
+
+class Purchasing:
+    """Asks a supplier for what was bought, and hears what became of it.
+
+    A supplier that fails costs nothing but time: whatever it did not answer is asked again with
+    the next order.
+    """
+
+    def __init__(self, store: Store, supplier: Supplier, give_up_after: int | None) -> None:
+        """Speak to one supplier for one client.
+
+        Args:
+            store: where purchases are kept.
+            supplier: that is asked.
+            give_up_after: rounds after which a purchase is cancelled; none to wait for ever.
+        """
+        self._store = store
+        self._supplier = supplier
+        self._give_up_after = give_up_after
+
+    def settle(self, round_number: int) -> Settled:
+        """Collect what has come or been refused, and cancel what took too long."""
+        purchases = {one.key: one for one in self._store.purchases()}
+        settled = Settled([])
+        self._hear(settled, purchases, "collect", list(purchases))
+        late = [key for key, one in purchases.items() if self._is_late(one, round_number)]
+        self._hear(settled, purchases, "cancel", late)
+        settled.left = list(purchases.values())
+        return settled
+
+    def ask(self) -> None:
+        """Ask the supplier for purchases that it may not know of; they are in the books already."""
+        pending = [one for one in self._store.purchases() if not one.asked]
+        if not pending:
+            return
+        try:
+            self._supplier.ask([self._request(one) for one in pending])
+        except Exception:
+            logger.exception(
+                "the supplier could not be asked for %d samples; they are asked for again with "
+                "the next order",
+                len(pending),
+            )
+            return
+        self._store.mark_asked([one.key for one in pending])
+
+    def _is_late(self, purchase: Purchase, round_number: int) -> bool:
+        waits = self._give_up_after
+        return waits is not None and round_number - purchase.round_number >= waits
+
+    def _request(self, purchase: Purchase) -> Request:
+        sample = self._store.unpack(self._store.purchased(purchase.key))
+        return Request(purchase.key, sample, purchase.price)
+
+    def _hear(
+        self, settled: Settled, purchases: dict[str, Purchase], step: str, keys: Sequence[str]
+    ) -> None:
+        """Note what the supplier says of these purchases; what has ended leaves ``purchases``."""
+        if not keys:
+            return
+        call: Callable[[Sequence[str]], Iterable[Outcome]] = getattr(self._supplier, step)
+        try:
+            outcomes = list(call(keys))
+        except Exception:
+            logger.exception(
+                "the supplier's %s failed for %d purchases; it is called again with the next order",
+                *(step, len(keys)),
+            )
+            return
+        for outcome in outcomes:
+            if not isinstance(outcome, Delivered | Refused):
+                raise ConfigurationError(
+                    f"the supplier's {step} gave {type(outcome).__name__}; it must give Delivered "
+                    "or Refused of tidegate.client.supplier"
+                )
+            purchase = purchases.get(outcome.key)
+            if purchase is not None:  # else it was heard before, or nobody asked
+                self._note(settled, purchases, purchase, outcome)
+
+    def _note(
+        self,
+        settled: Settled,
+        purchases: dict[str, Purchase],
+        purchase: Purchase,
+        outcome: Outcome,
+    ) -> None:
+        """One purchase has ended, unless its answer cannot be used yet."""
+        key = purchase.key
+        if isinstance(outcome, Refused):
+            logger.warning(
+                "the supplier refuses %a%s; %s",
+                key,
+                f" ({outcome.reason})" if outcome.reason else "",
+                "its price comes back" if outcome.refunded else "its price is lost",
+            )
+            settled.refused += 1
+            settled.refunded += purchase.price * outcome.refunded
+        else:
+            try:
+                sample = self._store.unpack(self._store.purchased(key))
+                packed = self._store.pack(self._supplier.complete(sample, outcome.answer))
+            except Exception as wrong:
+                logger.exception("no sample can be made of the answer for %a", key)
+                if not self._fails(settled, key, wrong):
+                    return
+                settled.refused += 1
+            else:
+                settled.arrived.append(Candidate(key, packed))
+        settled.ended.append(key)
+        del purchases[key]
+
+    def _fails(self, settled: Settled, key: str, wrong: Exception) -> bool:
+        """Count one try more; true when it was the last, and the sample is set aside."""
+        before = [one for one in self._store.failures() if one.key == key and not one.set_aside]
+        tries = before[0].tries + 1 if before else 1
+        error = f"{type(wrong).__name__}: {wrong}"[:LONGEST_ERROR]
+        last = tries >= TRIES
+        settled.failed[key] = FailedSample(key, tries, error, set_aside=last)
+        return last
