@@ -7,7 +7,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
@@ -112,6 +112,14 @@ def transaction(
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def empty_log(connection: sqlite3.Connection) -> None:
+    """Leave nothing of removed samples in the log; next time, if somebody is reading it now."""
+    with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:

@@ -8,14 +8,20 @@ import functools
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from tidegate._internal.saving import plain, reading
 from tidegate.client.codec import ArrayCodec, SampleCodec
-from tidegate.client.sqlite_file import BUSY_SECONDS, REMEDY, is_damage, prepare, transaction
+from tidegate.client.sqlite_file import (
+    BUSY_SECONDS,
+    REMEDY,
+    empty_log,
+    is_damage,
+    prepare,
+    transaction,
+)
 from tidegate.client.store import (
     KEPT_ANSWERS,
     KEPT_FAILURES,
@@ -198,7 +204,7 @@ class SqliteStore:
             self._forget(choice.dropped, "candidate")
             self._note(choice.failed)
             execute("UPDATE books SET content = ?", (_text(asdict(books)),))
-        self._empty_log()
+        empty_log(self._connection)
 
     def _forget(self, keys: Sequence[str], kind: Literal["candidate", "purchase"]) -> None:
         """Delete candidates or purchases; their content is overwritten."""
@@ -273,7 +279,7 @@ class SqliteStore:
                 (now, _text(change.order.to_record()), _text(change.receipt.to_record())),
             )
             execute("DELETE FROM answers WHERE round_number <= ?", (now - KEPT_ANSWERS,))
-        self._empty_log()
+        empty_log(self._connection)
 
     def _note(self, failed: Sequence[FailedSample]) -> None:
         """Keep what failed; what was to be tried again is among it, or is done with."""
@@ -296,13 +302,6 @@ class SqliteStore:
             with transaction(self._connection):
                 books = with_void(self.books(), round_number)
                 self._connection.execute("UPDATE books SET content = ?", (_text(asdict(books)),))
-
-    def _empty_log(self) -> None:
-        """Leave nothing of removed samples in the log; next time, if somebody is reading it now."""
-        with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
-            self._connection.execute("PRAGMA busy_timeout = 0")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
     def _check_owner(self, start: Books) -> None:
         """Refuse a file that is not this client's."""
