@@ -21,7 +21,7 @@ from tidegate.client.store import (
     StoredSample,
     last_taken,
 )
-from tidegate.client.streams import Stream, TakenBefore, pass_over
+from tidegate.client.streams import Confirms, Stream, TakenBefore, pass_over
 from tidegate.client.taking import TRIES, Acquire, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
 from tidegate.selection import Selection
@@ -76,6 +76,7 @@ class Gate:
         place = self._start if books.cursor is None else books.cursor
         if place != self._stream.cursor:
             self._stream.seek(place)
+        self._confirm(books)
         begun = books.cursor is not None or self._skip(books, address)
         stored = self._store.stored()
         kept = [one for one in stored if not _is_over(one.uses, order)]
@@ -113,11 +114,21 @@ class Gate:
         self._store.commit(
             Change(order, receipt, now, after, removed, admitted, taken.failed, done)
         )
+        self._confirm(after)
         return receipt
 
     def samples(self) -> list[Any]:
         """What the client trains on, oldest first."""
         return self._store.samples()
+
+    def _confirm(self, books: Books) -> None:
+        """Let the stream forget what the books have; where it fails, it is told again next time."""
+        if books.cursor is None or not isinstance(self._stream, Confirms):
+            return
+        try:
+            self._stream.confirm(books.cursor)
+        except Exception:  # the books are right, whatever the stream does
+            logger.exception("the stream of %s/%s keeps its samples", books.run, books.client)
 
     def _answer_again(self, order: Order, last_round: int) -> Receipt:
         answer = self._store.answer(order.round_number)

@@ -10,14 +10,22 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidegate._internal.saving import plain, reading
 from tidegate.client.codec import ArrayCodec, SampleCodec
-from tidegate.client.sqlite_file import BUSY_SECONDS, REMEDY, is_damage, prepare, transaction
+from tidegate.client.sqlite_file import (
+    REMEDY,
+    buffer_kind,
+    connect,
+    empty_log,
+    is_damage,
+    opening,
+    prepare,
+    transaction,
+)
 from tidegate.client.store import (
     KEPT_ANSWERS,
     KEPT_FAILURES,
@@ -30,10 +38,8 @@ from tidegate.client.store import (
     checked_books,
     with_void,
 )
-from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
+from tidegate.errors import DamagedFileError, RunDiffersError
 from tidegate.wire import LARGEST_INTEGER, Order, Receipt
-
-OWNER_ONLY = 0o600
 
 
 def store_path(folder: Path, run: str, client: str) -> Path:
@@ -86,24 +92,12 @@ class SqliteStore:
         self._codec = ArrayCodec() if codec is None else codec
         self._capacity = buffer_capacity
         start = Books(run=run, client=client, buffer_capacity=buffer_capacity)
-        path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
-        path.chmod(OWNER_ONLY)
-        self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            prepare(self._connection, path, _text(asdict(start)))
+        self._connection = connect(path)
+        kind = buffer_kind()
+        with opening(self._connection, path, kind):
+            first = "INSERT OR IGNORE INTO books VALUES (1, ?)", (_text(asdict(start)),)
+            prepare(self._connection, path, kind, first)
             self._check_owner(start)
-        except (sqlite3.DatabaseError, OverflowError) as wrong:
-            self.close()
-            told = f"cannot be opened as a buffer: {wrong}"
-            if is_damage(wrong):
-                raise DamagedFileError(path, told, REMEDY) from wrong
-            raise ConfigurationError(
-                f"{path} {told}; see that its disk has room, that this user may write to it, and "
-                "that no other program holds it"
-            ) from wrong
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Close the file."""
@@ -211,7 +205,7 @@ class SqliteStore:
             self._forget(choice.dropped)
             self._note(choice.failed)
             execute("UPDATE books SET content = ?", (_text(asdict(books)),))
-        self._empty_log()
+        empty_log(self._connection)
 
     def _forget(self, keys: Sequence[str]) -> None:
         """Delete candidates; their content is overwritten."""
@@ -244,7 +238,7 @@ class SqliteStore:
                 (now, _text(change.order.to_record()), _text(change.receipt.to_record())),
             )
             execute("DELETE FROM answers WHERE round_number <= ?", (now - KEPT_ANSWERS,))
-        self._empty_log()
+        empty_log(self._connection)
 
     def _note(self, failed: Sequence[FailedSample]) -> None:
         """Keep what failed; what was to be tried again is among it, or is done with."""
@@ -267,13 +261,6 @@ class SqliteStore:
             with transaction(self._connection):
                 books = with_void(self.books(), round_number)
                 self._connection.execute("UPDATE books SET content = ?", (_text(asdict(books)),))
-
-    def _empty_log(self) -> None:
-        """Leave nothing of removed samples in the log; next time, if somebody is reading it now."""
-        with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
-            self._connection.execute("PRAGMA busy_timeout = 0")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
     def _check_owner(self, start: Books) -> None:
         """Refuse a file that is not this client's."""
