@@ -56,8 +56,7 @@ class MqttStream(SpooledStream):
         if identify is not None:
             check_function("identify", identify, ("a message",), "it gives a source and a number")
         check_number("patience", patience, "a number of at least 0", lambda given: given >= 0)
-        if not topic:
-            raise ConfigurationError("topic must not be empty; '#' is every topic")
+        _check_topic(topic)
         spool.claim(f"{connection.client_id} for {topic}")
         self._patience = patience
         self._deadline: float | None = None
@@ -89,7 +88,8 @@ class MqttStream(SpooledStream):
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._collector.collect()
-            self._collector.is_closed.wait(min(left, 1.0))
+            if self._collector.is_closed.wait(min(left, 1.0)):
+                return
 
     def close(self) -> None:
         """Disconnect and close the spool's file; the broker keeps what comes from now on."""
@@ -107,6 +107,17 @@ class MqttStream(SpooledStream):
             if not left or self._spool.is_full:  # nothing more comes before something is confirmed
                 self._deadline = None
                 return False
+
+
+def _check_topic(topic: str) -> None:
+    """Refuse what no broker would take."""
+    levels = topic.split("/")
+    wild = [level for level in levels if "#" in level or "+" in level]
+    if not topic or not {*wild} <= {"#", "+"} or "#" in levels[:-1] or "\0" in topic:
+        raise ConfigurationError(
+            f"topic must be one that can be subscribed to, got {topic!r}; such as 'readings/+/x' "
+            "for one level, or 'readings/#' for all below"
+        )
 
 
 def _end(collector: "_Collector", spool: Spool) -> None:
