@@ -14,7 +14,7 @@ from typing import Any, Self
 import pytest
 from check_size import SIZE
 from deployment import free_port, wait_for, write_certificates
-from paho.mqtt.client import Client, MQTTMessageInfo
+from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tidegate.client.streams import Message, MqttConnection, MqttStream, Spool
@@ -118,6 +118,7 @@ class Device:
     def __init__(self, broker: Broker, name: str) -> None:
         self.name = name
         self._next = 0
+        self._acknowledged = 0
         self._client = Client(
             CallbackAPIVersion.VERSION2, client_id=name, protocol=MQTTProtocolVersion.MQTTv5
         )
@@ -125,22 +126,26 @@ class Device:
         self._client.tls_set(ca_certs=str(broker.folder / "ca.crt"))
         self._client.max_inflight_messages_set(100)
         self._client.reconnect_delay_set(1, 1)
+        self._client.on_publish = self._published
         self._client.connect("127.0.0.1", broker.port, clean_start=False)
         self._client.loop_start()
 
-    def publish(self, count: int) -> list[MQTTMessageInfo]:
-        """Publish so many messages more."""
+    def publish(self, count: int) -> None:
+        """Publish so many messages more; they wait here while the broker is away."""
         numbers = range(self._next, self._next + count)
         self._next += count
-        return [
+        for one in numbers:
             self._client.publish(f"readings/{self.name}", json.dumps({"number": one}), qos=1)
-            for one in numbers
-        ]
 
     def publish_and_wait(self, count: int) -> None:
         """Publish, and wait until the broker has all."""
-        for one in self.publish(count):
-            one.wait_for_publish(60)
+        self.publish(count)
+        wait_for(
+            lambda: self._acknowledged == self._next or None, "acknowledgements", 60, every=0.01
+        )
+
+    def _published(self, *_: object) -> None:
+        self._acknowledged += 1
 
     def stop(self) -> None:
         """End its thread."""
