@@ -60,7 +60,7 @@ class MqttSession:
         self._client.on_disconnect = self._disconnected
         self._client.on_subscribe = self._subscribed
         self._client.on_message = self._arrived
-        properties = Properties(PacketTypes.CONNECT)
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's
         properties.SessionExpiryInterval = connection.session_seconds
         properties.ReceiveMaximum = WINDOW
         self._client.connect_async(

@@ -219,7 +219,8 @@ class Spool:
             counts = self._execute(f"SELECT {names} FROM state").fetchone()  # noqa: S608
             gaps = self._execute("SELECT at, reason FROM gaps ORDER BY number").fetchall()
             never_came = missing(self._execute)
-        return SpoolHealth(*counts, tuple(Gap(*row) for row in gaps), never_came)
+        newest = tuple(Gap(at, reason) for at, reason in gaps)
+        return SpoolHealth(*counts, newest_gaps=newest, missing=never_came)
 
     def _execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self._connection.execute(statement, values)
