@@ -214,13 +214,16 @@ class Spool:
 
     def health(self) -> SpoolHealth:
         """What came of all messages so far."""
-        names = "waiting, received, unnumbered, repeated, dropped, gaps"
         with self._changed, transaction(self._connection, "DEFERRED"):
-            counts = self._execute(f"SELECT {names} FROM state").fetchone()  # noqa: S608
+            ((waiting, received, unnumbered, repeated, dropped, count),) = self._execute(
+                "SELECT waiting, received, unnumbered, repeated, dropped, gaps FROM state"
+            )
             gaps = self._execute("SELECT at, reason FROM gaps ORDER BY number").fetchall()
             never_came = missing(self._execute)
         newest = tuple(Gap(at, reason) for at, reason in gaps)
-        return SpoolHealth(*counts, newest_gaps=newest, missing=never_came)
+        return SpoolHealth(
+            waiting, received, unnumbered, repeated, dropped, count, newest, never_came
+        )
 
     def _execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
         return self._connection.execute(statement, values)
