@@ -40,11 +40,11 @@ def test_nodes_admit_what_their_devices_published_in_order(tmp_path: Path) -> No
             with gate.round(message, context) as now:
                 return now.reply(message.content.array_records["arrays"])
 
-        nodes = [
+        nodes: list[dict[str, int | str]] = [
             {"partition-id": number, "tidegate-folder": str(tmp_path / "buffers")}
             for number in range(NODES)
         ]
-        grid = LocalGrid(app, nodes)
+        grid = LocalGrid(app, [{**node} for node in nodes])
         for context in (context_of(node) for node in nodes):
             subscribed(open_stream(context)).close()
         for number in range(NODES):
