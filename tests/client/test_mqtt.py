@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deployment import wait_for
+from deployment import free_port, wait_for
 from mosquitto import PASSWORD, Broker, needs_mosquitto, stream, subscribed
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
@@ -223,6 +223,39 @@ def test_a_client_shows_its_certificate_where_the_broker_wants_one(tmp_path: Pat
         with pytest.raises(SupplierError):
             bare.take(1)
         bare.close()
+
+
+@process
+@needs_mosquitto
+def test_without_tls_a_password_reaches_a_broker_on_this_machine(tmp_path: Path) -> None:
+    port = free_port()
+    with Broker(tmp_path / "broker", f"listener {port} 127.0.0.1") as broker:
+        plain = {"port": port, "tls": False, "ca_file": None}
+        reader = subscribed(stream(broker, tmp_path / "a.spool", connection=plain))
+        broker.device().publish_and_wait(2)
+        assert reader.take(2) == [0, 1]
+        reader.close()
+
+
+@process
+@needs_mosquitto
+def test_a_spool_that_fails_when_a_session_begins_leaves_the_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*_: object, **__: object) -> None:
+        raise OSError("database or disk is full")
+
+    with Broker(tmp_path / "broker") as broker:
+        reader = stream(broker, tmp_path / "a.spool", patience=0.5)
+        with monkeypatch.context() as patch:
+            patch.setattr(Spool, "has_session", full_disk)
+            with pytest.raises(SupplierError, match=r"the spool failed .*disk is full"):
+                reader.take(1)
+        reader.close()
+        again = subscribed(stream(broker, tmp_path / "a.spool"))
+        broker.device().publish_and_wait(1)
+        assert again.take(1) == [0]
+        again.close()
 
 
 @process
