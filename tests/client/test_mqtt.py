@@ -319,14 +319,17 @@ def test_a_session_that_expired_is_a_gap(tmp_path: Path) -> None:
 
 
 def test_a_spool_belongs_to_one_client_and_topic(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "a.spool")
+
     def opened(client_id: str, topic: str) -> MqttStream:
         connection = MqttConnection("broker.example", client_id=client_id)
-        return MqttStream(connection, topic, Spool(tmp_path / "a.spool"), lambda data, _: data)
+        return MqttStream(connection, topic, spool, lambda data, _: data)
 
-    opened("site-0", "readings/#").close()
+    first = opened("site-0", "readings/#")
     for other in (("site-1", "readings/#"), ("site-0", "other/#")):
         with pytest.raises(RunDiffersError, match="is the spool of site-0 for readings/#"):
             opened(*other)
+    first.close()
 
 
 @pytest.mark.parametrize(
