@@ -22,7 +22,7 @@ from tidegate.client.store import (
     FailedSample,
     Store,
 )
-from tidegate.client.streams import Stream, TakenBefore, pass_over
+from tidegate.client.streams import Confirms, Stream, TakenBefore, pass_over
 from tidegate.client.supplier import Supplier
 from tidegate.client.taking import TRIES, Acquire, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
@@ -96,28 +96,16 @@ class Gate:
         place = self._start if books.cursor is None else books.cursor
         if place != self._stream.cursor:
             self._stream.seek(place)
+        self._confirm(books)
         begun = books.cursor is not None or self._skip(books, address)
         stored = self._store.stored()
         settled = self._settle(books, order)
         kept = [one for one in stored if not is_over(one.uses, order)]
         slots = Slots(books.buffer_capacity, kept, len(settled.arrived), len(settled.left))
         wanted = slots.wanted(order)
-        asked: list[Candidate] = []
-        if not begun:
-            taken, now = Taken({}), books
-        elif self._selection is None and self._purchasing is None and not books.candidates:
-            taken, now = self._taker.buy_next(wanted), books
-            self._tell_if_dry(taken, books)
-        else:
-            now = self._choose(books, order, wanted, worth)
-            chosen = self._store.candidates(only_chosen=True) if now.candidates else []
-            if replace(self._store.books(), void_round=now.void_round) != now:
-                # Somebody else has paid, or is about to.
-                raise BooksMovedError(f"round {order.round_number} is applied by another process")
-            if self._purchasing is None:
-                taken = self._taker.buy(chosen, wanted)
-            else:
-                taken, asked = Taken(self._taker.failures()), chosen[:wanted]
+        now, taken, asked = books, Taken({}), list[Candidate]()
+        if begun:
+            now, taken, asked = self._buy(books, order, wanted, worth)
         bought = [one.packed for one in taken.samples]
         set_aside = taken.set_aside
         over = [*(one.key for one in taken.samples), *(one.key for one in set_aside)]
@@ -151,13 +139,45 @@ class Gate:
                 order, receipt, now, after, removed, admitted, failed, done, asked, settled.ended
             )
         )
+        self._confirm(after)
         if self._purchasing is not None:
             self._purchasing.ask()
         return receipt
 
+    def _buy(
+        self, books: Books, order: Order, wanted: int, worth: Worth | None
+    ) -> tuple[Books, Taken, list[Candidate]]:
+        """Buy so many samples.
+
+        Returns:
+            the books, as a choice among candidates has left them; what was taken at once, or
+            failed; and what is bought and will come later.
+        """
+        if self._selection is None and self._purchasing is None and not books.candidates:
+            taken = self._taker.buy_next(wanted)
+            self._tell_if_dry(taken, books)
+            return books, taken, []
+        now = self._choose(books, order, wanted, worth)
+        chosen = self._store.candidates(only_chosen=True) if now.candidates else []
+        if replace(self._store.books(), void_round=now.void_round) != now:
+            # Somebody else has paid, or is about to.
+            raise BooksMovedError(f"round {order.round_number} is applied by another process")
+        if self._purchasing is None:
+            return now, self._taker.buy(chosen, wanted), []
+        return now, Taken(self._taker.failures()), chosen[:wanted]
+
     def samples(self) -> list[Any]:
         """What the client trains on, oldest first."""
         return self._store.samples()
+
+    def _confirm(self, books: Books) -> None:
+        """Let the stream forget what the books have; where it fails, it is told again next time."""
+        if books.cursor is None or not isinstance(self._stream, Confirms):
+            return
+        try:
+            self._stream.confirm(books.cursor)
+        except Exception:  # the books are right, whatever the stream does
+            logger.exception("the stream of %s/%s keeps its samples", books.run, books.client)
 
     def _answer_again(self, order: Order, last_round: int) -> Receipt:
         answer = self._store.answer(order.round_number)

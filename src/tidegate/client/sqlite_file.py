@@ -1,4 +1,4 @@
-"""A buffer's file: its tables, how an older one gets them, and what counts as damage."""
+"""A client's file: its tables, how an older one gets them, and what counts as damage."""
 
 import hashlib
 import itertools
@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +20,21 @@ APPLICATION_ID = 0x71DE6A7E
 BUSY_SECONDS = 30.0
 """How long to wait for another process that is writing to the same file."""
 REMEDY = "delete it, and the client begins again with an empty buffer"
+OWNER_ONLY = 0o600
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file is for, and the tables that it has."""
+
+    name: str
+    application_id: int
+    """Marks a file as one of this kind."""
+    migrations: tuple[tuple[str, ...], ...]
+    """Statements number v take a file of schema version v to version v + 1."""
+    remedy: str
+    """What to do where it is damaged."""
+
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
@@ -73,25 +89,69 @@ def is_damage(wrong: sqlite3.DatabaseError | OverflowError) -> bool:
     return not isinstance(wrong, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
 
 
-def prepare(connection: sqlite3.Connection, path: Path, books: str) -> None:
-    """Bring a file up to date, and refuse one that is not a buffer.
+def buffer_kind() -> FileKind:
+    """A client's buffer."""
+    return FileKind("buffer", APPLICATION_ID, MIGRATIONS, REMEDY)
+
+
+def connect(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
+    """Open a file that only its owner can read.
+
+    Args:
+        path: of the file, which is created where it is missing.
+        any_thread: several threads use the connection, one at a time; its owner sees to that.
+    """
+    path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
+    path.chmod(OWNER_ONLY)
+    return sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=not any_thread
+    )
+
+
+@contextmanager
+def opening(connection: sqlite3.Connection, path: Path, kind: FileKind) -> Iterator[None]:
+    """Close a file that cannot be opened after all, and say what is wrong with it."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, OverflowError) as wrong:
+        connection.close()
+        told = f"cannot be opened as a {kind.name}: {wrong}"
+        if is_damage(wrong):
+            raise DamagedFileError(path, told, kind.remedy) from wrong
+        raise ConfigurationError(
+            f"{path} {told}; see that its disk has room, that this user may write to it, and "
+            "that no other program holds it"
+        ) from wrong
+    except BaseException:
+        connection.close()
+        raise
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: Path,
+    kind: FileKind,
+    first: tuple[str, tuple[object, ...]],
+) -> None:
+    """Bring a file up to date, and refuse one of another kind.
 
     Args:
         connection: to the file.
         path: to name it by.
-        books: of a buffer that is new.
+        kind: what it must be.
+        first: a statement and its values, executed in a file that is new or older.
     """
     ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
     # In this order: whoever sees our tables sees the mark that was written with them.
-    if tables and _pragma(connection, "application_id") != APPLICATION_ID:
-        raise ConfigurationError(f"{path} is a database, but not a buffer; use another file")
+    if tables and _pragma(connection, "application_id") != kind.application_id:
+        raise ConfigurationError(f"{path} is a database, but not a {kind.name}; use another file")
     if tables:
-        _check_tables(connection, path)
+        _check_tables(connection, path, kind)
     _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
-    if _pragma(connection, "user_version") != len(MIGRATIONS):
-        _migrate(connection, path, books)
+    if _pragma(connection, "user_version") != len(kind.migrations):
+        _migrate(connection, path, kind, first)
 
 
 @contextmanager
@@ -115,21 +175,23 @@ def transaction(
 
 
 def empty_log(connection: sqlite3.Connection) -> None:
-    """Leave nothing of removed samples in the log; next time, if somebody is reading it now."""
+    """Leave nothing of what was deleted in the log; next time, if somebody is reading it now."""
     with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
 
 
-def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
+def _check_tables(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
     """Refuse tables, views and triggers that are not ours: reading them may run anything."""
     version = _pragma(connection, "user_version")
-    made = itertools.chain.from_iterable(MIGRATIONS[:version])
+    made = itertools.chain.from_iterable(kind.migrations[:version])
     ours = {statement for statement in made if statement.startswith("CREATE")}
     found = connection.execute("SELECT sql FROM sqlite_master").fetchall()
-    if version <= len(MIGRATIONS) and {statement for (statement,) in found} != ours:
-        raise DamagedFileError(path, "is damaged (it has other tables than a buffer)", REMEDY)
+    if version <= len(kind.migrations) and {statement for (statement,) in found} != ours:
+        raise DamagedFileError(
+            path, f"is damaged (it has other tables than a {kind.name})", kind.remedy
+        )
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
@@ -146,23 +208,28 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             return
 
 
-def _migrate(connection: sqlite3.Connection, path: Path, books: str) -> None:
+def _migrate(
+    connection: sqlite3.Connection,
+    path: Path,
+    kind: FileKind,
+    first: tuple[str, tuple[object, ...]],
+) -> None:
     with transaction(connection):
         version = _pragma(connection, "user_version")
-        if version > len(MIGRATIONS):
+        if version > len(kind.migrations):
             raise RunDiffersError(
-                f"{path} has schema {version}, this program knows {len(MIGRATIONS)}; "
+                f"{path} has schema {version}, this program knows {len(kind.migrations)}; "
                 "it was written by a newer one",
                 name="schema",
                 saved=version,
-                given=len(MIGRATIONS),
+                given=len(kind.migrations),
             )
-        for statements in MIGRATIONS[version:]:
+        for statements in kind.migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
-        connection.execute("INSERT OR IGNORE INTO books VALUES (1, ?)", (books,))
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute(*first)
+        connection.execute(f"PRAGMA application_id = {kind.application_id}")
+        connection.execute(f"PRAGMA user_version = {len(kind.migrations)}")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

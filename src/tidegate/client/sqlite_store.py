@@ -15,10 +15,12 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 from tidegate._internal.saving import plain, reading
 from tidegate.client.codec import ArrayCodec, SampleCodec
 from tidegate.client.sqlite_file import (
-    BUSY_SECONDS,
     REMEDY,
+    buffer_kind,
+    connect,
     empty_log,
     is_damage,
+    opening,
     prepare,
     transaction,
 )
@@ -35,11 +37,8 @@ from tidegate.client.store import (
     checked_books,
     with_void,
 )
-from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
+from tidegate.errors import DamagedFileError, RunDiffersError
 from tidegate.wire import LARGEST_INTEGER, Order, Receipt
-
-OWNER_ONLY = 0o600
-
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -79,24 +78,12 @@ class SqliteStore:
         self._codec = ArrayCodec() if codec is None else codec
         self._capacity = buffer_capacity
         start = Books(run=run, client=client, buffer_capacity=buffer_capacity)
-        path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
-        path.chmod(OWNER_ONLY)
-        self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            prepare(self._connection, path, _text(asdict(start)))
+        self._connection = connect(path)
+        kind = buffer_kind()
+        with opening(self._connection, path, kind):
+            first = "INSERT OR IGNORE INTO books VALUES (1, ?)", (_text(asdict(start)),)
+            prepare(self._connection, path, kind, first)
             self._check_owner(start)
-        except (sqlite3.DatabaseError, OverflowError) as wrong:
-            self.close()
-            told = f"cannot be opened as a buffer: {wrong}"
-            if is_damage(wrong):
-                raise DamagedFileError(path, told, REMEDY) from wrong
-            raise ConfigurationError(
-                f"{path} {told}; see that its disk has room, that this user may write to it, and "
-                "that no other program holds it"
-            ) from wrong
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Close the file."""

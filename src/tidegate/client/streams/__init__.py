@@ -1,0 +1,49 @@
+"""Fresh samples for a client: the protocol of streams, and those that come with Tidegate.
+
+``MqttStream`` needs paho-mqtt (``pip install 'tidegate[mqtt]'``), which is loaded when it is asked
+for.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tidegate.client.streams.datasets import Indexed, IndexedStream, IterableStream
+from tidegate.client.streams.folder import FolderStream
+from tidegate.client.streams.messages import Gap, Message, SpoolHealth
+from tidegate.client.streams.mqtt_connection import MqttConnection
+from tidegate.client.streams.spool import Spool
+from tidegate.client.streams.spooled import SpooledStream
+from tidegate.client.streams.stream import (
+    Confirms,
+    Skips,
+    Stream,
+    TakenBefore,
+    pass_over,
+)
+
+if TYPE_CHECKING:
+    from tidegate.client.streams.mqtt import MqttStream as MqttStream
+
+__all__ = [
+    "Confirms",
+    "FolderStream",
+    "Gap",
+    "Indexed",
+    "IndexedStream",
+    "IterableStream",
+    "Message",
+    "MqttConnection",
+    "Skips",
+    "Spool",
+    "SpoolHealth",
+    "SpooledStream",
+    "Stream",
+    "TakenBefore",
+    "pass_over",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MqttStream":
+        return importlib.import_module("tidegate.client.streams.mqtt").MqttStream
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,68 @@
+"""A stream of files that arrive in a folder."""
+
+import fnmatch
+from pathlib import Path
+
+from tidegate.client.streams.stream import TakenBefore
+from tidegate.errors import ConfigurationError
+
+
+class FolderStream:
+    """Files that arrive in a folder, in the order of their names, each as its bytes.
+
+    Names must sort in the order of arrival (a time stamp, a counter with leading zeros): a file
+    that sorts before one already taken is never seen. Write elsewhere and rename into the folder,
+    so that no half-written file is taken; names that begin with a dot are passed over.
+    """
+
+    def __init__(self, folder: Path | str, pattern: str = "*") -> None:
+        self._folder = Path(folder).expanduser()
+        if not self._folder.is_dir():
+            raise ConfigurationError(
+                f"{folder} is no folder; create it before the stream is opened"
+            )
+        self._pattern = pattern
+        self._last = ""
+        self._waiting: list[str] = []
+
+    @property
+    def cursor(self) -> str:
+        """The name of the last file taken."""
+        return self._last
+
+    def seek(self, cursor: str) -> None:
+        """Go on after this file."""
+        self._last = cursor
+        self._waiting = []
+
+    def skip_taken(self, taken: TakenBefore) -> None:
+        """Go on after the last file taken; if it is gone, older ones are, and all here is fresh.
+
+        Files are expected to leave a folder oldest first. What a count of files would pass over
+        could be fresh, where those that were counted have left.
+        """
+        names = ["", *self._arrived()]
+        known = next((place for place, name in enumerate(names) if taken.is_last(name)), None)
+        if known is not None:
+            self.seek(names[min(known + taken.after_last, len(names) - 1)])
+
+    def take(self, count: int) -> list[bytes]:
+        """The next files that have arrived by now; the folder is listed when none is waiting."""
+        if len(self._waiting) < count:
+            self._waiting = self._arrived()
+        contents: list[bytes] = []
+        while self._waiting and len(contents) < count:
+            self._last = self._waiting.pop(0)
+            contents.append((self._folder / self._last).read_bytes())
+        return contents
+
+    def _arrived(self) -> list[str]:
+        """Names of the files that are there and were not taken, in order."""
+        return sorted(
+            path.name
+            for path in self._folder.iterdir()
+            if path.name > self._last
+            and fnmatch.fnmatch(path.name, self._pattern)
+            and not path.name.startswith(".")
+            and path.is_file()
+        )

@@ -1,0 +1,198 @@
+"""A session with an MQTT broker, on paho: what arrives is stored and then acknowledged."""
+
+import logging
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tidegate._internal.arguments import shown
+from tidegate.client.streams.messages import Delivery, Message
+from tidegate.client.streams.mqtt_connection import MqttConnection
+from tidegate.client.streams.numbering import LARGEST_NUMBER
+from tidegate.client.streams.spool import WINDOW, Spool
+from tidegate.errors import ConfigurationError
+
+try:
+    from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage
+    from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+    from paho.mqtt.packettypes import PacketTypes
+    from paho.mqtt.properties import Properties
+    from paho.mqtt.reasoncodes import ReasonCode
+    from paho.mqtt.subscribeoptions import SubscribeOptions
+except ImportError:
+    raise ConfigurationError(
+        "MqttStream needs paho-mqtt, which is not installed; pip install 'tidegate[mqtt]'"
+    ) from None
+
+Identify = Callable[[Message], tuple[str, int] | None]
+"""Given a message, says who sent it and its number there, which grows by one from each to the next
+and never begins again; None for a message that has no number."""
+
+KEEP_ALIVE = 30
+"""Seconds without a word after which client and broker look for each other."""
+RECONNECT_SECONDS = (1, 30)
+"""Before another try to connect, at first and at most; paho doubles them."""
+LONGEST_SOURCE = 1000
+NO_RETAINED = 2
+"""Retain handling of MQTT 5: what was published before the session is not sent."""
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+class MqttSession:
+    """One use of paho's client and its thread; over for good when a message was not stored."""
+
+    def __init__(
+        self, connection: MqttConnection, topic: str, spool: Spool, identify: Identify | None
+    ) -> None:
+        self._topic = topic
+        self._spool = spool
+        self._identify = identify
+        self._is_over = False
+        self._rests_until = 0.0
+        self.trouble = "has not answered yet"
+        """Why nothing comes; empty if something would."""
+        self._was_asked_for = spool.ask_for_session()
+        self._client = _client(connection)
+        self._client.on_connect = self._connected
+        self._client.on_connect_fail = self._not_connected
+        self._client.on_disconnect = self._disconnected
+        self._client.on_subscribe = self._subscribed
+        self._client.on_message = self._arrived
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's
+        properties.SessionExpiryInterval = connection.session_seconds
+        properties.ReceiveMaximum = WINDOW
+        self._client.connect_async(
+            connection.host, connection.port, KEEP_ALIVE, clean_start=False, properties=properties
+        )
+        self._client.loop_start()
+
+    def goes_on(self) -> bool:
+        """Whether messages are stored, or will be once the broker is reached."""
+        if self._is_over:
+            return False
+        self._client.loop_start()  # does nothing, unless paho's thread has died
+        return True
+
+    def rests(self) -> bool:
+        """Whether what ended it is so new that another session would end the same way."""
+        return time.monotonic() < self._rests_until
+
+    def close(self) -> None:
+        """Disconnect, and wait until paho's thread has ended."""
+        self._is_over = True
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _connected(
+        self, client: Client, _: Any, flags: ConnectFlags, reason: ReasonCode, __: Any
+    ) -> None:
+        if reason.is_failure:
+            self._is_in_trouble(f"refuses the connection: {reason}")
+            return
+        try:
+            self._spool.has_session(is_old=flags.session_present, was_asked_for=self._was_asked_for)
+        except Exception as wrong:
+            self._stop(f"was left: the spool failed ({wrong})")
+            return
+        # Each time: a session may be old and yet have no subscription, if its client was killed.
+        client.subscribe(self._topic, options=SubscribeOptions(qos=1, retainHandling=NO_RETAINED))
+
+    def _subscribed(
+        self, _: Client, __: Any, ___: int, reasons: list[ReasonCode], ____: Any
+    ) -> None:
+        (reason,) = reasons
+        if reason.is_failure:
+            self._is_in_trouble(f"refuses the topic {self._topic!r}: {reason}")
+        elif reason.value != 1:
+            self._is_in_trouble(
+                f"gives the topic {self._topic!r} with QoS {reason.value} only, without which "
+                "messages are lost; let it allow QoS 1"
+            )
+        else:
+            self.trouble = ""
+
+    def _not_connected(self, _: Client, __: Any) -> None:
+        self._is_in_trouble(f"cannot be reached: {sys.exception()}")
+
+    def _disconnected(
+        self, _: Client, __: Any, ___: DisconnectFlags, reason: ReasonCode, ____: Any
+    ) -> None:
+        if not self._is_over and not self.trouble:
+            self._is_in_trouble(f"has gone: {reason}")
+
+    def _arrived(self, client: Client, _: Any, packet: MQTTMessage) -> None:
+        """Store, then acknowledge; after one that was not stored no other is, to keep the order."""
+        if self._is_over:
+            return
+        try:
+            message = Message(packet.topic, bytes(packet.payload), _properties(packet))
+            delivery = Delivery(packet.mid, packet.dup)
+            outcome = self._spool.put(message, self._number(message), delivery)
+        except Exception as wrong:
+            logger.exception("a message cannot be stored; the broker is left until it can")
+            self._stop(f"was left: the spool failed ({wrong})")
+            return
+        if outcome == "full":
+            logger.warning("%s is full: the broker keeps what comes now", self._spool.path)
+            self._stop("was left: the spool is full")
+        else:
+            client.ack(packet.mid, packet.qos)
+
+    def _number(self, message: Message) -> tuple[str, int] | None:
+        """Who sent a message, and its number; none where the user's function gives none."""
+        try:
+            given = None if self._identify is None else self._identify(message)
+        except Exception:
+            logger.exception(
+                "identify failed on a message of %a, which has no number", message.topic
+            )
+            return None
+        if given is None:
+            return None
+        if _is_numbered(given):
+            return given
+        logger.warning("identify gave %s; it must give a text and a whole number", shown(given))
+        return None
+
+    def _is_in_trouble(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            logger.warning("the MQTT broker %s", trouble)
+        self.trouble = trouble
+
+    def _stop(self, trouble: str) -> None:
+        self._is_over, self.trouble = True, trouble
+        if not self._spool.is_full:  # where it is, another session begins when there is room
+            self._rests_until = time.monotonic() + RECONNECT_SECONDS[0]
+        self._client.disconnect()
+
+
+def _client(connection: MqttConnection) -> Client:
+    client = Client(
+        CallbackAPIVersion.VERSION2,
+        client_id=connection.client_id,
+        protocol=MQTTProtocolVersion.MQTTv5,
+        manual_ack=True,
+    )
+    client.reconnect_delay_set(*RECONNECT_SECONDS)
+    if connection.user_name is not None:
+        client.username_pw_set(connection.user_name, connection.password())
+    context = connection.context()
+    if context is not None:
+        client.tls_set_context(context)
+    return client
+
+
+def _properties(packet: MQTTMessage) -> dict[str, str]:
+    """User properties; a name that comes several times has its last value."""
+    given = getattr(packet.properties, "UserProperty", [])
+    return dict(given)
+
+
+def _is_numbered(given: object) -> bool:
+    if not (isinstance(given, tuple) and len(given) == 2):  # noqa: PLR2004 - source and number
+        return False
+    source, number = given
+    known = isinstance(source, str) and len(source) <= LONGEST_SOURCE
+    return known and type(number) is int and 0 <= number <= LARGEST_NUMBER

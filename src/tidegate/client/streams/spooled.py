@@ -1,0 +1,83 @@
+"""A stream over a spool: hands out the messages that lie there, decoded."""
+
+from collections.abc import Callable
+from typing import Any
+
+from tidegate._internal.arguments import check_function
+from tidegate.client.streams.messages import SpoolHealth
+from tidegate.client.streams.spool import Spool
+from tidegate.client.streams.stream import TakenBefore
+
+Decode = Callable[[bytes, str], Any]
+"""Given a payload and its topic, makes a sample."""
+
+
+class SpooledStream:
+    """Messages of a spool, in the order of their arrival.
+
+    They are decoded when they are taken, so that one that cannot be read holds up nothing: the
+    gate sets it aside. ``confirm`` deletes what the books have.
+
+    Args:
+        spool: where the messages are.
+        decode: makes a sample of a payload and its topic.
+    """
+
+    def __init__(self, spool: Spool, decode: Decode) -> None:
+        check_function("decode", decode, ("a payload", "its topic"), "it gives a sample")
+        self._spool = spool
+        self._decode = decode
+        self._position = spool.taken
+
+    @property
+    def cursor(self) -> str:
+        """The spool's own id, and the position of the last message taken."""
+        return f"{self._spool.id}-{self._position}"
+
+    def seek(self, cursor: str) -> None:
+        """Go on after a message; with the cursor of a spool that is lost, from the beginning."""
+        self._position = self._place(cursor)
+        self._spool.read_up_to = self._position
+
+    def skip_taken(self, taken: TakenBefore) -> None:
+        """Go on after the last message taken; if this spool never had it, all here is fresh."""
+        places = [self._position, *self._spool.positions(self._position)]
+        cursors = [f"{self._spool.id}-{place}" for place in places]
+        known = next((at for at, cursor in enumerate(cursors) if taken.is_last(cursor)), None)
+        if known is not None:
+            self.seek(cursors[min(known + taken.after_last, len(cursors) - 1)])
+
+    def take(self, count: int) -> list[Any]:
+        """The next samples that are in the spool; those before one that cannot be decoded."""
+        samples: list[Any] = []
+        while len(samples) < count:
+            found = self._spool.after(self._position)
+            if found is None:
+                break
+            before = self._position
+            self._position, message = found
+            self._spool.read_up_to = self._position
+            try:
+                samples.append(self._decode(message.payload, message.topic))
+            except Exception:
+                if not samples:
+                    raise
+                self._position = before
+                break
+        return samples
+
+    def confirm(self, cursor: str) -> None:
+        """Delete the messages up to a cursor that the books hold."""
+        self._spool.confirm(self._place(cursor))
+
+    def health(self) -> SpoolHealth:
+        """What came of all messages so far, also in earlier processes."""
+        return self._spool.health()
+
+    def close(self) -> None:
+        """Close the spool's file."""
+        self._spool.close()
+
+    def _place(self, cursor: str) -> int:
+        spool, _, position = cursor.rpartition("-")
+        return int(position) if spool == self._spool.id else self._spool.taken

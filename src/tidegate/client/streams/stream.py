@@ -1,0 +1,76 @@
+"""Fresh samples for a client, one after another, each once.
+
+A stream hands out samples with ``take(n)`` and says, with ``cursor``, how far it is; ``seek`` takes
+it back there in a new process. It never repeats a sample: one that has run dry gives fewer.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+
+class Stream(Protocol):
+    """Where a client's fresh samples come from."""
+
+    @property
+    def cursor(self) -> str:
+        """How far the stream has been read, as a short text."""
+        ...
+
+    def seek(self, cursor: str) -> None:
+        """Go on from a cursor of an earlier process."""
+        ...
+
+    def take(self, count: int) -> Sequence[Any]:
+        """The next samples; fewer than asked for where there are no more (for now).
+
+        Where the next sample cannot be read, ``take(1)`` raises and the cursor moves past it, so
+        that it can be set aside; a stream whose cursor stays gives nothing more until it can.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class TakenBefore:
+    """What lost buffers have taken from a stream, as far as the server knows."""
+
+    count: int
+    """Samples in all, from the first one on."""
+    after_last: int
+    """Those of them that may have been taken after the last that is known."""
+    is_last: Callable[[str], bool]
+    """Whether a cursor is the one after the last sample that is known to be taken; the one at the
+    beginning, if none is known."""
+
+
+@runtime_checkable
+class Skips(Protocol):
+    """A stream that can pass over samples without reading them."""
+
+    def skip_taken(self, taken: TakenBefore) -> None:
+        """From the beginning, go on after what was taken before."""
+        ...
+
+
+@runtime_checkable
+class Confirms(Protocol):
+    """A stream that keeps samples until it is told that they are safe elsewhere."""
+
+    def confirm(self, cursor: str) -> None:
+        """The books hold this cursor: nothing before it is asked for again."""
+        ...
+
+
+def pass_over(stream: Stream, taken: TakenBefore) -> None:
+    """Pass over what was taken before: unread if the stream can, or else one sample at a time."""
+    if isinstance(stream, Skips):
+        stream.skip_taken(taken)
+        return
+    for _ in range(taken.count):
+        before = stream.cursor
+        try:
+            if not stream.take(1):
+                return
+        except Exception:  # it is not wanted, if only the stream goes on after it
+            if stream.cursor == before:
+                raise
