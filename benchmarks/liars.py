@@ -84,7 +84,7 @@ def _believable(account: Account, order: Order, admitted: int) -> Receipt:
 
 def pocket(_: Client, account: Account, order: Order) -> Receipt:
     """Claim to have bought all that is believed; buy nothing."""
-    return _believable(account, order, account.most_admitted(order))
+    return _believable(account, order, account.most_bought(order))
 
 
 def full(_: Client, account: Account, order: Order) -> Receipt:

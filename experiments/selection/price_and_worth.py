@@ -137,11 +137,12 @@ def play(folder: str, way: str, law: str, candidates: int, seed: int) -> tuple[f
     ]
     prices = price_law(law)
     known = optimum(price_distribution(prices, ROUNDS), BUDGET, sum(CAPACITIES))
-    planned = (max(known.thresholds[0], prices.mean(ROUNDS)), *known.thresholds)
-    drawn = list(itertools.islice(prices.rounds(generator(seed, PRICES)), ROUNDS))
+    mean = float(np.mean(prices.mean(ROUNDS)))
+    planned = (max(known.thresholds[0], mean), *known.thresholds)
+    drawn = itertools.islice(prices.rounds(generator(seed, PRICES)), ROUNDS)
     weights = np.zeros((785, 10), dtype=np.float32)
     best, spent, labels = 0.0, 0.0, 0
-    for now, price in enumerate(drawn, start=1):
+    for now, price in enumerate(map(float, drawn), start=1):
         lead = spent - BUDGET * (now - 1)
         scale = float(np.exp(-lead / (BUDGET * PATIENCE)))
         thresholds = [scale * one for one in planned]

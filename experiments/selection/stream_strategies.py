@@ -37,7 +37,7 @@ def _accepted(
     job = Job.from_config(context.run_config)
     labels = job.budget / float(np.mean(price_law(job.price).mean(job.rounds)))
     share = min(labels / job.clients / job.candidates, 1.0)
-    manager = _manager(kind, job.results, context.node_id, job.seed, share)
+    manager = _manager(kind.__name__, job.results, context.node_id, job.seed, share)
     accepted = manager.query_by_utility(utilities)
     if kind is BalancedIncrementalQuantileFilter:
         manager.update(np.empty((len(utilities), 1)), accepted, utilities=utilities)
@@ -49,10 +49,8 @@ def _accepted(
 
 
 @functools.lru_cache(maxsize=1000)
-def _manager(
-    kind: type[BudgetManager], run: str, node: int, seed: int, share: float
-) -> BudgetManager:
+def _manager(kind: str, run: str, node: int, seed: int, share: float) -> BudgetManager:
     """Of one client in one run."""
-    if kind is BalancedIncrementalQuantileFilter:
-        return kind(budget=share)
-    return kind(budget=share, random_state=seed * 1000 + node % 1000)
+    if kind == BalancedIncrementalQuantileFilter.__name__:
+        return BalancedIncrementalQuantileFilter(budget=share)
+    return SplitBudgetManager(budget=share, random_state=seed * 1000 + node % 1000)

@@ -1,6 +1,6 @@
 """What a ranking gains over samples as they come: one row a policy and ranking.
 
-python experiments/selection/table.py runs/selection-mnist-logistic ... --out expected.csv
+    python experiments/selection/table.py runs/selection-mnist-logistic ... --out expected.csv
 
 Each folder holds the runs of one experiment file of this folder. Gains are paired: a policy with a
 ranking against the same policy without one, on the same seeds, prices and streams.
@@ -37,7 +37,7 @@ def rows(folder: Path) -> list[dict[str, object]]:
             {
                 "task": about.title.removeprefix("Which samples: "),
                 "policy": job["policy"],
-                "ranking": job["ranking"] or "random",
+                "ranking": label.removeprefix(job["policy"]).strip("-") or "random",
                 "best_accuracy": f"{accuracy.mean:.2f}",
                 "best_half_width": f"{accuracy.half_width:.2f}",
                 "gain_over_random": f"{gain.mean:.2f}" if job["ranking"] else "",

@@ -1,7 +1,5 @@
 """The scripts under experiments/: a part of each table, computed again."""
 
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -9,25 +7,18 @@ import numpy as np
 import pytest
 from check_size import at_size
 from csv_rows import read
+from experiment_scripts import FOLDER, load
 from real_data import DATA, needs_mnist
 
 from tidegate.experiments.prepare import SOURCES
 
-FOLDER = Path(__file__).parents[2] / "experiments"
 NEAR = {"gap_closed": 0.05, "gain": 0.1, "accuracy": 0.1, "excess_risk": 0.01}
 """What a few predictions that fall the other way change, by a part of a column's name."""
 
 
 def script(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The script, under its own name, so that other processes find its functions."""
-    monkeypatch.syspath_prepend(str(FOLDER / name))
-    spec = importlib.util.spec_from_file_location(name, FOLDER / name / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    return module
+    """The script of an experiment that has the experiment's name."""
+    return load(FOLDER / name / f"{name}.py", monkeypatch)
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ class Played:
 
     def tell(self, order: Order, changes: dict[str, Any], *, silent: bool, paid: bool) -> None:
         account = self.controller.ledger.account(LIAR)
-        self.asked += account.most_admitted(order) * order.price
+        self.asked += account.most_bought(order) * order.price
         try:
             told = dataclasses.asdict(self.clients[LIAR].gate.apply(order)) | changes
             if paid:

@@ -17,7 +17,15 @@ def make_results(
 ) -> Path:
     """One run for each list of accuracies, seeds 0, 1, ...; ten effective samples a round."""
     configs = {
-        f"{label}/seed-{seed}": {"label": label, "job": {"seed": seed, "budget": 55.0}}
+        f"{label}/seed-{seed}": {
+            "label": label,
+            "job": {
+                "seed": seed,
+                "budget": 55.0,
+                "policy": label.partition("-")[0],
+                "ranking": label.partition("-")[2],
+            },
+        }
         for label, runs in accuracies.items()
         for seed in range(len(runs))
     }
