@@ -69,6 +69,21 @@ def test_a_report_after_one_round_shows_its_points(tmp_path: Path) -> None:
     assert len(marks) >= page.count("<svg") > 5  # the marks of curves; those of ticks are not cut
 
 
+def test_two_runs_are_shown_beside_each_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("ranked", "plain"):
+        recorded_run(tmp_path / name)
+        Journal(tmp_path / name).measured(8, "server", {"beside": {"ranked": 0.75}.get(name, 0.5)})
+    assert command("report", str(tmp_path / "ranked"), "--beside", str(tmp_path / "plain")) == 0
+    page = (tmp_path / "ranked" / "report.html").read_text("utf-8")
+    words = re.sub(r"<[^>]+>|\s+", " ", page[page.index("Beside another run") :])
+    assert re.search(r"server/beside\s+0\.75\s+0\.5\s+0\.25", words)
+    results = make_results(tmp_path / "results", {"tide": [[0.1, 0.6]]})
+    assert command("report", str(results), "--beside", str(tmp_path / "plain")) == 2
+    assert "--beside is for two runs" in " ".join(capsys.readouterr().err.split())
+
+
 class Reader(html.parser.HTMLParser):
     """Collects what a page is made of, and insists that every tag is closed."""
 

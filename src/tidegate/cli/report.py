@@ -28,6 +28,12 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="Page to write; FOLDER/report.html by default.")
     ] = None,
+    beside: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Another run, whose metrics are shown beside this run's."
+        ),
+    ] = None,
 ) -> None:
     """Write one HTML page: what was run, what was spent, what was learned.
 
@@ -37,6 +43,10 @@ def report(
     A run that `AdmissionControl(folder=...)` saved, over or still going on:
 
         tidegate report run
+
+    Two runs of one app, for instance with and without a ranking:
+
+        tidegate report ranked --beside plain
 
     The policies of an experiment side by side:
 
@@ -55,8 +65,16 @@ def report(
         view = read_run(folder)
         if not view.rounds:
             raise ConfigurationError(f"{folder} holds no settled round yet; wait for the first")
-        write_run_page(view, page, time.time())
+        other = None if beside is None else read_run(beside)
+        if other is not None and not other.rounds:
+            raise ConfigurationError(f"{beside} holds no settled round yet; wait for the first")
+        write_run_page(view, page, time.time(), other)
     elif (folder / ABOUT).exists():
+        if beside is not None:
+            raise ConfigurationError(
+                f"{folder} holds an experiment, whose policies are compared with each other; "
+                "--beside is for two runs"
+            )
         about, results = read_results(folder)
         command = shlex.join(["tidegate", "compare", str(folder)])
         write_comparison_page(Comparison(results, about, BASELINE), page, command)

@@ -50,11 +50,19 @@ CAVEATS = (
 )
 
 
-def write_run_page(view: RunView, path: Path, now: float) -> None:
-    """Write the page of a run, over or not."""
+def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None = None) -> None:
+    """Write the page of a run, over or not.
+
+    Args:
+        view: the run.
+        path: of the page.
+        now: seconds since 1970.
+        beside: another run, whose metrics are drawn and listed beside this one's.
+    """
     told = summary(view, now)
     with drawing() as picture:
-        money, memory, model = _money(view, picture), _memory(view, picture), _model(view, picture)
+        money, memory = _money(view, picture), _memory(view, picture)
+        model = _model(view, beside, picture)
     sections = [
         Section(
             "What was spent",
@@ -74,6 +82,7 @@ def write_run_page(view: RunView, path: Path, now: float) -> None:
             pictures=memory,
         ),
         *([Section("What was learned", pictures=model)] if model else []),
+        *([] if beside is None else [Section("Beside another run", tables=[_both(view, beside)])]),
         Section("Clients", tables=[_clients(view.clients)]),
         Section("Round by round", details=[_rounds(view)]),
         Section("Caveats", CAVEATS),
@@ -189,11 +198,32 @@ def _memory(view: RunView, picture: MakePicture) -> list[Picture]:
     ]
 
 
-def _model(view: RunView, picture: MakePicture) -> list[Picture]:
-    return [
-        _lines(name, {name: (list(values), list(values.values()))}, picture)
-        for name, values in view.metrics.items()
-    ]
+def _model(view: RunView, beside: RunView | None, picture: MakePicture) -> list[Picture]:
+    pictures = []
+    for name, values in view.metrics.items():
+        lines: Lines = {name: (list(values), list(values.values()))}
+        other = {} if beside is None else beside.metrics.get(name, {})
+        if beside is not None and other:
+            lines = {
+                view.run[:SHOWN]: lines[name],
+                beside.run[:SHOWN]: (list(other), list(other.values())),
+            }
+        pictures.append(_lines(name, lines, picture))
+    return pictures
+
+
+def _both(view: RunView, beside: RunView) -> Rows:
+    """What two runs spent, bought and measured last."""
+    rows = []
+    for name, values in view.metrics.items():
+        if name in beside.metrics:
+            pair = newest(values), newest(beside.metrics[name])
+            rows.append([name, *(f"{one:.4g}" for one in (*pair, pair[0] - pair[1]))])
+    for name in ("spent", "admitted"):
+        mine, other = (sum(getattr(row, name) for row in one.rounds) for one in (view, beside))
+        rows.append([name, *(amount(one) for one in (mine, other, mine - other))])
+    header = ["", view.run[:SHOWN], beside.run[:SHOWN], "difference"]
+    return Rows("At the end, or so far. One run each says nothing of chance", header, rows)
 
 
 def _lines(title: str, lines: Lines, picture: MakePicture) -> Picture:
