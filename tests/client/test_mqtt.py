@@ -1,6 +1,7 @@
 """A stream from a real broker, with TLS and a password: every message once, in order."""
 
 import gc
+import re
 import subprocess
 import sys
 import threading
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from deployment import free_port, wait_for
-from mosquitto import PASSWORD, Broker, needs_mosquitto, stream, subscribed
+from mosquitto import PASSWORD, Broker, needs_mosquitto, stream, subscribed, trouble
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -79,7 +80,7 @@ def test_it_obeys_the_laws_of_streams(tmp_path: Path) -> None:
         broker.device().publish_and_wait(12)
         first.take(12)
         first.close()
-        check_stream(lambda: stream(broker, tmp_path / "a.spool", patience=0.1))
+        check_stream(lambda: subscribed(stream(broker, tmp_path / "a.spool", patience=0.1)))
 
 
 @process
@@ -185,9 +186,8 @@ def test_a_broker_that_refuses_or_is_away_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: dict[str, Any], told: str
 ) -> None:
     with Broker(tmp_path / "broker") as broker:
-        reader = stream(broker, tmp_path / "a.spool", connection=wrong, patience=1.5)
-        with pytest.raises(SupplierError, match=f"the MQTT broker at 127.* {told}"):
-            reader.take(1)
+        reader = stream(broker, tmp_path / "a.spool", connection=wrong, patience=0.5)
+        assert re.search(f"the MQTT broker at 127.* {told}", trouble(reader))
         reader.close()
         assert PASSWORD not in caplog.text
         assert PASSWORD not in repr(broker.connection())
@@ -198,8 +198,7 @@ def test_a_broker_that_refuses_or_is_away_is_told(
 def test_a_topic_that_is_refused_or_given_with_less_is_told(tmp_path: Path) -> None:
     with Broker(tmp_path / "broker", "max_qos 0") as broker:
         reader = stream(broker, tmp_path / "a.spool", patience=0.5)
-        with pytest.raises(SupplierError, match="gives the topic 'readings/#' with QoS 0 only"):
-            reader.take(1)
+        assert "gives the topic 'readings/#' with QoS 0 only" in trouble(reader)
         session = reader._collector._session
         assert session is not None
         # Mosquitto refuses no subscription by its list of permissions; other brokers do.
@@ -220,7 +219,7 @@ def test_a_client_shows_its_certificate_where_the_broker_wants_one(tmp_path: Pat
         }
         subscribed(stream(broker, tmp_path / "a.spool", connection=own)).close()
         bare = stream(broker, tmp_path / "a.spool", patience=1.0)
-        with pytest.raises(SupplierError):
+        with pytest.raises(SupplierError):  # this broker says nothing to a stranger
             bare.take(1)
         bare.close()
 
@@ -249,8 +248,7 @@ def test_a_spool_that_fails_when_a_session_begins_leaves_the_broker(
         reader = stream(broker, tmp_path / "a.spool", patience=0.5)
         with monkeypatch.context() as patch:
             patch.setattr(Spool, "has_session", full_disk)
-            with pytest.raises(SupplierError, match=r"the spool failed .*disk is full"):
-                reader.take(1)
+            assert re.search(r"the spool failed .*disk is full", trouble(reader))
         reader.close()
         again = subscribed(stream(broker, tmp_path / "a.spool"))
         broker.device().publish_and_wait(1)

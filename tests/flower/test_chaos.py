@@ -110,7 +110,7 @@ def corruptions(files: dict[str, dict[str, Any]]) -> Iterator[tuple[dict[str, An
         yield corrupt, word
     corrupt = deepcopy(files)
     corrupt["partition-0"]["answers"].pop(0)
-    yield corrupt, "price x admitted"
+    yield corrupt, "price x bought"
     corrupt = deepcopy(files)
     del corrupt["partition-0"]
     yield corrupt, "with an account"

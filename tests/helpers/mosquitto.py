@@ -18,6 +18,7 @@ from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from tidegate.client.streams import Message, MqttConnection, MqttStream, Spool
+from tidegate.errors import SupplierError
 
 PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 """Debian keeps the program where not every user looks for it."""
@@ -172,9 +173,22 @@ def stream(broker: Broker, path: Path, **given: Any) -> MqttStream:
 
 
 def subscribed(reader: MqttStream) -> MqttStream:
-    """The same stream, once the broker sends it messages."""
+    """The same stream, once the broker sends it messages, or another one of the same spool."""
     reader._collector.collect()
     session = reader._collector._session
-    assert session is not None
-    wait_for(lambda: not session.trouble or None, "a subscription", 20, every=0.01)
+    if session is not None:
+        wait_for(lambda: not session.trouble or None, "a subscription", 60, every=0.01)
     return reader
+
+
+def trouble(reader: MqttStream) -> str:
+    """Why nothing comes, once the broker has answered, or is known to be out of reach."""
+
+    def told() -> str | None:
+        try:
+            reader.take(1)
+        except SupplierError as failure:
+            return None if "has not answered yet" in str(failure) else str(failure)
+        return None
+
+    return wait_for(told, "what is wrong", 60)
