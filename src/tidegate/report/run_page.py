@@ -223,7 +223,8 @@ def _both(view: RunView, beside: RunView) -> Rows:
         mine, other = (sum(getattr(row, name) for row in one.rounds) for one in (view, beside))
         rows.append([name, *(amount(one) for one in (mine, other, mine - other))])
     header = ["", view.run[:SHOWN], beside.run[:SHOWN], "difference"]
-    return Rows("At the end, or so far. One run each says nothing of chance", header, rows)
+    caption = "At the end, or so far. These are single runs: a difference may be chance"
+    return Rows(caption, header, rows)
 
 
 def _lines(title: str, lines: Lines, picture: MakePicture) -> Picture:
