@@ -36,6 +36,15 @@ logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 
+def check_one_source(acquire: object, supplier: object) -> None:
+    """Refuse a hook for samples that come at once beside a supplier of those that come later."""
+    if supplier is not None and acquire is not None:
+        raise ConfigurationError(
+            "a gate has acquire, for samples that can be had at once, or a supplier, for samples "
+            "that come later; give it one of them"
+        )
+
+
 class Gate:
     """Stream, store and acquisition of one client in one run."""
 
@@ -58,11 +67,7 @@ class Gate:
             supplier: of samples that come later; in place of ``acquire``.
             give_up_after: rounds after which a purchase that has not come is cancelled.
         """
-        if supplier is not None and acquire is not None:
-            raise ConfigurationError(
-                "a gate has acquire, for samples that can be had at once, or a supplier, for "
-                "samples that come later; give it one of them"
-            )
+        check_one_source(acquire, supplier)
         self._store = store
         self._stream = stream
         self._selection = selection
@@ -233,8 +238,8 @@ class Gate:
         if books.chosen_round == order.round_number:
             return books
         kept = self._store.candidates() if books.candidates else []
-        tries = {one.key: one.tries for one in self._store.failures() if not one.set_aside}
-        hopeful = sum(one.chosen and tries.get(one.key, 0) < TRIES for one in kept)
+        hopeless = {key for key, one in self._taker.failures().items() if one.tries >= TRIES}
+        hopeful = sum(one.chosen and one.key not in hopeless for one in kept)
         needed = max(wanted - hopeful, 0)
         waited = [one for one in kept if not one.chosen]
         reads = self._reads(needed, len(waited))

@@ -3,11 +3,11 @@
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidegate.client.store import Candidate, FailedSample, Purchase, Store
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request, Supplier
-from tidegate.client.taking import LONGEST_ERROR, TRIES
+from tidegate.client.taking import TRIES, one_try_more, to_try_again
 from tidegate.errors import ConfigurationError
 
 logger = logging.getLogger("flwr.tidegate")
@@ -152,9 +152,7 @@ class Purchasing:
 
     def _fails(self, settled: Settled, key: str, wrong: Exception) -> bool:
         """Count one try more; true when it was the last, and the sample is set aside."""
-        before = [one for one in self._store.failures() if one.key == key and not one.set_aside]
-        tries = before[0].tries + 1 if before else 1
-        error = f"{type(wrong).__name__}: {wrong}"[:LONGEST_ERROR]
-        last = tries >= TRIES
-        settled.failed[key] = FailedSample(key, tries, error, set_aside=last)
+        failed = one_try_more(key, to_try_again(self._store), wrong)
+        last = failed.tries >= TRIES
+        settled.failed[key] = replace(failed, set_aside=last)
         return last

@@ -1,7 +1,7 @@
 """Samples are read and paid for one by one; one that fails is tried again, and then set aside."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,17 @@ logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 
+def to_try_again(store: Store) -> dict[str, FailedSample]:
+    """By their keys, samples that failed and are not set aside."""
+    return {one.key: one for one in store.failures() if not one.set_aside}
+
+
+def one_try_more(key: str, tried: Mapping[str, FailedSample], wrong: Exception) -> FailedSample:
+    """A sample that has failed, after the tries that were noted before."""
+    tries = tried[key].tries + 1 if key in tried else 1
+    return FailedSample(key, tries, f"{type(wrong).__name__}: {wrong}"[:LONGEST_ERROR])
+
+
 @dataclass
 class Taken:
     """What one order took."""
@@ -42,9 +53,7 @@ class Taken:
 
     def fails(self, key: str, wrong: Exception) -> FailedSample:
         """Note one try more."""
-        tries = self.tried[key].tries + 1 if key in self.tried else 1
-        error = f"{type(wrong).__name__}: {wrong}"[:LONGEST_ERROR]
-        self.tried[key] = FailedSample(key, tries, error)
+        self.tried[key] = one_try_more(key, self.tried, wrong)
         return self.tried[key]
 
     def takes(self, sample: Candidate, passed: list[FailedSample]) -> None:
@@ -122,7 +131,7 @@ class Taker:
 
     def failures(self) -> dict[str, FailedSample]:
         """What will be tried again."""
-        return {one.key: one for one in self._store.failures() if not one.set_aside}
+        return to_try_again(self._store)
 
     def _from_stream(self, wanted: int, taken: Taken, acquire: Acquire | None) -> Taken:
         passed: list[FailedSample] = []

@@ -12,7 +12,7 @@ from flwr.app import Context
 from tidegate._internal.arguments import check_function, check_kind, check_whole_number
 from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
-from tidegate.client.gate import Gate
+from tidegate.client.gate import Gate, check_one_source
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_file import store_path
 from tidegate.client.sqlite_store import SqliteStore
@@ -79,14 +79,10 @@ class NodeBuffers:
             check_function("selection", selection, ("a context",), remedy)
         else:
             _check_selection("selection", selection)
+        check_one_source(acquire, supplier)
         if supplier is not None:
             remedy = "it gives the node's supplier (tidegate.client.supplier.Supplier)"
             check_function("supplier", supplier, ("a context",), remedy)
-            if acquire is not None:
-                raise ConfigurationError(
-                    "give acquire, for samples that can be had at once, or supplier, for samples "
-                    "that come later; not both"
-                )
         if give_up_after is not None:
             remedy = "leave it out to wait as long as it takes"
             check_whole_number("give_up_after", give_up_after, remedy=remedy)
