@@ -20,6 +20,7 @@ from real_data import missing
 
 if TYPE_CHECKING:
     from fleet import Fleet, SharedFleet
+    from label_studio import LabelStudio
 
 SHARE = {"quick": 10.0, "check": 60.0, "full": 3600.0}
 """Seconds that a test may take, unless it states its share: ``@pytest.mark.share(60)``.
@@ -54,6 +55,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.pluginmanager.hasplugin("xdist"):
         for item in deployed:
             item.add_marker(pytest.mark.xdist_group("deployment"))
+        for item in items:
+            if "label_studio" in getattr(item, "fixturenames", ()):  # one server for all of them
+                item.add_marker(pytest.mark.xdist_group("label studio"))
     items.sort(key=lambda item: (item not in deployed, -_share(item)))
 
 
@@ -180,3 +184,13 @@ def _shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SharedF
 def fleet(_shared_fleet: "SharedFleet") -> "Fleet":
     """A real deployment that all tests share: TLS, authenticated SuperNodes, all online."""
     return _shared_fleet.whole()
+
+
+@pytest.fixture(scope="session")
+def label_studio(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[LabelStudio]":
+    """A real Label Studio that all tests share; those who break it start one of their own."""
+    from label_studio import LabelStudio, installed
+
+    made = installed(lambda: tmp_path_factory.mktemp("environment"))
+    with LabelStudio(made, tmp_path_factory.mktemp("labels") / "data") as server:
+        yield server

@@ -1,21 +1,27 @@
 """What an older version wrote, this one reads and goes on with."""
 
+import contextlib
 import json
 import shutil
+import sqlite3
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from gated_apps import MODEL
+from late_supplier import LateSupplier
 from old_files import DIES_IN, ROUNDS, RUNS, control, grid, outcome
 
 from tidegate.cli import main
 from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import StoredSample
+from tidegate.client.store import Purchase, StoredSample
 from tidegate.client.streams import IndexedStream
+from tidegate.client.supplier import Delivered
 from tidegate.runs.reader import read_run
+from tidegate.selection import Selection
 from tidegate.wire import Order, Receipt, cursor_digest
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -29,7 +35,8 @@ def copy_of(folder: Path, into: Path) -> Path:
 
 def with_newer_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of an older version, with what they are read as."""
-    new = {"under_way": 0, "under_way_spent": 0.0, "refunded": 0.0}
+    new = {"under_way": 0, "under_way_spent": 0.0, "refunded": 0.0, "oldest_under_way": 0}
+    new |= {"failing_suppliers": 0, "full_spools": 0, "spool_dropped": 0}
     return [{"set_aside": 0, "pause": 0, "retired": 0, **new, **row} for row in rows]
 
 
@@ -118,7 +125,9 @@ def test_a_buffer_of_version_0_1_0_goes_on(tmp_path: Path) -> None:
     assert (answer[1].admitted, answer[1].set_aside, answer[1].last_taken) == (2, 0, "")
     gate = Gate(store, IndexedStream([*"abcd", "only text", "another"]))
     order = Order(run="r", round_number=5, price=3.0, count=2, retention="oldest_first")
-    assert gate.apply(order) == Receipt(
+    answered = gate.apply(order)
+    assert len(answered.record) == 64  # its record begins with what was there
+    assert replace(answered, record="") == Receipt(
         run="r",
         round_number=5,
         admitted=2,
@@ -135,3 +144,48 @@ def test_a_buffer_of_version_0_1_0_goes_on(tmp_path: Path) -> None:
     assert store.failures() == []
     assert store.samples()[-2:] == ["only text", "another"]
     store.close()
+
+
+def test_a_buffer_of_schema_3_goes_on_and_buys_samples_that_come_later(tmp_path: Path) -> None:
+    """Round 2 chose e and could not pay for it; a and d wait. Schema 4 knows purchases."""
+    path = Path(shutil.copy(FIXTURES / "schema_3" / "client.sqlite", tmp_path))
+    with contextlib.closing(sqlite3.connect(path)) as file:
+        assert file.execute("PRAGMA user_version").fetchone() == (3,)
+    store = SqliteStore(path, "r", "a-client", 4)
+    books = store.books()
+    assert (books.total_admitted, books.total_spent, books.candidates) == (3, 6.0, 3)
+    assert (books.under_way, books.total_refused, store.purchases()) == (0, 0, [])
+    assert store.samples() == ["C", "B", "F"]
+    assert [(one.key, one.tries) for one in store.failures()] == [("r/a-client/5", 1)]
+    supplier = LateSupplier(number=1, longest_delay=0)
+    gate = Gate(store, IndexedStream("abcdefghijkl"), None, Selection(3, 3), supplier=supplier)
+    order = Order(run="r", round_number=3, price=2.0, retention_horizon=9, count=1)
+    receipt = gate.apply(order)
+    assert (receipt.asked, receipt.total_spent, list(supplier.bill)) == (1, 8.0, ["r/a-client/5"])
+    assert store.purchases() == [Purchase("r/a-client/5", 2.0, 3, asked=True)]
+    supplier.outcomes["r/a-client/5"] = Delivered("r/a-client/5", "label")
+    receipt = gate.apply(replace(order, round_number=4, count=0))
+    assert (receipt.arrived, receipt.under_way, gate.samples()[-1]) == (1, 0, "e")
+    store.close()
+
+
+def test_a_buffer_of_schema_4_goes_on_with_candidates_and_purchases(tmp_path: Path) -> None:
+    """Two samples trained once, two purchases are under way, five candidates wait."""
+    path = Path(shutil.copy(FIXTURES / "schema_4" / "client.sqlite", tmp_path))
+    days = [1_800_000_000.0]
+    with SqliteStore(path, "r", "site", 6, clock=lambda: days[0]) as store:
+        assert store.stored() == [StoredSample(0, 2, 1), StoredSample(1, 2, 1)]
+        assert store.samples() == ["person 4, labelled", "person 0, labelled"]
+        assert [one.key for one in store.purchases()] == ["r/site/11", "r/site/12"]
+        assert store.unpack(store.purchased("r/site/11").packed) == "person 10"
+        assert [store.unpack(one.packed) for one in store.candidates()] == [
+            f"person {number}" for number in range(5, 10)
+        ]
+        # Nobody knows since when: they count from the first opening.
+        store.keep_at_most(24 * 3600 * 1000)
+        store.let_go()
+        assert store.held() == 9
+        days[0] += 24 * 3600
+        store.let_go()
+        assert (store.held(), store.unheard(), store.books().candidates) == (0, {1: 2}, 0)
+        assert [one.is_void for one in store.purchases()] == [True, True]

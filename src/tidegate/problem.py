@@ -9,6 +9,7 @@ import numpy as np
 from tidegate._internal.arguments import check_number, check_whole_number, shown
 from tidegate._internal.arrays import FloatArray, IntArray
 from tidegate.cohorts import Cohorts
+from tidegate.delays import Delays
 from tidegate.errors import ConfigurationError
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY
 
@@ -72,6 +73,8 @@ class Problem:
     """T."""
     cohorts: Cohorts = field(default_factory=Cohorts)
     """Who takes part in a round; everyone by default."""
+    delays: Delays = field(default_factory=Delays)
+    """How long a purchase takes; by default a sample trains in the round that buys it."""
     learning: LearningConstants = field(default_factory=LearningConstants)
 
     def __post_init__(self) -> None:

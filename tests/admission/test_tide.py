@@ -10,9 +10,10 @@ from check_size import at_size
 
 import tidegate.admission.tide as module
 from tidegate._internal.arrays import FloatArray
-from tidegate.admission.price_memory import SIZE
+from tidegate.admission.price_memory import SIZE, PriceMemory
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
-from tidegate.admission.tide import LONGEST_LIFE, RECENT, Tide, TideState
+from tidegate.admission.thresholds import LONGEST_LIFE, Thresholds, solve
+from tidegate.admission.tide import RECENT, Tide, TideState
 from tidegate.policies import ControlOptions
 from tidegate.policies.tide import tide
 from tidegate.prices import ConstantPrice, MarkovPrice, PriceLaw, RecordedPrices, UniformPrice
@@ -112,14 +113,15 @@ def test_who_has_saved_spends_more_and_who_is_ahead_less() -> None:
 
 def solves(monkeypatch: pytest.MonkeyPatch, law: PriceLaw, rounds: int) -> int:
     count = 0
-    solve = module._solve
 
-    def counted(state: TideState, allowance: float, groups: int) -> module.Thresholds:
+    def counted(
+        seen: PriceMemory, recent: FloatArray, allowance: float, groups: int, cap: int | None
+    ) -> Thresholds:
         nonlocal count
         count += 1
-        return solve(state, allowance, groups)
+        return solve(seen, recent, allowance, groups, cap)
 
-    monkeypatch.setattr(module, "_solve", counted)
+    monkeypatch.setattr(module, "solve", counted)
     problem = mnist(rounds)
     simulate(tide(problem), problem, law, 0)
     monkeypatch.undo()
@@ -151,7 +153,7 @@ def test_the_last_prices_are_kept_in_order() -> None:
     for number, price in enumerate(prices.tolist(), start=1):
         state = one.learn(state, Quote(price))
         if number in (1, 5, RECENT - 1, RECENT, RECENT + 1, RECENT + 300):
-            kept = module._in_order(state)
+            kept = state.in_order
             assert np.array_equal(kept, prices[max(0, number - RECENT) : number])
         state = one.settle(state, NOTHING)
 

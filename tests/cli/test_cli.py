@@ -191,6 +191,17 @@ def test_prices_per_client(tidegate: Shell) -> None:
     assert told["policies"][0]["certificate_holds"]
 
 
+def test_samples_that_come_later(tidegate: Shell) -> None:
+    few = "simulate --rounds 60 --seeds 2 --policy tide"
+    told = [tidegate.json(f"{few} --delay {delay}") for delay in ("0", "20", "uniform:1,20")]
+    gained = [one["policies"][0]["distinct_per_round"] for one in told]
+    assert gained[0] > 2 * gained[1]
+    assert gained[1] < gained[2] < gained[0]
+    assert told[2]["problem"]["delay"] == "uniform:1,20"
+    page = " ".join(tidegate(f"{few} --delay uniform:1,20").split())
+    assert "60 rounds, samples come 1 to 20 rounds later." in page
+
+
 def test_offline_selection_with_prices_per_client_and_a_large_budget(
     tidegate: Shell, tmp_path: Path
 ) -> None:
@@ -239,7 +250,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
         ("plan --capacities 10x0 --budget 5", "these are 0 clients; give 1 to 100,000,000"),
         ("plan --capacities 10x100000000000 --budget 5", "give 1 to 100,000,000"),
         ("plan --budget nan", "budget = nan"),
-        ("plan --capacities 8,x --budget 5", "'x' is no capacity; write 8,9,10 or 10x1000"),
+        ("plan --capacities 8,x --budget 5", "'x' is not a capacity; write 8,9,10 or 10x1000"),
         ("plan --capacities 0x200 --budget 5", "every client needs room for at least 1 sample"),
         ("plan --phi 1", "phi = 1.0: it should be less than 1"),
         ("plan --price gauss:1", "unknown price law 'gauss'"),
@@ -255,6 +266,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
             "simulate --policy tide --strict-spending --spend-ahead 5",
             "strict spending is a spend_ahead of 0, and 5.0 was given, too",
         ),
+        ("simulate --delay later", "delay must be a whole number of rounds, such as 10, or"),
         ("simulate --seeds 0", "--seeds"),
         ("simulate --rounds 0", "rounds = 0"),
         (

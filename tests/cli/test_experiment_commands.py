@@ -113,7 +113,7 @@ def test_runs_of_other_settings_are_named_and_left_out(
     ("arguments", "told"),
     [
         (("data", "mnst"), "unknown data set 'mnst'; choose from mnist, fashion_mnist, cifar10"),
-        (("data", "mnist", "--from", "nowhere"), "nowhere is no folder"),
+        (("data", "mnist", "--from", "nowhere"), "nowhere is not a folder"),
         (("data", "electricity", "--from", "."), "elec.csv.xz is neither in"),
         (("compare", "."), "holds no finished run; `tidegate run EXPERIMENT.toml` makes some"),
         (("run", "nowhere.toml"), "nowhere.toml"),

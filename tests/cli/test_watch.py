@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorded_run import ALL, ROUNDS
@@ -232,9 +233,43 @@ def test_samples_set_aside_are_told_on_screen_and_page(tmp_path: Path) -> None:
     assert console.export_text().count("could not be read") == 1
     page = tmp_path / "page.html"
     write_run_page(replace(view, rounds=rows), page, time.time())
-    assert f"{words}. They were passed over and not paid for." in page.read_text("utf-8")
+    assert (
+        f"{words}. Those that a supplier had delivered are paid for; the others are not."
+        in page.read_text("utf-8")
+    )
     write_run_page(view, page, time.time())
     assert "could not be read" not in page.read_text("utf-8")
+
+
+def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Path) -> None:
+    play(tmp_path)
+    view = read_run(tmp_path)
+    troubles: dict[str, Any] = {"under_way": 2, "under_way_spent": 7.5, "oldest_under_way": 9}
+    more: dict[str, Any] = {
+        "failing_suppliers": 1,
+        "full_spools": 2,
+        "spool_dropped": 40,
+        "refunded": 12.5,
+    }
+    rows = [*view.rounds[:-1], replace(view.rounds[-1], **troubles, **more)]
+    console = Console(width=160, record=True, file=io.StringIO())
+    page, sentences = (
+        tmp_path / "page.html",
+        (
+            "2 samples, for 7.5, are bought and have not come yet, the oldest bought 9 rounds ago",
+            "upplier of 1 client could not be asked or did not answer; their own log says why",
+            "tream of 2 clients has no room for more messages",
+            "40 messages dropped unread by full streams so far",
+        ),
+    )
+    for shown, times in ((view, 0), (replace(view, rounds=rows), 1)):
+        console.print(live_view(shown))
+        write_run_page(shown, page, time.time())
+        screen, written = console.export_text(), page.read_text("utf-8")
+        assert [screen.count(one) for one in sentences] == [times] * 4
+        assert [written.count(one) for one in sentences] == [times] * 4
+        back = "Suppliers paid 12.5 back, which lowered what the rounds spent."
+        assert written.count(back) == times
 
 
 def test_a_pause_in_buying_is_told_on_screen_and_page(

@@ -12,7 +12,7 @@ from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, WireError
 from tidegate.wire import NO_LIMIT, Order, Receipt
 
 
@@ -108,6 +108,29 @@ def test_the_supplier_is_asked_again_until_it_has_heard(store: Store) -> None:
     assert gate.apply(order(1, 3)) == receipt  # the same order again
     assert [one.asked for one in store.purchases()] == [True] * 3
     assert supplier.bill == {"run/a/1": 2.0, "run/a/2": 2.0, "run/a/3": 2.0}
+
+
+def test_a_receipt_tells_of_a_supplier_that_fails_and_of_the_oldest_purchase(store: Store) -> None:
+    supplier = LateSupplier(1, longest_delay=0, fails_after=1)
+    gate = Gate(store, IndexedStream("abcdefgh"), supplier=supplier)
+    first = gate.apply(order(1, 2))  # it is asked after the receipt is written
+    assert (first.oldest_under_way, first.supplier_fails) == (1, False)
+    supplier.now = -1
+    second = gate.apply(order(2, 1))  # it has not heard of two purchases
+    assert (second.oldest_under_way, second.supplier_fails) == (1, True)
+    third = gate.apply(order(3, 0))
+    assert (third.oldest_under_way, third.supplier_fails) == (1, False)
+    supplier.fails_after = 0
+    assert gate.apply(order(4, 0)).supplier_fails  # it does not answer
+    supplier.now = 9
+    last = gate.apply(order(5, 0))
+    assert (last.under_way, last.oldest_under_way, last.supplier_fails) == (0, 0, False)
+    told = last.to_record()
+    with pytest.raises(WireError, match="oldest_under_way must be <= 0, got 3"):
+        Receipt.from_record(told | {"oldest_under_way": 3})
+    for name in ("oldest_under_way", "supplier_fails", "spool_full", "spool_dropped"):
+        del told[name]
+    assert Receipt.from_record(told) == last  # of a node that does not know them
 
 
 def test_what_takes_too_long_is_cancelled(store: Store) -> None:

@@ -17,7 +17,7 @@ from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.streams import Message, Spool, SpooledStream
 from tidegate.client.streams import numbering as numbers
 from tidegate.client.streams.messages import Delivery
-from tidegate.client.streams.spool import KEPT_GAPS, NEW_SPOOL, NO_SESSION, WINDOW
+from tidegate.client.streams.spool import KEPT_GAPS, NEW_SPOOL, NO_SESSION, WINDOW, WhenFull
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.testing import check_stream
 from tidegate.wire import Address, Order, cursor_digest
@@ -207,6 +207,26 @@ def test_a_full_spool_takes_no_more_and_goes_on_when_there_is_room(tmp_path: Pat
     spool.close()
 
 
+def test_receipts_tell_of_a_spool_that_is_full_and_of_what_it_dropped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules: tuple[tuple[WhenFull, bool, int], ...] = (("wait", True, 0), ("drop_oldest", False, 2))
+    for when_full, full, dropped in rules:
+        spool = Spool(tmp_path / when_full, most_messages=3, when_full=when_full)
+        stream = SpooledStream(spool, lambda payload, topic: payload.decode())
+        gate = Gate(MemoryStore("r", "a", 4), stream)
+        for number in range(5):
+            put(spool, str(number))
+        receipt = gate.apply(order(1, 0))
+        assert (receipt.spool_full, receipt.spool_dropped) == (full, dropped)
+        assert gate.apply(order(2, 2)).spool_full == full
+        after = gate.apply(order(3, 0))  # what was taken is confirmed, and gone
+        assert (after.spool_full, after.spool_dropped) == (False, dropped)
+        spool.close()
+    assert gate.apply(order(4, 0)).spool_dropped == 0  # a closed spool cannot say
+    assert "a stream cannot say whether it overflows" in caplog.text
+
+
 def test_a_full_spool_drops_the_oldest_that_is_not_being_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -215,6 +235,7 @@ def test_a_full_spool_drops_the_oldest_that_is_not_being_read(
     health = spool.health()
     assert (rest(spool), health.dropped, health.received) == (["c", "d", "e"], 2, 5)
     assert caplog.text.count("is full: the oldest") == 1
+    assert spool._execute("SELECT position FROM arrivals").fetchall() == [(3,), (4,), (5,)]
     stream = SpooledStream(spool, as_text)
     stream.seek(stream.cursor)
     assert stream.take(1) == ["c"]  # not in the books yet

@@ -60,7 +60,7 @@ def test_files_that_arrive_later_are_taken_later(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is no folder; create it"):
+    with pytest.raises(ValueError, match="is not a folder; create it"):
         FolderStream(tmp_path / "nowhere")
 
 

@@ -16,8 +16,9 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
 from PIL import Image as Picture
 from real_data import DATA, needs_mnist
 
+from tidegate.errors import ConfigurationError
 from tidegate.experiments.data import FederatedData
-from tidegate.experiments.prepare import SOURCES
+from tidegate.experiments.prepare import SOURCES, extract
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -102,8 +103,17 @@ def test_imagenette_is_unpacked_and_made_smaller(tmp_path: Path) -> None:
     assert abs(int(image.mean()) - 210) <= 2
     with pytest.raises(ValueError, match="images have 2 sizes; give them one with --size"):
         SOURCES["imagenette"](tmp_path, None)
-    with tarfile.open(tmp_path / "imagenette" / "imagenette-small.tar.xz") as tar:
-        tar.extractall(tmp_path, filter="data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(tarfile, "data_filter", raising=False)  # as in Python 3.11.2
+        with tarfile.open(tmp_path / "imagenette" / "imagenette-small.tar.xz") as tar:
+            extract(tar, str(tmp_path))
+        with tarfile.open(tmp_path / "hostile.tar", "w") as tar:
+            tar.addfile(tarfile.TarInfo("../elsewhere"))
+        with (
+            tarfile.open(tmp_path / "hostile.tar") as tar,
+            pytest.raises(ConfigurationError, match=r"'../elsewhere', which is not a file below"),
+        ):
+            extract(tar, str(tmp_path / "small"))
     unpacked = SOURCES["imagenette"](tmp_path / "small", 24)
     assert unpacked["train"]["label"][:] == found["train"]["label"][:]
     (tmp_path / "imagenette" / "imagenette2.tgz").touch()

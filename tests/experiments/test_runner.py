@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from one_process import in_one_process
 
+from tidegate.delays import Delays
 from tidegate.experiments import client_app, data, server_app
 from tidegate.experiments.config import ExperimentConfig, PolicyChoice, stretch
 from tidegate.experiments.job import Job
@@ -84,6 +85,24 @@ def test_a_run_admits_and_pays_what_counts_alone_say(small: str, results: Path) 
                 + run.columns["generalisation"],
                 counts.columns["bound"],
             )
+
+
+def test_samples_that_come_later_are_those_that_counts_alone_say(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_one_process(monkeypatch)
+    policies = ({"name": "acdpp", "headroom": 4}, {"name": "tide"})
+    late = experiment(small, delay="uniform:1,3", seeds=1, rounds=12, policies=policies)
+    runs = plan_runs(late, tmp_path)
+    about(late, runs).write(tmp_path)
+    run_experiment(runs, workers=1)
+    _, found = read_results(tmp_path)
+    for choice in late.policies:
+        problem = late.problem(0)
+        counts = simulate(choice.make(problem), problem, late.prices(0), 0).columns
+        assert counts["under_way"].max() > 5
+        for column in ("spent", "under_way", "admitted", "training_size"):
+            np.testing.assert_allclose(found[choice.label][0].columns[column], counts[column])
 
 
 def test_everybody_meets_the_same_prices_on_a_seed_and_learns(results: Path) -> None:
@@ -169,6 +188,7 @@ def test_a_job_survives_its_way_through_a_run_config(small: str) -> None:
     job = Job.of(planned, planned.policies[2], seed=7, budget=21.0)
     assert Job.from_config(job.to_config()) == job
     assert Job.from_config({**job.to_config(), "another-key": 3, "budget": 21}) == job
+    assert Job.from_config({**job.to_config(), "delay": 10}).delay == "10"
     assert [job.memory(client) for client in (0, 3, 9)] == [32, 44, 44]
     assert job.clients == 4
 
@@ -203,8 +223,8 @@ def test_a_client_that_fails_ends_the_run(
         ({"partition": "by:persn"}, "has no column 'persn'; it has image, label"),
         ({"model": "vgg"}, "unknown model 'vgg'"),
         ({"model": "sensor_cnn"}, r"takes windows.* the shape \(1, 8, 8\)"),
-        ({"data": "no/such"}, r"no/such is no folder here.*`tidegate data NAME"),
-        ({"data": "tests/fault"}, "tests/fault is no folder; did you mean tests/faults?"),
+        ({"data": "no/such"}, r"no/such is not a folder here.*`tidegate data NAME"),
+        ({"data": "tests/fault"}, "tests/fault is not a folder; did you mean tests/faults?"),
         ({"data": "tests"}, "tests is a folder, but holds no data set"),
         ({"input_column": "pixels"}, "has no column 'pixels'; it has image, label: set input_col"),
     ],
@@ -235,6 +255,12 @@ def test_each_seed_takes_its_own_stretch_of_recorded_prices(tmp_path: Path) -> N
     assert found == [[1, 2, 3, 4], [5, 6, 7, 8]]
     with pytest.raises(ValueError, match="has 10 prices, and seed 2 takes those from 9 to 12"):
         stretch(text, 2, 4)
+
+
+def test_a_number_is_a_delay_in_an_experiment(small: str) -> None:
+    assert experiment(small, delay=10).problem(0).delays == Delays(10, 10)
+    with pytest.raises(ValueError, match="delay must be a whole number of rounds"):
+        experiment(small, delay="soon")
 
 
 def test_a_number_is_a_price_in_an_experiment(small: str) -> None:

@@ -326,7 +326,7 @@ def test_no_pickle_is_ever_run(tmp_path: Path) -> None:
 def test_traces_and_files_of_settings_say_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text('usd\n"' + "1" * 200_000 + '"\n')
-    with pytest.raises(ValueError, match=r"line .* is no CSV: field larger than field limit"):
+    with pytest.raises(ValueError, match=r"line .* is not CSV: field larger than field limit"):
         RecordedPrices.from_csv(path, ["usd"])
     path.write_text('"' + "1" * 200_000)
     with pytest.raises(ValueError, match="has no header: field larger than field limit"):

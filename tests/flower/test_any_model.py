@@ -388,8 +388,8 @@ def test_what_is_not_a_data_set_is_refused_before_anything_is_bought(
 @pytest.mark.parametrize(
     ("arrays", "reason"),
     [
-        (ArrayRecord({"w": Array(np.array([1j]))}), "its array 'w' is no array of numbers"),
-        (ArrayRecord({"w": Array(np.array(["a"]))}), "its array 'w' is no array of numbers"),
+        (ArrayRecord({"w": Array(np.array([1j]))}), "its array 'w' is not an array of numbers"),
+        (ArrayRecord({"w": Array(np.array(["a"]))}), "its array 'w' is not an array of numbers"),
         (ArrayRecord({"w": Array(np.array([np.nan]))}), "'w' holds numbers that are not finite"),
         (ArrayRecord({"w": Array("f4", (1,), "other", b"x")}), "its array 'w' cannot be read"),
     ],

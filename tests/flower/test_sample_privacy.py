@@ -76,3 +76,17 @@ def test_the_loss_of_a_sample_is_that_of_the_rounds_it_takes_part_in(
     expected = by_hand(moved, noise, participations, 1e-5)
     assert spent.epsilon == pytest.approx(expected, rel=0.01)
     assert spent.num_releases == participations
+
+
+def test_a_cap_on_uses_gives_tide_the_account_of_as_many_steps() -> None:
+    pytest.importorskip("dp_accounting", reason="Flower's accountant needs flwr[dp]")
+    from tidegate.flower.sample_privacy import sample_privacy
+
+    problem = Problem(buffer_capacities=[10] * 10, budget=55.0, mean_price=5.5, num_rounds=1000)
+    capped = make_policy("tide", problem, ControlOptions(most_uses=10))
+    spent = [
+        sample_privacy(noise_multiplier=8.0, participations=one.most_uses(1000), delta=1e-5).epsilon
+        for one in (capped, make_policy("acdpp", problem), make_policy("tide", problem))
+    ]
+    assert spent[0] == spent[1] == pytest.approx(3.62, abs=0.005)
+    assert spent[2] > 60

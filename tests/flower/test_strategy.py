@@ -763,9 +763,9 @@ def test_an_unknown_policy_is_named_at_once() -> None:
     ("ours", "reason"),
     [
         (None, "there are no samples without an order"),
-        (MODEL, "tidegate-order is no ConfigRecord with a text named 'json'"),
-        (ConfigRecord({TEXT: 1}), "tidegate-order is no ConfigRecord with a text named 'json'"),
-        (ConfigRecord({"x": "y"}), "tidegate-order is no ConfigRecord with a text named 'json'"),
+        (MODEL, "tidegate-order is not a ConfigRecord with a text named 'json'"),
+        (ConfigRecord({TEXT: 1}), "tidegate-order is not a ConfigRecord with a text named 'json'"),
+        (ConfigRecord({"x": "y"}), "tidegate-order is not a ConfigRecord with a text named 'json'"),
         (ConfigRecord({TEXT: "{"}), "tidegate-order is not JSON"),
         (ConfigRecord({TEXT: "[]"}), "a record is a mapping, got []"),
         (ConfigRecord({TEXT: '{"version": 9}'}), "version 9 is not understood"),

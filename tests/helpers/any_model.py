@@ -180,7 +180,7 @@ def _frozen_transformer() -> Any:
         hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
         vocab_size=4, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    return BertModel(config)  # type: ignore[no-untyped-call]
+    return BertModel(config)
 
 
 def _lora() -> Any:

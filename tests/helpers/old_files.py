@@ -1,7 +1,8 @@
 """Files as a version of Tidegate leaves them, for later versions to read.
 
 ``python tests/helpers/old_files.py tests/fixtures/version_X_Y_Z`` makes them with the version that
-is installed; run it before a release changes a format, and never again for that version.
+is installed; run it before a release changes a format, and never again for that version. A name
+that ends in ``.sqlite`` makes a client's buffer alone.
 """
 
 import dataclasses
@@ -18,9 +19,14 @@ from flwr.app import Message
 from flwr.serverapp.strategy import FedAdam, FedAvg, Strategy
 from gated_apps import MODEL, gated_app
 
+from tidegate.client.gate import Gate
+from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.streams import IndexedStream
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.records import asks_who
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.selection import Selection
+from tidegate.wire import Order
 
 ROUNDS = 10
 DIES_IN = 5
@@ -98,5 +104,23 @@ def make(folder: Path) -> None:
         shutil.rmtree(buffers)
 
 
+def make_buffer(path: Path) -> None:
+    """A client's buffer with candidates that wait, and one that was chosen and not paid for."""
+
+    def acquire(letter: str, key: str) -> str:
+        if letter == "e":
+            raise OSError("nobody knows e")
+        return letter.upper()
+
+    store = SqliteStore(path, "r", "a-client", 4)
+    choosing = Selection(candidates=3, backlog=3)
+    gate = Gate(store, IndexedStream("abcdefghijkl"), acquire, choosing)
+    for now in (1, 2):
+        order = Order(run="r", round_number=now, price=1.5 * now, retention_horizon=9, count=2)
+        gate.apply(order, worth=lambda letters: [float(ord(letter)) for letter in letters])
+    store.close()
+
+
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    made = Path(sys.argv[1])
+    make_buffer(made) if made.suffix == ".sqlite" else make(made)

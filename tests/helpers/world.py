@@ -93,7 +93,7 @@ class Disk:
     def purchases(self) -> list[Purchase]:
         return self.store.purchases()
 
-    def purchased(self, key: str) -> bytes:
+    def purchased(self, key: str) -> Candidate:
         return self.store.purchased(key)
 
     def mark_asked(self, keys: Sequence[str]) -> None:
@@ -103,6 +103,18 @@ class Disk:
         if self.accident.endswith("full"):
             raise OSError(errno.ENOSPC, "no space left on device")
         self.store.void(round_number)
+
+    def keep_at_most(self, length: int) -> None:
+        self.store.keep_at_most(length)
+
+    def let_go(self) -> None:
+        self.store.let_go()
+
+    def whose(self, subject: str) -> str | None:
+        return self.store.whose(subject)
+
+    def unheard(self) -> dict[int, int]:
+        return self.store.unheard()
 
     def commit(self, change: Change) -> None:
         self._meet_accident("", lambda: self.store.commit(change))
@@ -468,7 +480,7 @@ class World:
         committed = math.fsum(one.price for one in purchases)
         assert math.isclose(committed, books.under_way_spent, abs_tol=1e-9)
         assert bought == books.total_admitted + books.total_refused + books.under_way
-        samples = {device.disk.unpack(device.disk.purchased(one.key)) for one in purchases}
+        samples = {device.disk.unpack(device.disk.purchased(one.key).packed) for one in purchases}
         assert len(samples) == len(purchases), "bought twice"
         assert not samples & set(device.disk.samples()), "it has come, and is still under way"
         waits = {device.disk.unpack(one.packed) for one in device.disk.candidates()}

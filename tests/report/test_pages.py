@@ -17,6 +17,7 @@ from made_results import make_results
 from recorded_run import recorded_run
 
 from tidegate.cli import main
+from tidegate.policies import ControlOptions
 from tidegate.policies.presets import make_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
@@ -24,6 +25,7 @@ from tidegate.report.page import TEMPLATES
 from tidegate.report.plan_page import PlanAnswer, write_plan_page
 from tidegate.report.tables import show
 from tidegate.runs.journal import Journal
+from tidegate.simulation.caps import looked_at, try_caps
 from tidegate.simulation.curves import by_budget, by_memory, trace
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("test_pages")]  # the same pages for all
@@ -224,6 +226,14 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     money, memory = (
         trace(problems, law, makers, [0]) for problems in (by_budget(problem), by_memory(problem))
     )
+    limits = {cap: one for cap, one in looked_at(problem, law).items() if cap in (2, 8)}
+    caps = try_caps(
+        problem,
+        law,
+        limits,
+        lambda cap: make_policy("tide", problem, ControlOptions(most_uses=cap)),
+        [0],
+    )
     planned = PlanAnswer(
         headline="three clients",
         advice=["Buy <less>."],
@@ -235,6 +245,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         limit_told="limit: the most.",
         by_budget=money,
         by_memory=memory,
+        by_cap=caps,
         settings={"budget": 15.0},
     )
     write_plan_page(planned, tmp_path / "plan.html")
@@ -242,9 +253,15 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     assert "Buy &lt;less&gt;." in text
     for point in money.points:
         assert f"<td>{show(point.policies['tide'].effective_per_round)}</td>" in text
-    alone = replace(planned, summaries=[money.points[4].policies["tide"]])
+    for cap in caps:
+        assert f"<td>{show(cap.policy.effective_per_round)}</td>" in text
+        assert f"<td>{cap.limit.effective_per_round:,.4g}</td>" in text
+    assert [cap.most_uses for cap in caps] == [2, 8]
+    alone = replace(planned, by_cap=[], summaries=[money.points[4].policies["tide"]])
     write_plan_page(alone, tmp_path / "tide.html")  # which has no K, and needs no advice on it
-    assert "Buy &lt;less&gt;." not in (tmp_path / "tide.html").read_text("utf-8")
+    text = (tmp_path / "tide.html").read_text("utf-8")
+    assert "Buy &lt;less&gt;." not in text
+    assert "cap on uses" not in text
 
 
 @pytest.mark.parametrize(

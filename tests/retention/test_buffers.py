@@ -60,7 +60,7 @@ def test_counts_equal_samples_moved_by_hand(
         assert buffers.occupancy.tolist() == [len(client) for client in uses]
 
 
-@pytest.mark.parametrize("retention", [KStepRetention(2), OldestFirst()])
+@pytest.mark.parametrize("retention", [KStepRetention(2), OldestFirst(), OldestFirst(4)])
 def test_a_copy_goes_its_own_way(retention: KStepRetention | OldestFirst) -> None:
     first = retention.buffers(np.array([5]), 3)
     first.step(EVERYONE, np.array([3], dtype=np.int32))
@@ -105,21 +105,25 @@ def test_a_horizon_below_one_is_refused() -> None:
         max_size=20,
     ),
     capacities=st.sampled_from([[4, 5, 6], [4, 4, 4], [1, 12, 3]]),
+    cap=st.integers(0, 4),
 )
 def test_a_rule_does_to_counts_what_it_does_at_the_gate(
     rounds: list[tuple[list[int], int, list[int], int | None, list[bool]]],
     capacities: list[int],
+    cap: int,
     at_once: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "AT_ONCE", at_once)
-        play_at_counts_and_gates(rounds, capacities)
+        play_at_counts_and_gates(rounds, capacities, cap)
 
 
 def play_at_counts_and_gates(
-    rounds: list[tuple[list[int], int, list[int], int | None, list[bool]]], capacities: list[int]
+    rounds: list[tuple[list[int], int, list[int], int | None, list[bool]]],
+    capacities: list[int],
+    cap: int,
 ) -> None:
-    buffers = OldestFirst().buffers(np.array(capacities), len(rounds))
+    buffers = OldestFirst(cap).buffers(np.array(capacities), len(rounds))
     gates = [
         Gate(MemoryStore("r", f"client-{number}", capacity), IndexedStream(range(1000)))
         for number, capacity in enumerate(capacities)
@@ -141,6 +145,7 @@ def play_at_counts_and_gates(
                     round_number=now,
                     price=float(prices[client]),
                     retention="oldest_first",
+                    retention_horizon=cap,
                     count=most,
                     thresholds=thresholds,
                 )
@@ -150,7 +155,8 @@ def play_at_counts_and_gates(
         assert stored.fresh.tolist() == [one.admitted for one in receipts]
         assert stored.occupancy.tolist() == [one.occupancy for one in receipts]
         assert stored.prior_uses == sum(one.prior_uses for one in receipts)
-        assert not stored.expiring.any()
+        assert stored.expiring.tolist() == [one.expiring for one in receipts]
+        assert stored.expiring.any() <= bool(cap)
 
 
 def test_a_large_client_does_not_cost_the_small_ones_memory() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from late_supplier import LateSupplier
 
 from tidegate._internal.randomness import COHORTS, generator
 from tidegate.client.gate import Gate
@@ -827,7 +828,7 @@ def test_a_policy_without_a_shadow_price_cannot_be_a_shard() -> None:
     gates = fleet(controller, MNIST)
     with pytest.raises(ValueError, match="acdpp does not say what money is worth; shards need ti"):
         controller.decide(gates, gates)
-    with pytest.raises(ValueError, match="this server is no shard"):
+    with pytest.raises(ValueError, match="this server is not a shard"):
         Controller(terms("tide"), "r").report()
 
 
@@ -874,6 +875,27 @@ def test_tide_does_not_wait_for_slots_whose_client_has_nothing_to_fill_them_with
     assert played[-1].training_size == 23
     # Waiting for θ(0), the others would have replaced their samples for 2.5 a round.
     assert sum(row.spent for row in played[50:]) > 0.35 * 100 * TARGET
+
+
+def test_buying_goes_on_while_the_first_samples_are_under_way() -> None:
+    """Nobody trains yet, because nothing has come; that is no mistake of the clients'."""
+    controller = Controller(terms("constant_admission"), run="r")
+    controller.join(hello("a", 100))
+    supplier = LateSupplier(number=1, longest_delay=20, now=-1000)
+    late = Gate(MemoryStore("r", "a", 100), IndexedStream("x" * 1000), supplier=supplier)
+    for _ in range(4):
+        (order,) = controller.decide(["a"], ["a"]).values()
+        receipt = late.apply(order)
+        supplier.now -= 1  # nothing is due
+        assert (receipt.asked > 0, receipt.occupancy) == (True, 0)
+        controller.book("a", receipt)
+        assert controller.close(used=False).pause == 0
+    supplier.now = 0
+    (order,) = controller.decide(["a"], ["a"]).values()
+    receipt = late.apply(order)
+    assert receipt.arrived
+    controller.book("a", receipt)
+    assert controller.close(used=False).pause == 1
 
 
 def test_a_pause_in_buying_survives_a_restart() -> None:

@@ -1,6 +1,6 @@
 """The laws of stores: ours obey them, and a store that does not is caught."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +11,7 @@ import pytest
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_file import store_path
 from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import Books, Change, Choice, StoredSample
+from tidegate.client.store import Books, Candidate, Change, Choice, Purchase, StoredSample
 from tidegate.testing import STORE_LAWS, LawBrokenError, check_store
 
 Open = Callable[[str, str, int], MemoryStore]
@@ -99,6 +99,33 @@ class TakesOldChoices(MemoryStore):
         super().choose(replace(choice, before=self.books()))
 
 
+class AsksForNothing(MemoryStore):
+    def commit(self, change: Change) -> None:
+        super().commit(replace(change, asked=change.asked[1:]))
+
+
+class NeverEnds(MemoryStore):
+    def commit(self, change: Change) -> None:
+        super().commit(replace(change, ended=()))
+
+
+class ForgetsWhoWasAsked(MemoryStore):
+    def mark_asked(self, keys: Sequence[str]) -> None:
+        super().mark_asked(keys[1:])
+
+
+class MixesContents(MemoryStore):
+    def purchased(self, key: str) -> Candidate:
+        return super().purchased(self.purchases()[0].key)
+
+
+class BuysFirst(MemoryStore):
+    def commit(self, change: Change) -> None:
+        for one in change.asked:  # before the books are compared
+            self._purchases[one.key] = Purchase(one.key, change.order.price, 0), one
+        super().commit(change)
+
+
 @pytest.mark.parametrize(
     ("open_store", "law", "found"),
     [
@@ -113,6 +140,11 @@ class TakesOldChoices(MemoryStore):
         (in_memory(ForgetsTheOrder), "keeps_candidates_and_choices", "its candidates are"),
         (in_memory(KeepsTheDropped), "keeps_candidates_and_choices", "its candidates are"),
         (in_memory(TakesOldChoices), "refuses_a_choice_from_old_books", "made from old books"),
+        (in_memory(AsksForNothing), "keeps_purchases_until_they_end", "its purchases are"),
+        (in_memory(NeverEnds), "keeps_purchases_until_they_end", "its purchases are"),
+        (in_memory(ForgetsWhoWasAsked), "keeps_purchases_until_they_end", "its purchases are"),
+        (in_memory(MixesContents), "keeps_purchases_until_they_end", "have other contents"),
+        (in_memory(BuysFirst), "refuses_purchases_from_old_books", "was refused, its purchases"),
     ],
 )
 def test_a_broken_store_is_caught_by_law_and_input(open_store: Open, law: str, found: str) -> None:

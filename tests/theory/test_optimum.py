@@ -18,12 +18,8 @@ from tidegate.theory.distribution import (
     price_distribution,
 )
 from tidegate.theory.filling import filling_threshold
-from tidegate.theory.optimum import (
-    bellman_residual,
-    best_rule,
-    optimum,
-    plan_slots,
-)
+from tidegate.theory.optimum import optimum, plan_slots
+from tidegate.theory.slot_rule import bellman_residual, best_rule
 
 OLDEST = 6
 """Brute force lets no sample live longer."""

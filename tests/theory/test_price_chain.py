@@ -10,8 +10,9 @@ from check_size import at_size
 from tidegate._internal.arrays import FloatArray
 from tidegate.prices import MarkovPrice
 from tidegate.theory.distribution import PriceSample
-from tidegate.theory.optimum import best_rule, plan_slots
+from tidegate.theory.optimum import plan_slots
 from tidegate.theory.price_chain import PriceChain, chain_rule, plan_chain
+from tidegate.theory.slot_rule import best_rule
 
 AGES = 8
 PATH = at_size(30_000, 60_000)

@@ -30,6 +30,8 @@ from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersErro
 FORMAT_VERSION = 1
 FIXED: Mapping[str, bool] = MappingProxyType({"fixed": True})
 """Metadata of a field that belongs to the policy: a saved state must have the same value."""
+ADDED: Mapping[str, bool] = MappingProxyType({"added": True})
+"""Metadata of a field that states once did not have: where it is missing, it is as at the start."""
 
 UNREADABLE = (
     *(ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError),
@@ -243,13 +245,18 @@ def _from_tree(template: Any, tree: Any, archive: Archive) -> Any:
                 f"not of {template.shape} {template.dtype}"
             )
         return array
-    fields = dataclasses.fields(template)
-    if {one.name for one in fields} != set(tree["fields"]):
+    saved = tree["fields"].keys()
+    fields = [
+        one
+        for one in dataclasses.fields(template)
+        if one.name in saved or not one.metadata.get("added")
+    ]
+    if {one.name for one in fields} != set(saved):
         raise RunDiffersError(
-            f"the file holds {reprlib.repr(sorted(tree['fields']))}, which is no "
+            f"the file holds {reprlib.repr(sorted(tree['fields']))}, which is not a "
             f"{type(template).__name__}: it was saved by another policy or version",
             name=type(template).__name__,
-            saved=sorted(tree["fields"]),
+            saved=sorted(saved),
             given=sorted(one.name for one in fields),
         )
     parts = {}
@@ -263,7 +270,7 @@ def _from_tree(template: Any, tree: Any, archive: Archive) -> Any:
                 saved=parts[one.name],
                 given=mine,
             )
-    return type(template)(**parts)
+    return dataclasses.replace(template, **parts)
 
 
 def _need_kind(template: object, kind: Any, tree: object) -> None:

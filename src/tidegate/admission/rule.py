@@ -27,6 +27,8 @@ class Quote:
     empty_slots: int | None = None
     """Of the clients that take part, where samples stay until others take their place; none where
     that is not known. Slots of clients whose stream has run dry do not count."""
+    delay: float = 0.0
+    """Rounds that a purchase takes, on average so far."""
 
     @classmethod
     def of(cls, price: Price, shares: FloatArray) -> "Quote":

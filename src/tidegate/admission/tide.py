@@ -11,6 +11,14 @@ on, a price up to the average is taken for all empty slots at once, ahead of the
 would cost too many rounds' budget, and in the first round, when nothing is known of prices,
 only a price up to θ(0) is; up to the average price slots are then filled as far as the budget has
 paid for them. Above the average they wait.
+
+With a cap on uses (``most_uses``), a slot is empty again once its sample was used as often as it
+may be. The rule knows this beforehand and replaces most samples earlier. Where the budget pays for
+full buffers, such a slot is filled at any price; where it does not, up to a price that keeps as
+many slots in use as the budget can.
+
+Where samples come d rounds after they were bought, those that they replace have trained d rounds
+more by then: the rule looks up the threshold of that age.
 """
 
 import bisect
@@ -23,65 +31,32 @@ from tidegate._internal.arrays import FloatArray
 from tidegate.admission.debt import next_cost_debt
 from tidegate.admission.price_memory import PriceMemory
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
-from tidegate.theory.filling import filling_threshold
-from tidegate.theory.optimum import plan_slots
-from tidegate.theory.price_chain import PriceChain, plan_chain
+from tidegate.admission.thresholds import OTHER_ALLOWANCE, Thresholds, solve
 
-LONGEST_LIFE = 1000
-"""Rounds, and thresholds in an order. A budget that does not pay for replacing a sample in so many
-rounds is spent as it comes in, at the cheapest rule's prices."""
 MORE_PRICES = 1.1
 """A rule is solved again after so many times the rounds that it was solved for."""
-OTHER_ALLOWANCE = 0.05
-"""It is solved again when the money for a slot and round has moved by this part."""
 LEAST_ALLOWANCE = 0.2
 """Of the budget: a rule to go on with when more was spent than is left."""
-PRECISION = 1e-5
-"""Relative, of what a rule costs; the prices seen say less."""
 PACE = 100
 """Rounds in which what was overspent is saved, and vice versa; or those that are left, if fewer."""
 DEAR_FILL = 15
 """Rounds' budget. A first fill that costs less at the average price is bought up to that price:
 early training is worth it."""
+DEAR_REPLACEMENT = 5
+"""Rounds' budget. Slots that a cap on uses has emptied are filled at any price that the rule allows
+if that costs less; if more, they are filled as those of clients that have joined are."""
 SMOOTHING = 20
 """Rounds from which it is learned how many slots take part."""
 PRICE_GROUPS = 4
 """Low to high; what follows what is learned where it is no chance."""
 RECENT = 1024
 """Rounds that this is learned from."""
-LONGEST_CHAIN = 256
-"""Ages planned for at most where prices depend on each other: twice those that the rule for
-independent prices needs, and 32. Longer lives are planned as if prices were independent."""
 MOST_CLIENTS = 1000
 """Clients whose own prices are looked at in a round, evenly spaced."""
 
 
 NOTHING = FleetOrder(0.0, (0.0,))
 """Before there was any money."""
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """What was solved last, and for what."""
-
-    round_number: int = 0
-    allowance: float = 0.0
-    """Money for a slot and round."""
-    spends: float = 0.0
-    """What the rule spends of it; less only where every sample is replaced in every round."""
-    shadow_price: float = 0.0
-    """μ: growth of ΣA² that one unit of money more would save, at what is spent; where all is
-    replaced, the last that it saved."""
-    highest: float = -1.0
-    """Of the prices that were seen; a higher one may need another rule."""
-    affordable: bool = True
-    """Whether the allowance pays for the rule."""
-    empty: float = 0.0
-    """θ(0)."""
-    edges: tuple[float, ...] = ()
-    """Prices at which another group of prices begins; none where prices are independent."""
-    by_group: tuple[tuple[float, ...], ...] = ()
-    """For each group of prices, θ(1), θ(2), ... of a rule that spends the allowance or less."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,6 +80,13 @@ class TideState:
     """The last prices; that of round t in place (t - 1) mod ``RECENT``."""
     solved: Thresholds = field(default_factory=Thresholds)
 
+    @property
+    def in_order(self) -> FloatArray:
+        """The last prices, oldest first."""
+        if self.round_number < RECENT:
+            return self.recent[: self.round_number]
+        return np.roll(self.recent, -(self.round_number % RECENT))
+
 
 @dataclass(frozen=True, eq=False)
 class Tide:
@@ -127,6 +109,8 @@ class Tide:
     """What the rounds to come will get each, where that is not the budget of this one."""
     price_groups: int = PRICE_GROUPS
     """Groups between which the next price may depend on the present one; 1 for none."""
+    most_uses: int | None = None
+    """U, rounds in which a sample trains at most; none for no cap."""
 
     def start(self) -> TideState:
         """Nothing seen, nothing spent."""
@@ -148,8 +132,10 @@ class Tide:
         ):
             return seen
         groups = self.price_groups if quote.own is None else 1
-        solved = _solve(seen, allowance, groups)
-        return replace(seen, solved=replace(solved, highest=max(quote.highest, old.highest)))
+        solved = solve(seen.prices, seen.in_order, allowance, groups, self.most_uses)
+        highest = max(quote.highest, old.highest)
+        solved = replace(solved, round_number=state.round_number, highest=highest)
+        return replace(seen, solved=solved)
 
     def decide(self, state: TideState, quote: Quote, limit: float) -> FleetOrder:
         """The rule of this round."""
@@ -161,16 +147,22 @@ class Tide:
             money = saved + self._rate * (self._left(state) - 1)
         if not self._rate:
             money = min(money, saved)
+        group = bisect.bisect_right(solved.edges, quote.price)
         waiting = self._waits(state, quote)
-        if waiting and quote.own is None and quote.price > solved.empty:
+        usual = solved.empty if waiting else max(solved.empty, state.prices.mean)
+        filling = min(solved.filling[group], quote.highest) if solved.filling else usual
+        by_age = solved.by_group[group]
+        late = round(quote.delay * state.taking_part)  # rounds of a client, as ages are
+        by_age = by_age[late:] or by_age[-1:]
+        if filling < usual or (filling > usual and self._replaces(state, quote)):
+            thresholds: tuple[float, ...] = (filling, *by_age)
+        elif waiting and quote.own is None and quote.price > solved.empty:
             # Pay as you go, up to the average price; samples that are stored stay.
             price = quote.price if quote.price <= state.prices.mean else 0.0
-            thresholds: tuple[float, ...] = (price, 0.0)
+            thresholds = (price, 0.0)
             money = min(money, saved)
         else:
-            empty = solved.empty if waiting else max(solved.empty, state.prices.mean)
-            group = bisect.bisect_right(solved.edges, quote.price)
-            thresholds = (empty, *solved.by_group[group])
+            thresholds = (usual, *by_age)
         if not solved.affordable:
             money = min(money, saved)
         order, _ = FleetOrder(math.inf, thresholds).within(money, quote, limit)
@@ -247,40 +239,8 @@ class Tide:
         slots = self.total_capacity if is_first else empty or 0
         return knows_one or slots * state.prices.mean > DEAR_FILL * self._rate
 
-
-def _solve(state: TideState, allowance: float, groups: int) -> Thresholds:
-    """The best rule for an allowance, if the prices seen are all there are."""
-    law = state.prices.distribution()
-    plan = plan_slots(law, allowance, longest_life=LONGEST_LIFE, precision=PRECISION)
-    independent = Thresholds(
-        round_number=state.round_number,
-        allowance=allowance,
-        spends=min(plan.spent, allowance),
-        shadow_price=plan.best.multiplier or 2 / max(law.highest, allowance),
-        affordable=plan.spent <= (1 + OTHER_ALLOWANCE) * allowance,
-        empty=filling_threshold(law, plan),
-        by_group=(plan.less.thresholds,),
-    )
-    ages = 2 * len(plan.less.thresholds) + 32
-    if (
-        groups == 1
-        or not plan.best.multiplier
-        or ages > LONGEST_CHAIN
-        or not independent.affordable
-    ):
-        return independent
-    chain = PriceChain.from_prices(_in_order(state), groups)
-    if chain is None:
-        return independent
-    rules = plan_chain(chain, allowance, plan.best, ages)
-    if rules is None:
-        return independent
-    _, less = rules
-    return replace(independent, edges=chain.edges, by_group=less.by_group())
-
-
-def _in_order(state: TideState) -> FloatArray:
-    """The last prices, oldest first."""
-    if state.round_number < RECENT:
-        return state.recent[: state.round_number]
-    return np.roll(state.recent, -(state.round_number % RECENT))
+    def _replaces(self, state: TideState, quote: Quote) -> bool:
+        """Whether empty slots are few enough to be those of samples that were used U times."""
+        is_first = state.admitted < self.total_capacity
+        dear = (quote.empty_slots or 0) * quote.price > DEAR_REPLACEMENT * self._rate
+        return not (is_first or dear)

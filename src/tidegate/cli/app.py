@@ -6,9 +6,11 @@ import click.exceptions
 import typer
 
 import tidegate
+from tidegate.cli.audit import audit
 from tidegate.cli.buffers import buffers
 from tidegate.cli.compare import compare
 from tidegate.cli.data import data
+from tidegate.cli.forget import forget
 from tidegate.cli.new import new
 from tidegate.cli.optimum import optimum
 from tidegate.cli.plan import plan
@@ -17,6 +19,7 @@ from tidegate.cli.retire import retire
 from tidegate.cli.run import run
 from tidegate.cli.setting import with_setting
 from tidegate.cli.simulate import simulate
+from tidegate.cli.sweep import sweep
 from tidegate.cli.watch import watch
 from tidegate.cli.whatif import whatif
 
@@ -39,6 +42,9 @@ app.command()(report)
 app.command()(compare)
 app.command()(data)
 app.command()(buffers)
+app.command()(sweep)
+app.command()(forget)
+app.command()(audit)
 
 
 def _show_version(wanted: bool) -> None:
@@ -67,5 +73,6 @@ def root(
 
     `tidegate run` also plays a whole experiment, which `tidegate compare` then shows; `tidegate
     data` makes the data sets that experiments read. `tidegate buffers` lists and removes what nodes
-    of this machine keep.
+    of this machine keep, `tidegate sweep` deletes what they may no longer keep,
+    `tidegate forget` what they hold of somebody, and `tidegate audit` checks their records.
     """

@@ -58,7 +58,7 @@ def data(
         )
     folder = Path(given).expanduser()
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is no folder")
+        raise ConfigurationError(f"{folder} is not a folder")
     if name == "electricity":
         made = to / "electricity.csv"
         _unpack(folder, made)

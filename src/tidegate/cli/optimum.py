@@ -5,7 +5,7 @@ import json
 
 import typer
 
-from tidegate.cli.running import AsJson, described, headline, screen
+from tidegate.cli.running import AsJson, described, headline, rounds_told, screen
 from tidegate.cli.setting import Setting
 from tidegate.theory import optimum as theory
 from tidegate.theory.distribution import price_distribution
@@ -24,13 +24,18 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
     one. Prices are taken as independent from round to round; of a trace only the values count, not
     their order. K, gamma, phi and the constants of the bound play no part.
 
+    With --most-uses no sample trains in more rounds than that. Where the budget does not pay for
+    replacing every sample in time, some slots are empty, and this says how many samples are stored.
+
         tidegate optimum
+
+        tidegate optimum --most-uses 10
 
         tidegate optimum --budget 65 --price markov:2,9,0.9,0.8
     """
     problem = setting.problem
     prices = price_distribution(setting.price_law, setting.rounds)
-    best = theory.optimum(prices, problem.budget, problem.slots_a_round)
+    best = theory.optimum(prices, problem.budget, problem.slots_a_round, setting.most_uses)
     if as_json:
         found = {**dataclasses.asdict(best), "thresholds": list(best.thresholds)}
         typer.echo(json.dumps({"setting": described(setting), **found}, indent=2))
@@ -46,13 +51,26 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
     ages = ", ".join(f"{threshold:,.3g}" for threshold in best.thresholds[:SHOWN])
     more = " and so on" if len(best.thresholds) > SHOWN else ""
     out.print(
-        f"A sample used once, twice, ... makes room at a price up to {ages}{more}.",
+        f"A sample used once, twice, ... makes room at a price up to {ages}{more}."
+        if ages
+        else "Every sample trains once.",
         highlight=False,
         soft_wrap=True,
     )
+    if setting.most_uses is not None:
+        out.print(_capped(setting.most_uses, best, prices.highest), highlight=False, soft_wrap=True)
     out.print(
         f"Shadow price of the budget: {best.multiplier:,.4g}, growth of ΣA² that one unit of money "
         f"more would save. Duality gap at most {max(best.duality_gap, ROUNDING):.0e}.",
         highlight=False,
         soft_wrap=True,
+    )
+
+
+def _capped(most_uses: int, best: theory.Optimum, highest: float) -> str:
+    """What a cap on uses means for slots whose sample has gone."""
+    price = "any price" if best.filling >= highest else f"a price up to {best.filling:,.3g}"
+    return (
+        f"No sample trains in more than {rounds_told(most_uses)}; a slot whose sample was used as "
+        f"often is filled at {price}, and {best.stored_per_round:,.4g} samples are stored."
     )

@@ -21,6 +21,7 @@ from tidegate.cli.running import (
     headline,
     limit_told,
     progress_bar,
+    rounds_told,
     run_policies,
     screen,
     show_summaries,
@@ -32,6 +33,7 @@ from tidegate.problem import Problem
 from tidegate.report.page import check_page
 from tidegate.report.plan_page import PlanAnswer, write_plan_page
 from tidegate.report.tables import candidate_table
+from tidegate.simulation.caps import looked_at, try_caps
 from tidegate.simulation.curves import by_budget, by_memory, trace
 from tidegate.simulation.offline import Candidate, candidate_horizons, select_offline, try_horizons
 from tidegate.simulation.summary import PolicySummary, summarise
@@ -47,6 +49,8 @@ from tidegate.wire import LARGEST_CAPACITY
 CURVES = ("constant_admission", "acdpp", "tide")
 """Policies whose curves a page shows, unless others are asked for."""
 CURVE_SEEDS = 3
+TIDE = "tide"
+"""The policy that plans with a cap on uses."""
 
 
 def plan(
@@ -62,7 +66,8 @@ def plan(
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Also write a page with the curves of money and memory (a minute or two more)."
+            help="Also write a page with the curves of money, of memory and of a cap on uses (a "
+            "minute or two more)."
         ),
     ] = None,
     as_json: AsJson = False,
@@ -87,7 +92,12 @@ def plan(
 
         tidegate plan --capacities 10x1000 --budget 5000 --price trace:prices.csv:eur
 
-    One page for whoever decides on the budget, with what one more unit of it would buy:
+    No sample may train in more than ten rounds:
+
+        tidegate plan --most-uses 10
+
+    One page for whoever decides on the budget, with what one more unit of it would buy, and what a
+    cap on uses would cost:
 
         tidegate plan --html plan.html
     """
@@ -105,7 +115,7 @@ def plan(
     closing = contraction(problem.num_rounds, setting.phi)
     share = closed.target_admission / problem.num_clients
     advice = [
-        f"Keep a sample for {_rounds(closed.retention_horizon)} (K).",
+        f"Keep a sample for {rounds_told(closed.retention_horizon)} (K).",
         f"Admit {closed.target_admission:,.4g} samples a round in all, {share:,.3g} a client.",
         f"V = {weight:,.4g} and rho = {closing:.4g}.",
         _searched(closed, searched),
@@ -163,7 +173,9 @@ def _write_page(
         for name in policies
     }
     money, memory = by_budget(problem), by_memory(problem)
-    total = (len(money) + len(memory)) * len(makers) * len(seeds) * problem.num_rounds
+    caps = looked_at(problem, setting.price_law, setting.most_uses) if TIDE in makers else {}
+    played = (len(money) + len(memory)) * len(makers) + len(caps)
+    total = played * len(seeds) * problem.num_rounds
     with progress_bar("tracing curves", total) as one_round:
         curves = [
             trace(
@@ -172,10 +184,22 @@ def _write_page(
                 makers,
                 seeds,
                 price_per_client=setting.price_per_client,
+                most_uses=setting.most_uses,
                 each_round=one_round,
             )
             for problems in (money, memory)
         ]
+        tried = try_caps(
+            problem,
+            setting.price_law,
+            caps,
+            lambda cap: make_policy(
+                TIDE, problem, replace(setting.options, most_uses=cap), preset=preset
+            ),
+            seeds,
+            price_per_client=setting.price_per_client,
+            each_round=one_round,
+        )
     planned = PlanAnswer(
         headline=headline(setting),
         advice=advice,
@@ -187,13 +211,10 @@ def _write_page(
         limit_told=limit_told(possible),
         by_budget=curves[0],
         by_memory=curves[1],
+        by_cap=tried,
         settings={**described(setting), "preset": preset},
     )
     write_plan_page(planned, path)
-
-
-def _rounds(number: int) -> str:
-    return f"{number:,} round" + ("" if number == 1 else "s")
 
 
 def _more(problem: Problem, setting: Setting) -> dict[str, Plan]:

@@ -60,8 +60,9 @@ def run(
     APP is the folder that holds an app's `pyproject.toml`: no Ray, no servers, the same app.
     Clients are function calls, one after another. With `--set folder=run` the server saves the run
     and clients keep their samples in `run/buffers` (or in `tidegate-folder`): the same command
-    resumes it. Without, everything lives in memory. The same seed gives the same orders, receipts
-    and model as `flwr run` does on Flower's Simulation and Deployment engines.
+    resumes it. Without, everything lives in memory. The same seed gives the same orders, model
+    and receipts (but for the digest of each device's own record) as `flwr run` does on Flower's
+    Simulation and Deployment engines.
 
     The quickstart, LeNet on MNIST:
 
@@ -92,7 +93,9 @@ def run(
             run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
             return
         if not (app / "pyproject.toml").exists() and (app / "config.toml").exists():
-            raise ConfigurationError(f"{app} is no Flower app; did you mean {app / 'config.toml'}?")
+            raise ConfigurationError(
+                f"{app} is not a Flower app; did you mean {app / 'config.toml'}?"
+            )
         for name, value in (("out", out), ("workers", workers), ("engine", engine)):
             if value is not None:
                 raise ConfigurationError(

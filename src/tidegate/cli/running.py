@@ -110,32 +110,37 @@ def described(setting: Setting) -> dict[str, Any]:
 def headline(setting: Setting) -> str:
     """The problem in one line."""
     problem = setting.problem
-    reached = ""
+    reached = late = ""
     if not problem.cohorts.everyone:
         reached = f", a round reaches {problem.mean_fraction_train:.3g} of them"
+    if not problem.delays.none:
+        late = f", samples come {problem.delays.told} later"
     return (
         f"{problem.num_clients:,} clients with {problem.total_capacity:,} slots in all{reached}, "
         "budget "
         f"{problem.budget:,.10g} a round, price {setting.price} "
-        f"(mean {problem.average_price:,.4g}), {problem.num_rounds:,} rounds"
+        f"(mean {problem.average_price:,.4g}), {problem.num_rounds:,} rounds{late}"
     )
 
 
 def yardsticks(setting: Setting) -> dict[str, float]:
     """What is possible at all: ``limit``, and for a recorded path of prices ``in_hindsight``.
 
+    With a cap on uses also ``stored``, samples in buffers that are as full as they can be.
     Empty where that is not known: a column of prices for each client, or a budget so small that
     samples would have to stay for ten thousand rounds.
     """
     law, problem = setting.price_law, setting.problem
     try:
         prices = price_distribution(law, setting.rounds)
-        best = optimum(prices, problem.budget, problem.slots_a_round)
+        best = optimum(prices, problem.budget, problem.slots_a_round, setting.most_uses)
     except ConfigurationError:
         return {}
     found = {"limit": best.effective_per_round}
+    if setting.most_uses is not None:
+        found["stored"] = best.stored_per_round
     looked_at = setting.rounds <= LONGEST_PATH and problem.cohorts.everyone
-    if isinstance(law, RecordedPrices) and looked_at:
+    if isinstance(law, RecordedPrices) and looked_at and setting.most_uses is None:
         path = np.asarray(law.values, dtype=np.float64)[: setting.rounds]
         with Console(stderr=True).status("finding the most that was possible on this path"):
             bound = hindsight_bound(path, problem.budget, problem.total_capacity)
@@ -158,6 +163,11 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
         out.print(note, style="dim", highlight=False)
 
 
+def rounds_told(number: int) -> str:
+    """A number of rounds, in words."""
+    return f"{number:,} round" + ("" if number == 1 else "s")
+
+
 def limit_told(possible: Mapping[str, float]) -> str:
     """What the last column is held against."""
     if not possible:
@@ -167,10 +177,16 @@ def limit_told(possible: Mapping[str, float]) -> str:
             f"limit: effective samples as a part of {possible['in_hindsight']:,.4g}, the most that "
             "full buffers could have gained if this path of prices had been known beforehand."
         )
+    capped = ""
+    if "stored" in possible:
+        capped = (
+            f" with this cap on uses, {possible['stored']:,.4g} samples stored on average (fewer "
+            "stored can gain more)"
+        )
     return (
         f"limit: effective samples as a part of {possible['limit']:,.4g}, the most that full "
-        "buffers can gain in the long run for this budget if prices are independent from round to "
-        "round (tidegate optimum)."
+        f"buffers can gain in the long run for this budget{capped} if prices are independent from "
+        "round to round (tidegate optimum)."
     )
 
 

@@ -14,6 +14,7 @@ from pydantic_core import PydanticUndefined
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.cohorts import Cohorts
+from tidegate.delays import Delays, delay_text
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, find_policy
@@ -64,6 +65,12 @@ class Setting(BaseModel):
         lt=1,
         description="Probability, for each client and round, of leaving for good.",
     )
+    delay: Annotated[str, BeforeValidator(delay_text)] = Field(
+        "0",
+        description="Rounds from the purchase of a sample to its first training: a number, or "
+        "uniform:SHORTEST,LONGEST. Until then the purchase has a slot, and the sample that it will "
+        "replace trains on.",
+    )
     rounds: int = Field(
         1000, ge=1, description="Number of rounds, T. Default: 1000, or the length of a trace."
     )
@@ -86,6 +93,13 @@ class Setting(BaseModel):
         le=MOST_ROUNDS,
         description="K, rounds that a sample stays, in place of the planned one (not Tide, where "
         "a sample stays until another takes its place).",
+    )
+    most_uses: int | None = Field(
+        None,
+        ge=1,
+        le=MOST_ROUNDS,
+        description="U: no sample trains in more than so many rounds, whatever prices do. Tide "
+        "replaces its samples in time, or lets them go; policies with a larger K are left out.",
     )
     hard_capacity: bool = Field(
         False,
@@ -125,7 +139,7 @@ class Setting(BaseModel):
         for part in parts:
             size, times, count = str(part).strip().partition("x")
             if not (size.isdecimal() and (count if times else "1").isdecimal()):
-                raise ConfigurationError(f"{part!r} is no capacity; write 8,9,10 or 10x1000")
+                raise ConfigurationError(f"{part!r} is not a capacity; write 8,9,10 or 10x1000")
             if int(size) < 1:
                 raise ConfigurationError(f"{part!r}: every client needs room for at least 1 sample")
             before = groups.pop() if groups and groups[-1][0] == int(size) else (int(size), 0)
@@ -192,6 +206,7 @@ class Setting(BaseModel):
                 least_available=self.least_available,
                 leaving=self.leaving,
             ),
+            delays=Delays.read(self.delay),
             learning=LearningConstants(
                 domain_diameter=self.domain_diameter,
                 gradient_noise=self.gradient_noise,
@@ -227,6 +242,7 @@ class Setting(BaseModel):
         """What policies can be told."""
         return ControlOptions(
             retention_horizon=self.retention_horizon,
+            most_uses=self.most_uses,
             hard_capacity=self.hard_capacity,
             strict_spending=self.strict_spending,
             spend_ahead=self.spend_ahead,

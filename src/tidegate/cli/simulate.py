@@ -63,6 +63,10 @@ def simulate(
     The settings of the paper's released scripts:
 
         tidegate simulate --preset released_settings --policy acdpp
+
+    Labels from people, which come 1 to 20 rounds after they were paid for:
+
+        tidegate simulate --delay uniform:1,20
     """
     _check_files(out, plot)
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)

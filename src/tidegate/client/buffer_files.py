@@ -68,7 +68,7 @@ def read_buffer(path: Path) -> BufferFile:
     size = sum(one.stat().st_size for one in _parts(path)[:2] if one.exists())
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
-            _check_ours(path, file)
+            check_ours(path, file)
             ((text,),) = file.execute("SELECT content FROM books LIMIT 1").fetchall()
             ((samples,),) = file.execute("SELECT count(*) FROM samples").fetchall()
     except (sqlite3.DatabaseError, ValueError) as wrong:
@@ -101,7 +101,7 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
     path = buffer.path
     try:
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as file:
-            _check_ours(path, file)
+            check_ours(path, file)
             version, used_at = _version(file), _used_at(path)
             file.execute("PRAGMA locking_mode = EXCLUSIVE")
             if used_at > unused_since:
@@ -127,7 +127,18 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
     return True
 
 
-def _check_ours(path: Path, file: sqlite3.Connection) -> None:
+def mark_of_file(path: Path) -> int:
+    """The mark that says what a database is for; a ``DamagedFileError`` where it is none."""
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+            ((mark,),) = file.execute("PRAGMA application_id").fetchall()
+    except sqlite3.DatabaseError as wrong:
+        raise DamagedFileError(path, f"cannot be read as a database ({wrong})", REMEDY) from wrong
+    return int(mark)
+
+
+def check_ours(path: Path, file: sqlite3.Connection) -> None:
+    """Refuse a database that is not a buffer."""
     ((mark,),) = file.execute("PRAGMA application_id").fetchall()
     if mark != APPLICATION_ID:
         raise DamagedFileError(path, "is not a buffer of Tidegate", REMEDY)

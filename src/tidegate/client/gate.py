@@ -6,31 +6,30 @@ answers.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tidegate.client.choosing import Chooser, Worth, tell_if_dry
+from tidegate.client.limits import duration
 from tidegate.client.purchasing import Purchasing, Settled
-from tidegate.client.slots import Admission, Slots, is_over
+from tidegate.client.slots import Admission, Slots, is_over, with_unheard
 from tidegate.client.store import (
     Books,
     BooksMovedError,
     Candidate,
     Change,
-    Choice,
     FailedSample,
     Store,
 )
-from tidegate.client.streams import Confirms, Stream, TakenBefore, pass_over
+from tidegate.client.streams import Confirms, Limited, Stream, TakenBefore, pass_over
+from tidegate.client.streams.stream import overflow_of
 from tidegate.client.supplier import Supplier
-from tidegate.client.taking import TRIES, Acquire, Taken, Taker
+from tidegate.client.taking import Acquire, Subject, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
 from tidegate.selection import Selection
 from tidegate.wire import Address, Order, Receipt, cursor_digest
-
-Worth = Callable[[list[Any]], Sequence[float]]
-"""Given candidates, says what each is worth: one number a candidate, the greatest bought first."""
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
@@ -56,6 +55,8 @@ class Gate:
         selection: Selection | None = None,
         supplier: Supplier | None = None,
         give_up_after: int | None = None,
+        keep_at_most: str | None = None,
+        subject: Subject | None = None,
     ) -> None:
         """Stand between a stream and a store.
 
@@ -66,14 +67,26 @@ class Gate:
             selection: how the client chooses among candidates; samples as they come without.
             supplier: of samples that come later; in place of ``acquire``.
             give_up_after: rounds after which a purchase that has not come is cancelled.
+            keep_at_most: how long the device may hold a sample, such as ``"30d"``; any time without
+                it. Older ones are not handed out, and deleted at the next occasion.
+            subject: says whom or what a sample is about, so that it can be forgotten; given the
+                sample as the stream has it.
         """
         check_one_source(acquire, supplier)
         self._store = store
         self._stream = stream
-        self._selection = selection
+        self._keep = 0 if keep_at_most is None else duration(keep_at_most)
+        store.keep_at_most(self._keep)
+        if subject is not None:
+            store.whose("")  # a device that has lost its key is refused before anything is read
+        if isinstance(stream, Limited):
+            stream.keep_at_most(self._keep)
+            stream.name_subjects(subject)
         self._start = stream.cursor
         books = store.books()
-        self._taker = Taker(store, stream, acquire, f"{books.run}/{books.client}")
+        self._taker = Taker(store, stream, acquire, f"{books.run}/{books.client}", subject)
+        self._chooser = Chooser(store, stream, self._taker, selection)
+        self._selects = selection is not None
         self._purchasing = None if supplier is None else Purchasing(store, supplier, give_up_after)
 
     def apply(
@@ -87,6 +100,7 @@ class Gate:
                 first order of the next one begins after that.
             worth: of candidates, where the gate has a selection; without it all are worth the same.
         """
+        self._store.let_go()
         books = self._store.books()
         if order.run != books.run:
             raise WireError(f"this gate serves run {books.run!r}, not {order.run!r}")
@@ -106,19 +120,27 @@ class Gate:
         stored = self._store.stored()
         settled = self._settle(books, order)
         kept = [one for one in stored if not is_over(one.uses, order)]
+        unheard = self._store.unheard()
         slots = Slots(books.buffer_capacity, kept, len(settled.arrived), len(settled.left))
-        wanted = slots.wanted(order)
+        wanted = replace(slots, kept=with_unheard(kept, unheard, order)).wanted(order)
         now, taken, asked = books, Taken({}), list[Candidate]()
         if begun:
             now, taken, asked = self._buy(books, order, wanted, worth)
-        bought = [one.packed for one in taken.samples]
         set_aside = taken.set_aside
         over = [*(one.key for one in taken.samples), *(one.key for one in set_aside)]
         done = over if now.candidates else []  # no longer candidates
         read = len(over) - len(done)  # from the stream just now
-        admitted = [*(one.packed for one in settled.arrived), *bought]
-        exhausted = len(bought) + len(asked) < wanted
-        brought = Admission(len(admitted), len(settled.arrived), len(asked), exhausted)
+        admitted = [*settled.arrived, *taken.samples]
+        exhausted = len(taken.samples) + len(asked) < wanted
+        brought = Admission(
+            admitted=len(admitted),
+            arrived=len(settled.arrived),
+            asked=len(asked),
+            exhausted=exhausted,
+            oldest_under_way=settled.oldest_left(order.round_number),
+            supplier_fails=settled.supplier_fails,
+            overflow=overflow_of(self._stream),
+        )
         after = replace(
             now,
             last_round=order.round_number,
@@ -126,6 +148,7 @@ class Gate:
             total_admitted=books.total_admitted + len(admitted),
             total_spent=books.total_spent + order.price * brought.bought,
             total_set_aside=now.total_set_aside + len(set_aside) + settled.set_aside,
+            total_passed=now.total_passed + taken.passed_over,
             total_seen=now.total_seen and now.total_seen + read,
             candidates=now.candidates - len(done) - len(asked),
             under_way=len(settled.left) + len(asked),
@@ -134,14 +157,24 @@ class Gate:
             total_refunded=books.total_refunded + settled.refunded,
         )
         stay = slots.left_beside(len(admitted))
-        receipt = brought.receipt(order, after, stay)
+        receipt = brought.receipt(order, after, stay, unheard)
         survivors = {one.position for one in stay}
         removed = [one.position for one in stored if one.position not in survivors]
         failed = _with(taken.failed, settled)
         done = [*done, *(one.key for one in asked)]
         self._store.commit(
             Change(
-                order, receipt, now, after, removed, admitted, failed, done, asked, settled.ended
+                order=order,
+                receipt=receipt,
+                before=now,
+                books=after,
+                removed=removed,
+                admitted=[one.packed for one in admitted],
+                failed=failed,
+                done=done,
+                asked=asked,
+                ended=settled.ended,
+                origins=[one.origin for one in admitted],
             )
         )
         self._confirm(after)
@@ -158,11 +191,11 @@ class Gate:
             the books, as a choice among candidates has left them; what was taken at once, or
             failed; and what is bought and will come later.
         """
-        if self._selection is None and self._purchasing is None and not books.candidates:
+        if not self._selects and self._purchasing is None and not books.candidates:
             taken = self._taker.buy_next(wanted)
-            self._tell_if_dry(taken, books)
+            tell_if_dry(taken, books)
             return books, taken, []
-        now = self._choose(books, order, wanted, worth)
+        now = self._chooser.choose(books, order, wanted, worth)
         chosen = self._store.candidates(only_chosen=True) if now.candidates else []
         if replace(self._store.books(), void_round=now.void_round) != now:
             # Somebody else has paid, or is about to.
@@ -172,7 +205,7 @@ class Gate:
         return now, Taken(self._taker.failures()), chosen[:wanted]
 
     def samples(self) -> list[Any]:
-        """What the client trains on, oldest first."""
+        """What the client trains on, oldest first; nothing that has been held for too long."""
         return self._store.samples()
 
     def _confirm(self, books: Books) -> None:
@@ -228,79 +261,6 @@ class Gate:
             self._stream.seek(self._start)
             return False
         return True
-
-    def _choose(self, books: Books, order: Order, wanted: int, worth: Worth | None) -> Books:
-        """Read candidates, choose among all that are kept, and write the choice down.
-
-        Whatever was chosen before and could not be paid for comes first: it may have been paid for
-        by an order of which nothing was heard. A choice that was written down is not made again.
-        """
-        if books.chosen_round == order.round_number:
-            return books
-        kept = self._store.candidates() if books.candidates else []
-        hopeless = {key for key, one in self._taker.failures().items() if one.tries >= TRIES}
-        hopeful = sum(one.chosen and one.key not in hopeless for one in kept)
-        needed = max(wanted - hopeful, 0)
-        waited = [one for one in kept if not one.chosen]
-        reads = self._reads(needed, len(waited))
-        bought = self._store.purchases() if books.under_way else []
-        known = [*(one.key for one in kept), *(one.key for one in bought)]
-        read = self._taker.read_next(reads, known)
-        waiting = [*waited, *read.samples]
-        if self._selection is None:  # it chose before: what waits comes first in the stream
-            chosen, dropped = [one.key for one in waiting[:needed]], []
-        else:
-            worths = self._worths(waiting, worth) if needed else []
-            place = books.client, order.round_number
-            chosen = [waiting[one].key for one in self._selection.choose(worths, needed, place)]
-            taken = set(chosen)
-            left = [one.key for one in waiting if one.key not in taken]
-            dropped = left[: max(len(left) - self._selection.backlog, 0)]
-        if len(chosen) < needed:
-            self._tell_if_dry(read, books)
-        if not (reads or chosen or dropped):
-            return books  # nothing to write down
-        after = replace(
-            books,
-            cursor=self._stream.cursor,
-            total_set_aside=books.total_set_aside + len(read.set_aside),
-            total_seen=_seen(books) + len(read.samples) + len(read.set_aside),
-            candidates=len(kept) + len(read.samples) - len(dropped),
-            chosen_round=order.round_number,
-        )
-        self._store.choose(
-            Choice(order.round_number, books, after, read.samples, chosen, dropped, read.failed)
-        )
-        return after
-
-    def _tell_if_dry(self, taken: Taken, books: Books) -> None:
-        if taken.dry:
-            logger.warning("the stream of %s/%s is dry", books.run, books.client)
-
-    def _reads(self, needed: int, waiting: int) -> int:
-        """How many samples of the stream are read for an order that needs so many."""
-        if self._selection is None:
-            return max(needed - waiting, 0)
-        if not needed and not self._selection.backlog:
-            return 0  # nobody would look at them
-        return max(self._selection.candidates, needed)
-
-    def _worths(self, waiting: list[Candidate], worth: Worth | None) -> Sequence[float]:
-        """What candidates are worth; without a function all are worth the same."""
-        if worth is None or not waiting:
-            return [0.0] * len(waiting)
-        worths = [float(one) for one in worth([self._store.unpack(one.packed) for one in waiting])]
-        if len(worths) != len(waiting):
-            raise ConfigurationError(
-                f"worth gave {len(worths)} numbers for {len(waiting)} candidates; it must give one "
-                "for each, in their order"
-            )
-        return worths
-
-
-def _seen(books: Books) -> int:
-    """Samples that were read from the stream so far."""
-    return books.total_seen or books.total_admitted + books.total_set_aside
 
 
 def _with(failed: Sequence[FailedSample], settled: Settled) -> list[FailedSample]:

@@ -1,10 +1,12 @@
 """A store in memory: what it holds is gone with its process."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tidegate.client.codec import ArrayCodec, SampleCodec
+from tidegate.client.limits import Clock, OwnTime, milliseconds
 from tidegate.client.store import (
     KEPT_ANSWERS,
     Books,
@@ -12,6 +14,7 @@ from tidegate.client.store import (
     Change,
     Choice,
     FailedSample,
+    Origin,
     Purchase,
     StoredSample,
     checked_books,
@@ -25,7 +28,13 @@ class MemoryStore:
     """A store that is gone with its process; for simulation and tests."""
 
     def __init__(
-        self, run: str, client: str, buffer_capacity: int, codec: SampleCodec | None = None
+        self,
+        run: str,
+        client: str,
+        buffer_capacity: int,
+        codec: SampleCodec | None = None,
+        *,
+        clock: Clock = time.time,
     ) -> None:
         self._codec = ArrayCodec() if codec is None else codec
         self._books = Books(run=run, client=client, buffer_capacity=buffer_capacity)
@@ -34,8 +43,12 @@ class MemoryStore:
         self._failures: list[FailedSample] = []
         self._chosen: dict[str, Candidate] = {}
         self._waiting: dict[str, Candidate] = {}
-        self._purchases: dict[str, tuple[Purchase, bytes]] = {}
+        self._purchases: dict[str, tuple[Purchase, Candidate]] = {}
         self._applied = 0
+        self._clock = clock
+        self._keep = 0
+        self._time = OwnTime(0, 0)
+        self._unheard: dict[int, int] = {}
 
     def books(self) -> Books:
         """Where the client stands."""
@@ -50,7 +63,8 @@ class MemoryStore:
 
     def samples(self) -> list[Any]:
         """The samples themselves, oldest first."""
-        return [self._codec.decode(one.packed) for one in self._stored.values()]
+        held = [one for one in self._stored.values() if not self._is_over(one.origin)]
+        return [self._codec.decode(one.packed) for one in held]
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """The order of a round and the receipt that was given for it."""
@@ -75,7 +89,8 @@ class MemoryStore:
     def choose(self, choice: Choice) -> None:
         """Write a choice down; what could fail is done before anything is assigned."""
         books = checked_books(choice, self._books)
-        waiting = {**self._waiting, **{one.key: one for one in choice.fresh}}
+        fresh = {one.key: replace(one, origin=self._since(one.origin)) for one in choice.fresh}
+        waiting = {**self._waiting, **fresh}
         chosen = {key: replace(waiting.pop(key), chosen=True) for key in choice.chosen}
         for key in choice.dropped:
             del waiting[key]
@@ -87,15 +102,15 @@ class MemoryStore:
         """What was bought and has not come yet, oldest first."""
         return [one for one, _ in self._purchases.values()]
 
-    def purchased(self, key: str) -> bytes:
-        """The packed sample of a purchase that is under way."""
+    def purchased(self, key: str) -> Candidate:
+        """The sample of a purchase that is under way and not void."""
         return self._purchases[key][1]
 
     def mark_asked(self, keys: Sequence[str]) -> None:
         """Note that the supplier knows of these purchases."""
         for key in keys:
-            one, packed = self._purchases[key]
-            self._purchases[key] = replace(one, asked=True), packed
+            one, asked = self._purchases[key]
+            self._purchases[key] = replace(one, asked=True), asked
 
     def commit(self, change: Change) -> None:
         """Apply a change; what could fail is done before anything is assigned."""
@@ -104,26 +119,67 @@ class MemoryStore:
         stored = dict(self._stored)
         for position in change.removed:
             del stored[position]
-        for position, packed in enumerate(change.admitted, start=change.before.total_admitted):
-            stored[position] = _Kept(now, self._applied, packed)
+        for place, packed in enumerate(change.admitted):
+            origin = self._since(change.origins[place] if change.origins else Origin())
+            position = change.before.total_admitted + place
+            stored[position] = _Kept(now, self._applied, packed, origin)
         done = set(change.done)
         chosen = {key: one for key, one in self._chosen.items() if key not in done}
         purchases = dict(self._purchases)
         for key in change.ended:
             del purchases[key]
         for one in change.asked:
-            purchases[one.key] = Purchase(one.key, change.order.price, now), one.packed
+            purchases[one.key] = Purchase(one.key, change.order.price, now), one
         self._answers[now] = change.order, change.receipt
         if len(self._answers) > KEPT_ANSWERS:
             del self._answers[next(iter(self._answers))]
         self._failures = noted(self._failures, change.failed)
         self._applied += 1
         self._stored, self._chosen, self._books = stored, chosen, books
-        self._purchases = purchases
+        self._purchases, self._unheard = purchases, {}
 
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one, from now on."""
         self._books = with_void(self._books, round_number)
+
+    def keep_at_most(self, length: int) -> None:
+        """Hold samples for no longer than so many milliseconds from now on; 0 for any time."""
+        self._keep = length
+
+    def let_go(self) -> None:
+        """Delete what may no longer be held."""
+        for one in [
+            one for one in self.stored() if self._is_over(self._stored[one.position].origin)
+        ]:
+            del self._stored[one.position]
+            self._unheard[one.uses] = self._unheard.get(one.uses, 0) + 1
+            self._books = replace(self._books, total_expired=self._books.total_expired + 1)
+        for kept in (self._chosen, self._waiting):
+            for key in [key for key, one in kept.items() if self._is_over(one.origin)]:
+                del kept[key]
+                self._books = replace(self._books, candidates=self._books.candidates - 1)
+        for key, (purchase, asked) in self._purchases.items():
+            if self._is_over(asked.origin):
+                void = replace(purchase, is_void=True)
+                self._purchases[key] = void, replace(asked, packed=b"")
+
+    def whose(self, subject: str) -> str | None:
+        """Nothing: what is gone with its process needs no names."""
+        return ""
+
+    def unheard(self) -> dict[int, int]:
+        """Samples that were let go since the last order was applied: how many, by their uses."""
+        return dict(self._unheard)
+
+    def _now(self) -> int:
+        self._time = self._time.at(milliseconds(self._clock))
+        return self._time.own
+
+    def _since(self, origin: Origin) -> Origin:
+        return origin if origin.held_at else replace(origin, held_at=self._now())
+
+    def _is_over(self, origin: Origin) -> bool:
+        return self._keep > 0 and origin.held_at <= self._now() - self._keep
 
 
 @dataclass(frozen=True)
@@ -134,3 +190,4 @@ class _Kept:
     applied_before: int
     """Orders that were applied before it was admitted."""
     packed: bytes
+    origin: Origin

@@ -29,6 +29,18 @@ class Settled:
     failed: dict[str, FailedSample] = field(default_factory=dict)
     """Answers that no sample could be made of, by their keys; some are set aside."""
 
+    calls_failed: bool = False
+    """Whether the supplier did not answer."""
+
+    def oldest_left(self, otherwise: int) -> int:
+        """The round that bought the oldest which is still under way."""
+        return min((one.round_number for one in self.left), default=otherwise)
+
+    @property
+    def supplier_fails(self) -> bool:
+        """Whether it did not answer, or could not be asked for what an earlier order bought."""
+        return self.calls_failed or not all(one.asked for one in self.left)
+
     @property
     def left_spent(self) -> float:
         """Committed for what is still under way."""
@@ -64,14 +76,17 @@ class Purchasing:
         purchases = {one.key: one for one in self._store.purchases()}
         settled = Settled([])
         self._hear(settled, purchases, "collect", list(purchases))
-        late = [key for key, one in purchases.items() if self._is_late(one, round_number)]
+        late = [
+            key for key, one in purchases.items() if one.is_void or self._is_late(one, round_number)
+        ]
         self._hear(settled, purchases, "cancel", late)
         settled.left = list(purchases.values())
         return settled
 
     def ask(self) -> None:
         """Ask the supplier for purchases that it may not know of; they are in the books already."""
-        pending = [one for one in self._store.purchases() if not one.asked]
+        purchases = self._store.purchases()
+        pending = [one for one in purchases if not (one.asked or one.is_void)]
         if not pending:
             return
         try:
@@ -90,7 +105,7 @@ class Purchasing:
         return waits is not None and round_number - purchase.round_number >= waits
 
     def _request(self, purchase: Purchase) -> Request:
-        sample = self._store.unpack(self._store.purchased(purchase.key))
+        sample = self._store.unpack(self._store.purchased(purchase.key).packed)
         return Request(purchase.key, sample, purchase.price)
 
     def _hear(
@@ -107,6 +122,7 @@ class Purchasing:
                 "the supplier's %s failed for %d purchases; it is called again with the next order",
                 *(step, len(keys)),
             )
+            settled.calls_failed = True
             return
         for outcome in outcomes:
             if not isinstance(outcome, Delivered | Refused):
@@ -136,9 +152,13 @@ class Purchasing:
             )
             settled.refused += 1
             settled.refunded += purchase.price * outcome.refunded
+        elif purchase.is_void:
+            logger.warning("%a comes too late: its sample may no longer be kept", key)
+            settled.refused += 1
         else:
             try:
-                sample = self._store.unpack(self._store.purchased(key))
+                asked = self._store.purchased(key)
+                sample = self._store.unpack(asked.packed)
                 packed = self._store.pack(self._supplier.complete(sample, outcome.answer))
             except Exception as wrong:
                 logger.exception("no sample can be made of the answer for %a", key)
@@ -146,7 +166,7 @@ class Purchasing:
                     return
                 settled.refused += 1
             else:
-                settled.arrived.append(Candidate(key, packed))
+                settled.arrived.append(Candidate(key, packed, origin=asked.origin))
         settled.ended.append(key)
         del purchases[key]
 

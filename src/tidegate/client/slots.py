@@ -1,19 +1,43 @@
 """What an order leads to at a client, from what its buffer holds and what is under way."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegate.client.store import Books, StoredSample, last_taken
+from tidegate.client.streams.stream import NO_OVERFLOW, Overflow
 from tidegate.wire import Order, Receipt
 
 
 def is_over(uses: int, order: Order) -> bool:
     """Whether a sample that was trained on so often has expired.
 
-    K-step retention counts rounds that its client took part in: what a client has paid for is used
-    K times, however long it was away in between.
+    Rounds that its client took part in are counted: under K-step retention what a client has paid
+    for is used K times, however long it was away in between, and under a cap of U never more often
+    than U times, however long it was held.
     """
-    return order.retention == "k_step" and uses >= order.retention_horizon
+    return uses >= order.horizon
+
+
+def most_uses(order: Order) -> int:
+    """Rounds that a sample may be trained on in, by an order; 0 for any number."""
+    return 0 if order.retention == "frozen" else order.retention_horizon
+
+
+def with_unheard(
+    kept: Sequence[StoredSample], unheard: Mapping[int, int], order: Order
+) -> list[StoredSample]:
+    """What the server believes to be kept: samples that were let go since it heard last included.
+
+    It counts on no more purchases than these leave room for, so their slots are filled only after
+    the next receipt has told of them.
+    """
+    gone = [
+        StoredSample(-1, 0, uses)
+        for uses, count in unheard.items()
+        if not is_over(uses, order)
+        for _ in range(count)
+    ]
+    return sorted([*kept, *gone], key=lambda one: -one.uses)
 
 
 @dataclass(frozen=True)
@@ -59,14 +83,31 @@ class Admission:
     """Bought, and under way from now on."""
     exhausted: bool = False
     """Whether less was bought than the order asked for."""
+    oldest_under_way: int = 0
+    """The round that bought the oldest sample under way."""
+    supplier_fails: bool = False
+    overflow: Overflow = NO_OVERFLOW
 
     @property
     def bought(self) -> int:
         """Samples that the order pays for."""
         return self.admitted - self.arrived + self.asked
 
-    def receipt(self, order: Order, books: Books, kept: Sequence[StoredSample]) -> Receipt:
-        """The receipt for the order, from the books afterwards and what stays beside the fresh."""
+    def receipt(
+        self,
+        order: Order,
+        books: Books,
+        kept: Sequence[StoredSample],
+        unheard: Mapping[int, int],
+    ) -> Receipt:
+        """The receipt for the order.
+
+        Args:
+            order: that it answers.
+            books: afterwards.
+            kept: what stays beside the fresh samples.
+            unheard: what was let go since the last receipt, by uses.
+        """
         old = sum(is_over(one.uses + 1, order) for one in kept)
         new = self.admitted * is_over(1, order)
         return Receipt(
@@ -87,6 +128,15 @@ class Admission:
             arrived=self.arrived,
             under_way=books.under_way,
             under_way_spent=books.under_way_spent,
+            oldest_under_way=self.oldest_under_way if books.under_way else 0,
+            supplier_fails=self.supplier_fails,
+            spool_full=self.overflow.full,
+            spool_dropped=self.overflow.dropped,
             total_refused=books.total_refused,
             total_refunded=books.total_refunded,
+            gone=tuple(float(cell) for row in sorted(unheard.items()) for cell in row),
+            total_expired=books.total_expired,
+            total_erased=books.total_erased,
+            passed=books.total_passed,
+            record=books.record_digest,
         )

@@ -67,6 +67,26 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE UNIQUE INDEX purchase_keys ON purchases (key)",
         "CREATE TABLE purchase_contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL)",
     ),
+    (
+        # Of all content that is held: since when, its mark in the record, and whose it is.
+        """CREATE TABLE origins (
+            kind TEXT NOT NULL, number INTEGER NOT NULL, held_at INTEGER NOT NULL,
+            secret BLOB NOT NULL, mark TEXT NOT NULL, subject TEXT NOT NULL,
+            PRIMARY KEY (kind, number)
+        ) WITHOUT ROWID""",
+        # Samples that were let go since the last receipt, by the rounds that they trained in.
+        "CREATE TABLE unheard (uses INTEGER PRIMARY KEY, count INTEGER NOT NULL)",
+        """CREATE TABLE own_time (
+            only INTEGER PRIMARY KEY CHECK (only = 1), own INTEGER NOT NULL, wall INTEGER NOT NULL,
+            keep INTEGER NOT NULL
+        )""",
+        "CREATE TABLE record (number INTEGER PRIMARY KEY, content TEXT NOT NULL)",
+        # What the entries up to a number added up to, before they were removed.
+        """CREATE TABLE seal (
+            only INTEGER PRIMARY KEY CHECK (only = 1), number INTEGER NOT NULL,
+            digest TEXT NOT NULL, content TEXT NOT NULL
+        )""",
+    ),
 )
 """Statements number v take a file of schema version v to version v + 1."""
 
@@ -146,10 +166,11 @@ def prepare(
     if tables and _pragma(connection, "application_id") != kind.application_id:
         raise ConfigurationError(f"{path} is a database, but not a {kind.name}; use another file")
     if tables:
-        _check_tables(connection, path, kind)
+        check_tables(connection, path, kind)
     _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")  # no copy of a page outside of the file
     if _pragma(connection, "user_version") != len(kind.migrations):
         _migrate(connection, path, kind, first)
 
@@ -174,15 +195,25 @@ def transaction(
         raise
 
 
-def empty_log(connection: sqlite3.Connection) -> None:
-    """Leave nothing of what was deleted in the log; next time, if somebody is reading it now."""
+def empty_log(connection: sqlite3.Connection, *, wait: bool = False) -> bool:
+    """Overwrite what was deleted in the file, and leave nothing of it in the log.
+
+    Args:
+        connection: to the file.
+        wait: for ``BUSY_SECONDS`` if somebody is reading it; without, it is done next time.
+
+    Returns:
+        whether it is done.
+    """
+    busy, usual = 1, int(1000 * BUSY_SECONDS)
     with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
-        connection.execute("PRAGMA busy_timeout = 0")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.execute(f"PRAGMA busy_timeout = {int(1000 * BUSY_SECONDS)}")
+        connection.execute(f"PRAGMA busy_timeout = {usual if wait else 0}")
+        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.execute(f"PRAGMA busy_timeout = {usual}")
+    return not busy
 
 
-def _check_tables(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
+def check_tables(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
     """Refuse tables, views and triggers that are not ours: reading them may run anything."""
     version = _pragma(connection, "user_version")
     made = itertools.chain.from_iterable(kind.migrations[:version])

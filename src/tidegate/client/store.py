@@ -50,6 +50,16 @@ class Books:
     """Samples that were bought and will never come."""
     total_refunded: float = 0.0
     """Of ``total_spent``, what came back."""
+    total_expired: int = 0
+    """Samples that left the buffer because they had been held for too long."""
+    total_erased: int = 0
+    """Samples that left it because their subject is forgotten."""
+    total_passed: int = 0
+    """Samples of the stream that were passed over, because their subject is forgotten."""
+    record_number: int = 0
+    """Of the newest entry of the record; 0 where none is kept."""
+    record_digest: str = ""
+    """Of that entry, and so of all before it."""
 
     def __post_init__(self) -> None:
         if not (self.run and self.client and self.buffer_id and self.buffer_capacity >= 1):
@@ -57,8 +67,21 @@ class Books:
         admissions = self.total_admitted, self.total_set_aside, self.total_spent
         choices = self.total_seen, self.candidates, self.chosen_round
         purchases = self.under_way, self.under_way_spent, self.total_refused, self.total_refunded
-        if min(self.last_round, self.void_round, *admissions, *choices, *purchases) < 0:
+        gone = self.total_expired, self.total_erased, self.total_passed, self.record_number
+        if min(self.last_round, self.void_round, *admissions, *choices, *purchases, *gone) < 0:
             raise ValueError(f"these books cannot be right: {self}")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Since when a device holds a sample, and whose it is."""
+
+    held_at: int = 0
+    """By the store's own time, in milliseconds since 1970; 0 for now."""
+    subject: str = ""
+    """Keyed hash of the person or thing that the sample is about; empty if nobody said."""
+    secret: bytes = b""
+    """Key of the sample's mark in the record; made up where it is empty."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +116,7 @@ class Candidate:
     packed: bytes
     chosen: bool = False
     """Whether it is to be paid for; else it waits."""
+    origin: Origin = Origin()
 
 
 @dataclass(frozen=True)
@@ -105,6 +129,8 @@ class Purchase:
     """Of the order that bought it."""
     asked: bool = False
     """Whether the supplier is known to have been asked."""
+    is_void: bool = False
+    """Whether its sample may no longer be kept and is gone: the purchase is to be given up."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +175,8 @@ class Change:
     """Samples that were bought, at the order's price, and will come later."""
     ended: Sequence[str] = ()
     """Keys of purchases that have come, or never will."""
+    origins: Sequence[Origin] = ()
+    """Of the samples that are admitted, in their order; now and nobody where it is empty."""
 
     @property
     def round_number(self) -> int:
@@ -202,8 +230,8 @@ class Store(Protocol):
         """What was bought and has not come yet, oldest first."""
         ...
 
-    def purchased(self, key: str) -> bytes:
-        """The packed sample of a purchase that is under way."""
+    def purchased(self, key: str) -> Candidate:
+        """The sample of a purchase that is under way and not void."""
         ...
 
     def mark_asked(self, keys: Sequence[str]) -> None:
@@ -216,6 +244,22 @@ class Store(Protocol):
 
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one, from now on."""
+        ...
+
+    def keep_at_most(self, length: int) -> None:
+        """Hold samples for no longer than so many milliseconds from now on; 0 for any time."""
+        ...
+
+    def let_go(self) -> None:
+        """Delete what may no longer be held: samples, candidates, and content of purchases."""
+        ...
+
+    def whose(self, subject: str) -> str | None:
+        """How a subject is known here: a keyed hash; none for one that is forgotten."""
+        ...
+
+    def unheard(self) -> dict[int, int]:
+        """Samples that were let go since the last order was applied: how many, by their uses."""
         ...
 
 
@@ -271,7 +315,5 @@ def noted(before: Sequence[FailedSample], now: Sequence[FailedSample]) -> list[F
 
 KEPT_ANSWERS = 1000
 """Rounds whose order and receipt are kept, so that money can be traced, and storage is bounded."""
-
-
 KEPT_FAILURES = 1000
 """Samples set aside whose key and error are kept; the books count them all."""

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidegate.client.store import Candidate, FailedSample, Store
-from tidegate.client.streams import Stream
+from tidegate.client.forgotten import NOBODY
+from tidegate.client.store import Candidate, FailedSample, Origin, Store
+from tidegate.client.streams import Stream, arrived_at
 from tidegate.wire import MOST_IN_A_ROW
 
 Acquire = Callable[[Any, str], Any]
@@ -16,6 +17,11 @@ that cannot be stored, or the process dies or the disk is full before the commit
 with the same key: a hook that must not pay twice asks its supplier for that key. Where the gate
 chooses among candidates, these were stored before, and come as the codec gives them back."""
 
+Subject = Callable[[Any], str | None]
+"""Given a sample as the stream has it, says whom or what it is about; None or "" for nobody."""
+
+MOST_PASSED = 1000
+"""Samples of forgotten subjects that are passed over for one order."""
 TRIES = 3
 """After which a sample that fails is passed over. Once is not enough: a file may be locked for a
 moment, and a supplier be away for a round; a sample that is damaged does not get better."""
@@ -48,6 +54,8 @@ class Taken:
     are no longer in the stream."""
     dry: bool = False
     """Whether the stream had no more samples."""
+    passed_over: int = 0
+    """Samples of the stream whose subject is forgotten."""
     samples: list[Candidate] = field(default_factory=list)
     set_aside: list[FailedSample] = field(default_factory=list)
 
@@ -83,7 +91,15 @@ class Taker:
     and is asked once an order.
     """
 
-    def __init__(self, store: Store, stream: Stream, acquire: Acquire | None, owner: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        stream: Stream,
+        acquire: Acquire | None,
+        owner: str,
+        subject: Subject | None = None,
+    ) -> None:
+        self._subject = subject
         self._store = store
         self._stream = stream
         self._acquire = acquire
@@ -124,7 +140,7 @@ class Taker:
                 passed.append(failed)
                 continue
             taken.tried.pop(one.key, None)
-            taken.takes(Candidate(one.key, packed), passed)
+            taken.takes(Candidate(one.key, packed, origin=one.origin), passed)
             passed = []
         self._tell_of_row(passed)
         return taken
@@ -136,7 +152,12 @@ class Taker:
     def _from_stream(self, wanted: int, taken: Taken, acquire: Acquire | None) -> Taken:
         passed: list[FailedSample] = []
         taken_up_to = self._stream.cursor
-        while len(taken.samples) < wanted and len(passed) < MOST_IN_A_ROW:
+        forgotten = 0
+        while (
+            len(taken.samples) < wanted
+            and len(passed) < MOST_IN_A_ROW
+            and taken.passed_over + forgotten < MOST_PASSED
+        ):
             before = self._stream.cursor
             asked = False
             try:
@@ -145,6 +166,13 @@ class Taker:
                     taken.dry = True
                     break
                 sample, key = samples[0], f"{self._owner}/{self._stream.cursor}"
+                origin = self._origin(sample)
+                if origin is None:
+                    forgotten += 1
+                    if not passed:
+                        taken.passed_over, forgotten = taken.passed_over + forgotten, 0
+                        taken_up_to = self._stream.cursor
+                    continue
                 if acquire is not None:
                     asked = True
                     sample = acquire(sample, key)
@@ -162,12 +190,24 @@ class Taker:
                 else:
                     passed.append(failed)
                 continue
-            taken.takes(Candidate(key, packed), passed)
+            taken.takes(Candidate(key, packed, origin=origin), passed)
+            taken.passed_over, forgotten = taken.passed_over + forgotten, 0
             passed, taken_up_to = [], self._stream.cursor
         self._tell_of_row(passed)
         if self._stream.cursor != taken_up_to:
             self._stream.seek(taken_up_to)
         return taken
+
+    def _origin(self, sample: Any) -> Origin | None:
+        """Since when the device holds a sample, and whose it is; none if that is forgotten."""
+        origin = Origin(held_at=arrived_at(self._stream))
+        if self._subject is None:
+            return origin
+        named = self._subject(sample)
+        if not named:
+            return replace(origin, subject=NOBODY)
+        whose = self._store.whose(str(named))
+        return None if whose is None else replace(origin, subject=whose)
 
     def _tell_of_row(self, passed: Sequence[FailedSample]) -> None:
         if passed:

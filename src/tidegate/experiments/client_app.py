@@ -12,6 +12,7 @@ from tidegate._internal.randomness import ALTERED, STREAM, generator
 from tidegate.client.streams import Indexed, IndexedStream, Stream
 from tidegate.experiments.data import AlteredPartition
 from tidegate.experiments.job import Job
+from tidegate.experiments.late_samples import late_samples
 from tidegate.experiments.ranking import rank
 from tidegate.flower import ClientGate
 from tidegate.learning.local import batch, device, probabilities, train
@@ -69,7 +70,9 @@ def selection(context: Context) -> Selection | None:
     return _job(context).selection
 
 
-gate = ClientGate(open_stream, buffer_capacity, worth=worth, selection=selection)
+gate = ClientGate(
+    open_stream, buffer_capacity, worth=worth, selection=selection, supplier=late_samples
+)
 app = ClientApp(mods=[gate])
 
 

@@ -18,6 +18,7 @@ from pydantic import (
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
+from tidegate.delays import Delays, delay_text
 from tidegate.errors import ConfigurationError
 from tidegate.experiments.ranking import check_ranking, ranking_name
 from tidegate.policies import ControlOptions, JointPolicy
@@ -27,6 +28,12 @@ from tidegate.problem import LearningConstants, Problem
 from tidegate.selection import Selection
 
 CONSTANTS = LearningConstants()
+
+
+def _checked_delay(text: str) -> str:
+    """A delay that can be read."""
+    Delays.read(text)
+    return text
 
 
 class PolicyChoice(BaseModel):
@@ -44,6 +51,8 @@ class PolicyChoice(BaseModel):
     match_spending: bool = False
     """Give it the budget with which it spends C a round, on average over the seeds."""
     strict_spending: bool = False
+    most_uses: Annotated[int, Field(ge=1)] | None = None
+    """U, rounds in which a sample trains at most; no cap by default."""
     ranking: Annotated[str, AfterValidator(check_ranking)] = ""
     """By what clients choose among candidates, as in ``tidegate.experiments.ranking``; empty for
     samples as they come."""
@@ -75,7 +84,9 @@ class PolicyChoice(BaseModel):
     def options(self) -> ControlOptions:
         """What the policy is told."""
         return ControlOptions(
-            hard_capacity=self.headroom == 1, strict_spending=self.strict_spending
+            hard_capacity=self.headroom == 1,
+            strict_spending=self.strict_spending,
+            most_uses=self.most_uses,
         )
 
     def make(self, problem: Problem) -> JointPolicy[Any]:
@@ -116,6 +127,8 @@ class ExperimentConfig(BaseModel):
     budget: float = Field(EXPERIMENTS["mnist"].budget, gt=0)
     price: Annotated[str, BeforeValidator(price_text)] = EXPERIMENTS["mnist"].price_text
     """As on the command line. Of a recorded trace, seed s takes the s-th stretch of T prices."""
+    delay: Annotated[str, BeforeValidator(delay_text), AfterValidator(_checked_delay)] = "0"
+    """Rounds from the purchase of a sample to its first training, as on the command line."""
     rounds: int = Field(100, ge=1)
     seeds: int = Field(10, ge=1)
     first_seed: int = Field(0, ge=0)
@@ -168,6 +181,7 @@ class ExperimentConfig(BaseModel):
             budget=self.budget if budget is None else budget,
             mean_price=self.prices(seed).mean(self.rounds),
             num_rounds=self.rounds,
+            delays=Delays.read(self.delay),
             learning=self.learning,
         )
 

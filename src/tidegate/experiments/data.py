@@ -65,7 +65,7 @@ class FederatedData:
             return _hub(self.source, "iid", 1, 0).load_split(self.test_split)
         except OSError as unknown:
             raise ConfigurationError(
-                f"{self.source} is no folder here, and the hub does not give it ({unknown}); "
+                f"{self.source} is not a folder here, and the hub does not have it ({unknown}); "
                 "`tidegate data NAME --from FOLDER` makes data/NAME"
             ) from unknown
 
@@ -199,13 +199,13 @@ def _test_arrays(data: FederatedData, most: int) -> tuple[Array, Array]:
 
 
 def _is_local(source: str) -> bool:
-    """Whether it is a folder; a name that is none beside others is a slip, not one of the hub."""
+    """Whether it is a folder; a name like that of a folder here is a slip, not one of the hub."""
     path = Path(source).expanduser()
     if not path.is_dir() and path.parent != Path() and path.parent.is_dir():
         beside = sorted(str(one) for one in path.parent.iterdir() if one.is_dir())
         hint = suggestion(source, beside, otherwise=f"there are {', '.join(beside) or 'none'}")
         raise ConfigurationError(
-            f"{source} is no folder; {hint} `tidegate data NAME --from FOLDER` makes data/NAME"
+            f"{source} is not a folder; {hint} `tidegate data NAME --from FOLDER` makes data/NAME"
         )
     return path.is_dir()
 

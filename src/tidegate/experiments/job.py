@@ -39,11 +39,14 @@ class Job:
     headroom: float = 1.0
     budget: float = 55.0
     price: str = "uniform:1,10"
+    delay: str = "0"
     rounds: int = 30
     seed: int = 0
     policy: str = "tide"
     preset: str = "as_printed"
     strict_spending: bool = False
+    most_uses: int = 0
+    """Rounds in which a sample trains at most; 0 for no cap."""
     ranking: str = ""
     candidates: int = Selection.candidates
     backlog: int = Selection.backlog
@@ -84,6 +87,7 @@ class Job:
                 "policy": choice.name,
                 "preset": choice.preset,
                 "strict_spending": choice.strict_spending,
+                "most_uses": choice.most_uses or 0,
                 "ranking": choice.ranking,
                 "candidates": choice.candidates,
                 "backlog": choice.backlog,
@@ -137,5 +141,5 @@ _federated = functools.lru_cache(maxsize=4)(FederatedData)
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """A value of the run-config in the type of its field; whole numbers pass for others."""
-    return float(value) if kind is float else value
+    """A value of the run-config in the type of its field: 55 for 55.0, and 10 for "10"."""
+    return kind(value) if kind in (float, str) else value

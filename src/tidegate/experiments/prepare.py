@@ -100,6 +100,19 @@ def cifar10(source: Path, size: int | None) -> DatasetDict:
     return DatasetDict(made)
 
 
+def extract(tar: tarfile.TarFile, folder: str) -> None:
+    """Unpack files below a folder; Python before 3.11.4 has no filter that refuses others."""
+    if hasattr(tarfile, "data_filter"):
+        tar.extractall(folder, filter="data")
+        return
+    root = Path(folder).resolve()
+    for one in tar:
+        if not (one.isdir() or one.isreg()) or not (root / one.name).resolve().is_relative_to(root):
+            told = f"{tar.name!r} holds {one.name!r}, which is not a file below its folder"
+            raise ConfigurationError(f"{told}; use the archive of ImageNette as it is published")
+        tar.extract(one, root)
+
+
 def imagenette(source: Path, size: int | None) -> DatasetDict:
     """From its tar file, or its folders ``train`` and ``val`` of JPEG files."""
     folder = _find(source, "imagenette", "imagenette*.t*", "train")
@@ -113,7 +126,7 @@ def imagenette(source: Path, size: int | None) -> DatasetDict:
                     f"{folder} holds {', '.join(one.name for one in (packed, *more))}; keep one"
                 )
             with tarfile.open(packed) as tar:
-                tar.extractall(scratch, filter="data")
+                extract(tar, scratch)
             (root,) = Path(scratch).iterdir()
         loaded = load_dataset(
             "imagefolder", data_dir=str(root), cache_dir=str(Path(scratch) / "cache")

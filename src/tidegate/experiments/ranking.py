@@ -33,7 +33,7 @@ OWN: Mapping[str, Ranking] = {
 
 
 def check_ranking(text: str) -> str:
-    """Refuse a ranking that there is not; empty is none at all."""
+    """Refuse an unknown ranking; an empty text means no ranking."""
     if text and ":" not in text and text not in {*RANKINGS, *OWN}:
         names = sorted((*RANKINGS, *OWN))
         hint = suggestion(text, names, otherwise=f"choose from {', '.join(names)}")

@@ -38,7 +38,9 @@ def main(grid: Grid, context: Context) -> None:
         spend_ahead=0.0 if job.strict_spending else None,
         folder=str(context.run_config.get("folder", "")) or None,
         run=str(context.run_config.get("run", "")) or None,
-        planning=Planning(headroom=job.headroom, learning=job.learning),
+        planning=Planning(
+            headroom=job.headroom, most_uses=job.most_uses or None, learning=job.learning
+        ),
     )
     rows = RowWriter(Path(job.results)) if job.results else None
 

@@ -25,7 +25,7 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import BooksMovedError, check_meant_for, last_taken
 from tidegate.client.streams import Indexed, Stream
 from tidegate.client.supplier import Supplier
-from tidegate.client.taking import Acquire
+from tidegate.client.taking import Acquire, Subject
 from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.flower.flower_internals import is_client_fn
 from tidegate.flower.messages import has_model
@@ -122,7 +122,8 @@ class ClientGate:
             node's context.
         acquire: does what costs, once for each admitted sample; see ``tidegate.client.gate``.
         supplier: of samples that come later, in place of ``acquire``: a function of the node's
-            context; see ``tidegate.client.supplier``.
+            context, which may give None for samples that come at once; see
+            ``tidegate.client.supplier``.
         give_up_after: rounds after which a purchase that has not come is cancelled; by default the
             node waits as long as it takes.
         codec: how samples are stored; arrays, numbers, texts and nests of them by default.
@@ -132,19 +133,25 @@ class ClientGate:
         selection: how many candidates are looked at, and how many wait; the defaults of
             ``Selection`` where only ``worth`` is given. Or a function of the node's context that
             says so, and may give None for samples as they come.
+        keep_at_most: how long a node may hold a sample, such as ``"30d"`` (or hours, ``"12h"``);
+            any time without it. Older ones are not trained on, and deleted at the next occasion.
+        subject: whom or what a sample is about, given the sample as the stream has it: a text, so
+            that ``tidegate forget`` can erase it on the node, and refuse what comes later.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two are given by name, and few are needed
         self,
         open_stream: Callable[[Context], Stream | Indexed],
         buffer_capacity: int | Callable[[Context], int],
         *,
         acquire: Acquire | None = None,
-        supplier: Callable[[Context], Supplier] | None = None,
+        supplier: Callable[[Context], Supplier | None] | None = None,
         give_up_after: int | None = None,
         codec: SampleCodec | None = None,
         worth: Worth | None = None,
         selection: Selection | Callable[[Context], Selection | None] | None = None,
+        keep_at_most: str | None = None,
+        subject: Subject | None = None,
     ) -> None:
         if worth is not None:
             takes = "candidates", "a message", "a context"
@@ -152,8 +159,17 @@ class ClientGate:
         self._worth = worth
         chosen = Selection() if selection is None and worth is not None else selection
         self._buffers = NodeBuffers(
-            open_stream, buffer_capacity, acquire, codec, chosen, supplier, give_up_after
+            open_stream,
+            buffer_capacity,
+            acquire,
+            codec,
+            chosen,
+            supplier=supplier,
+            give_up_after=give_up_after,
+            keep_at_most=keep_at_most,
+            subject=subject,
         )
+        self._is_limited = keep_at_most is not None
 
     def __call__(
         self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]
@@ -176,7 +192,8 @@ class ClientGate:
         for kind in (Address, Order):  # Flower's own mods take one ConfigRecord, the app's
             del message.content[key_of(kind)]
         with self._applied(message, address, order, context) as now:
-            if not now.receipt.occupancy:
+            # An order that is answered again, days later, may find nothing left.
+            if not now.receipt.occupancy or (self._is_limited and not now.samples):
                 reply = now.reply()
             else:
                 _ROUNDS[id(context)] = now

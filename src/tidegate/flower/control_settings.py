@@ -26,6 +26,9 @@ class Planning:
 
     retention_horizon: int | None = None
     """K, rounds that a sample stays, if not the planned number; Tide has none."""
+    most_uses: int | None = None
+    """U: no sample trains in more than so many rounds, whatever prices do; none for no cap. Each
+    client enforces it. Tide plans with it; a policy with a larger K is refused."""
     headroom: float = 1.0
     """1 plans with all the memory that clients have, as a hard limit. More leaves slots for peaks,
     as the paper's policies need whose limit is an average: with 4, a client with 40 slots holds 10
@@ -46,6 +49,8 @@ class Planning:
             check_number("fraction_train", self.fraction_train, limit, lambda part: 0 < part <= 1)
         if self.retention_horizon is not None:
             check_whole_number("retention_horizon", self.retention_horizon)
+        if self.most_uses is not None:
+            check_whole_number("most_uses", self.most_uses)
         check_truth("endless", self.endless)
         example = "such as LearningConstants(learning_rate=0.1)"
         check_kind("learning", self.learning, LearningConstants, example)
@@ -55,6 +60,7 @@ class Planning:
         """What the policy is told. The run itself limits spending, whatever the policy."""
         return ControlOptions(
             retention_horizon=self.retention_horizon,
+            most_uses=self.most_uses,
             hard_capacity=self.headroom == 1,
             endless=self.endless,
         )

@@ -3,6 +3,7 @@
 import math
 from dataclasses import asdict, replace
 from functools import partial
+from typing import Any
 
 from flwr.serverapp.strategy import Result, Strategy
 
@@ -10,9 +11,16 @@ from tidegate._internal.arguments import check_function, check_number
 from tidegate.errors import ConfigurationError
 from tidegate.flower.control_settings import ClientTrust, Planning
 from tidegate.flower.wrapped_strategies import reached
-from tidegate.policies import POLICIES, PolicyMaker, identity
+from tidegate.policies import (
+    POLICIES,
+    ControlOptions,
+    JointPolicy,
+    PolicyMaker,
+    identity,
+)
 from tidegate.policies.presets import find_policy
 from tidegate.prices import Prices, price_feed
+from tidegate.problem import Problem
 from tidegate.server.fleet import Terms
 from tidegate.server.shards import Purse
 
@@ -55,12 +63,14 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     replace(options, spend_ahead=spend_ahead)  # refuses what cannot be
     told = asdict(options)
     del told["strict_spending"], told["spend_ahead"]  # the run's, beside its options
+    if options.most_uses is None:
+        del told["most_uses"]  # as in runs that were saved before there was a cap
     share, least = planning.fraction_train, 1
     if share is None:
         share, least = reached(strategy)
     return partial(
         Terms,
-        policy=lambda problem: maker(problem, options),
+        policy=partial(_made, maker, options, name),
         policy_name=name,
         options=told,
         spend_ahead=None if spend_ahead is None else float(spend_ahead),
@@ -75,6 +85,15 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         largest_buffer=trust.largest_buffer,
         sums_only=trust.sums_only,
     )
+
+
+def _made(
+    maker: PolicyMaker, options: ControlOptions, name: str, problem: Problem
+) -> JointPolicy[Any]:
+    """The policy for a fleet, if it keeps to a cap on uses."""
+    policy = maker(problem, options)
+    options.check_uses(name, policy, problem.num_rounds)
+    return policy
 
 
 def numbered_on(result: Result, rounds_before: int) -> Result:

@@ -13,13 +13,14 @@ from tidegate._internal.arguments import check_function, check_kind, check_whole
 from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate, check_one_source
+from tidegate.client.limits import duration
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_file import store_path
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import Store
 from tidegate.client.streams import Indexed, IndexedStream, Stream
 from tidegate.client.supplier import Supplier
-from tidegate.client.taking import Acquire
+from tidegate.client.taking import Acquire, Subject
 from tidegate.errors import ConfigurationError
 from tidegate.selection import Selection
 from tidegate.wire import LARGEST_CAPACITY, Address
@@ -55,15 +56,18 @@ class _InMemory:
 class NodeBuffers:
     """Opens the buffer of the node that a context belongs to."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as many as a gate has parts
         self,
         open_stream: Callable[[Context], Stream | Indexed],
         buffer_capacity: int | Callable[[Context], int],
         acquire: Acquire | None,
         codec: SampleCodec | None,
         selection: Selection | Callable[[Context], Selection | None] | None,
-        supplier: Callable[[Context], Supplier] | None = None,
+        *,
+        supplier: Callable[[Context], Supplier | None] | None = None,
         give_up_after: int | None = None,
+        keep_at_most: str | None = None,
+        subject: Subject | None = None,
     ) -> None:
         check_function("open_stream", open_stream, ("a context",), OPENS)
         if callable(buffer_capacity):
@@ -86,8 +90,15 @@ class NodeBuffers:
         if give_up_after is not None:
             remedy = "leave it out to wait as long as it takes"
             check_whole_number("give_up_after", give_up_after, remedy=remedy)
+        if keep_at_most is not None:
+            duration(keep_at_most)
+        if subject is not None:
+            remedy = "it gives a text, whom or what the sample is about"
+            check_function("subject", subject, ("a sample",), remedy)
+        self._subject = subject
         self._supplier = supplier
         self._give_up_after = give_up_after
+        self._keep_at_most = keep_at_most
         self._open_stream = open_stream
         self._buffer_capacity = buffer_capacity
         self._acquire = acquire
@@ -134,7 +145,16 @@ class NodeBuffers:
         stream = as_stream(self._open_stream(context))
         supplier = None if self._supplier is None else self._supplier(context)
         selection = self.selection(context)
-        return Gate(store, stream, self._acquire, selection, supplier, self._give_up_after)
+        return Gate(
+            store,
+            stream,
+            self._acquire,
+            selection,
+            supplier,
+            self._give_up_after,
+            self._keep_at_most,
+            self._subject,
+        )
 
     def _held(self, address: Address, context: Context, capacity: int) -> _InMemory:
         """What a node keeps in memory: one buffer, that of the run which it serves."""

@@ -24,7 +24,7 @@ from tidegate.wire import Address, Introduction, Receipt
 
 PATIENCE = 60.0
 """Seconds without an answer after which the server no longer waits for nodes that it does not know,
-unless a round's timeout is shorter; who is later is asked again."""
+unless a round's timeout is shorter; nodes that answer later are asked again."""
 AT_ONCE = 1000
 """Introductions, which are small, that are asked for together."""
 
@@ -155,7 +155,9 @@ class Nodes:
             heard = reply is not None and not _lacks_gate(reply)
             self._note(node_id, controller.round_number, heard=heard)
             if reply is None:
-                logger.warning("node %s did not say who it is, and is asked again later", node_id)
+                logger.warning(
+                    "node %s did not reply with its name; it will be asked again", node_id
+                )
                 continue
             try:
                 introduced.append((*_heard(reply, addresses[node_id]), node_id))
@@ -297,7 +299,8 @@ def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | No
 def address_of(node: NodeInfo, run: str, void_round: int) -> Address:
     """Whom to ask: by the name that the node was registered by, if it was.
 
-    A key alone is no name: without authentication Flower makes up a new one at every start.
+    A key alone does not identify a node: without authentication Flower makes up a new one at
+    every start.
     """
     key = node.public_key
     fingerprint = hashlib.sha256(key).hexdigest() if key else ""

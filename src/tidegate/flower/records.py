@@ -62,7 +62,7 @@ def find(content: RecordDict, kind: type[Kind]) -> Kind | None:
         return None
     text = packed.get(TEXT) if isinstance(packed, ConfigRecord) else None
     if not isinstance(text, str):
-        raise WireError(f"{key} is no ConfigRecord with a text named {TEXT!r}")
+        raise WireError(f"{key} is not a ConfigRecord with a text named {TEXT!r}")
     if len(text) > LONGEST_TEXT:
         raise WireError(f"{key} must be at most {LONGEST_TEXT} characters, got {len(text)}")
     try:

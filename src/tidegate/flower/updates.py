@@ -243,5 +243,5 @@ def _read(name: str, array: Array) -> NDArray[Any]:
     except Exception as wrong:  # whatever the bytes led to, nothing of it is executed
         raise WireError(f"its array {name!r} cannot be read: {wrong}") from wrong
     if not isinstance(values, np.ndarray) or values.dtype.kind not in NUMBERS:
-        raise WireError(f"its array {name!r} is no array of numbers")
+        raise WireError(f"its array {name!r} is not an array of numbers")
     return values

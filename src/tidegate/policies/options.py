@@ -1,9 +1,11 @@
 """What every policy can be told, so that none can leave it out."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from tidegate._internal.arguments import check_number
+from tidegate._internal.arguments import check_number, check_whole_number
 from tidegate.errors import ConfigurationError
+from tidegate.policies.joint import JointPolicy
 from tidegate.problem import MOST_ROUNDS
 
 
@@ -17,6 +19,9 @@ class ControlOptions:
 
     retention_horizon: int | None = None
     """K, if not the planned one; the oracle keeps its samples one round in any case."""
+    most_uses: int | None = None
+    """U: no sample trains in more than so many rounds, whatever prices do. Tide replaces its
+    samples in time, or lets them go; a policy with a larger K is refused. None for no cap."""
     hard_capacity: bool = False
     """Never store more than B_m at any client. Without it the policy decides: the paper's limit the
     average only, Tide and the costless oracle never store more."""
@@ -29,6 +34,8 @@ class ControlOptions:
     """Plan for no last round; of the policies, Tide alone can."""
 
     def __post_init__(self) -> None:
+        if self.most_uses is not None:
+            check_whole_number("most_uses", self.most_uses)
         ahead = self.spend_ahead
         if ahead is not None:
             check_number(
@@ -42,6 +49,18 @@ class ControlOptions:
             raise ConfigurationError(
                 f"strict spending is a spend_ahead of 0, and {ahead} was given, too; "
                 "leave out one of them"
+            )
+
+    def check_uses(self, name: str, policy: JointPolicy[Any], num_rounds: int) -> None:
+        """Refuse a policy that lets a sample train in more rounds than it may."""
+        if self.most_uses is None:
+            return
+        uses = policy.most_uses(num_rounds)
+        if uses > self.most_uses:
+            raise NotApplicable(
+                f"{name} lets a sample train in up to {uses} rounds, and most_uses is "
+                f"{self.most_uses}; give a retention_horizon of {self.most_uses} as well where the "
+                "policy has one, or take tide"
             )
 
 

@@ -103,7 +103,9 @@ def make_policy(
     maker = find_policy(name)
     if preset not in PRESETS:
         raise ConfigurationError(f"unknown preset {preset!r}; choose from {', '.join(PRESETS)}")
-    return maker(problem, options, **{**PRESETS[preset].get(name, {}), **arguments})
+    policy = maker(problem, options, **{**PRESETS[preset].get(name, {}), **arguments})
+    options.check_uses(name, policy, problem.num_rounds)
+    return policy
 
 
 def find_policy(name: str) -> PolicyMaker:

@@ -20,7 +20,7 @@ def tide(
 
     Args:
         problem: what is given.
-        options: strict spending, and whether the run has an end.
+        options: strict spending, whether the run has an end, and a cap on uses.
         price_groups: between which the next price may depend on the present one; 1 takes prices as
             independent.
     """
@@ -31,8 +31,9 @@ def tide(
             total_capacity=problem.total_capacity,
             fraction_train=problem.mean_fraction_train,
             price_groups=price_groups,
+            most_uses=options.most_uses,
         ),
-        retention=OldestFirst(),
+        retention=OldestFirst(options.most_uses or 0),
         shares=problem.capacity_shares,
         hard_capacity=True,
         strict_spending=options.strict_spending,

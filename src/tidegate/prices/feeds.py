@@ -139,7 +139,7 @@ class RecordedPrices:
                 rows.append([_cell(path, line, column, row[column]) for column in columns])
         except csv.Error as wrong:
             raise ConfigurationError(
-                f"{path}, line {reader.line_num}, is no CSV: {wrong}"
+                f"{path}, line {reader.line_num}, is not CSV: {wrong}"
             ) from None
         if not rows:
             raise ConfigurationError(f"{path} has a header but no prices below it. {FORM}")
@@ -208,7 +208,7 @@ def _cell(path: Path, line: int, column: str, text: str | None) -> float:
         price = math.nan
     if not 0 <= price <= LARGEST_AMOUNT:
         raise ConfigurationError(
-            f"{path}, line {line}, column {column}: {reprlib.repr(text)} is no price; write a "
+            f"{path}, line {line}, column {column}: {reprlib.repr(text)} is not a price; write a "
             f"number from 0 to {LARGEST_AMOUNT:g}"
         )
     return price

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.admission.debt import certificate_holds
+from tidegate.report.purchases import told_of_purchases
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
 
@@ -91,10 +92,9 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
     )
     if told["set_aside"]:
         lines.add_row("set aside", "", Text(set_aside_words(told["set_aside"]), style="yellow"))
-    if told["under_way"]:
-        words = under_way_words(told["under_way"], amount(told["under_way_spent"]))
-        lines.add_row("under way", "", words)
-    if told["rounds_without_models"]:
+    for name, words, well in told_of_purchases(told):
+        lines.add_row(name, "", Text(words, style="" if well else "yellow"))
+    if told["rounds_without_models"] and not awaits_first(told):
         words = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
         lines.add_row("", "", Text(f"{words}: the server's log says why", style="bold red"))
     if told["buying_paused_for"] and not view.is_over:
@@ -102,6 +102,11 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
     if view.away:
         lines.add_row("away", "", Text(_named(view.away), style="yellow"))
     return Panel(Group(lines), title=title, title_align="left", expand=False)
+
+
+def awaits_first(told: Mapping[str, Any]) -> bool:
+    """Whether nobody can train yet, because all that was bought is under way."""
+    return bool(told["under_way"]) and not told["stored"]
 
 
 def summary(view: RunView, now: float) -> dict[str, Any]:
@@ -156,6 +161,10 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "set_aside": last.set_aside,
         "under_way": last.under_way,
         "under_way_spent": last.under_way_spent,
+        "oldest_under_way": last.oldest_under_way,
+        "failing_suppliers": last.failing_suppliers,
+        "full_spools": last.full_spools,
+        "spool_dropped": last.spool_dropped,
         "refunded": last.refunded,
     }
 
@@ -169,17 +178,6 @@ def pause_words(rounds: int) -> str:
     if rounds == 1:
         return "nothing is bought in the next round"
     return f"nothing is bought in the next {rounds:,} rounds, unless a model can be used before"
-
-
-def under_way_words(count: int, money: str) -> str:
-    """What was bought and has not come yet.
-
-    >>> under_way_words(3, "7.50")
-    '3 samples, for 7.50, are bought and have not come yet'
-    """
-    if count == 1:
-        return f"1 sample, for {money}, is bought and has not come yet"
-    return f"{count:,} samples, for {money}, are bought and have not come yet"
 
 
 def set_aside_words(count: int) -> str:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
+from tidegate.report.cap_section import cap_section
 from tidegate.report.figures import look_of
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import LEGEND, show
+from tidegate.simulation.caps import CapPoint
 from tidegate.simulation.curves import FACTORS, Curves
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
 
@@ -68,6 +70,8 @@ class PlanAnswer:
     """What the limit in the table is."""
     by_budget: Curves
     by_memory: Curves
+    by_cap: Sequence[CapPoint]
+    """Of Tide; none where it is not planned with."""
     settings: Mapping[str, object]
 
 
@@ -88,6 +92,7 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
             planned.by_budget, planned.budget, "budget, a round", "one more unit of money", picture
         )
         memory = _curves(planned.by_memory, planned.slots, "slots", "one more slot", picture)
+        caps = cap_section(planned.by_cap, picture)
     sections = [
         *_keeping(planned),
         Section(
@@ -112,6 +117,7 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
             [ENDS],
             tables=[_ends(planned)],
         ),
+        *caps,
         Section(
             "What these numbers are not",
             [CAVEAT],

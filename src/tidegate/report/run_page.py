@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.report.figures import COLOURS, STYLES
 from tidegate.report.live import (
     SHOWN,
+    awaits_first,
     clock,
     newest,
     pause_words,
@@ -18,6 +19,7 @@ from tidegate.report.live import (
     summary,
 )
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
+from tidegate.report.purchases import told_of_purchases
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
 
@@ -66,7 +68,7 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
     sections = [
         Section(
             "What was spent",
-            [_spent(view, told), *_dry(view), *_paused(view), *_set_aside(told)],
+            [_spent(view, told), *_dry(view), *_paused(view), *_set_aside(told), *_waiting(told)],
             pictures=money,
         ),
         Section(
@@ -133,10 +135,20 @@ def _paused(view: RunView) -> list[str]:
 
 
 def _set_aside(told: dict[str, Any]) -> list[str]:
-    """Samples that nobody paid for, because they were damaged or not to be had."""
+    """Samples that could not be used, because they were damaged or not to be had."""
     if not told["set_aside"]:
         return []
-    return [f"{set_aside_words(told['set_aside'])}. They were passed over and not paid for."]
+    paid = "Those that a supplier had delivered are paid for; the others are not."
+    return [f"{set_aside_words(told['set_aside'])}. {paid}"]
+
+
+def _waiting(told: dict[str, Any]) -> list[str]:
+    """What is under way, and who has trouble with it; and what came back."""
+    words = [f"{words[0].upper()}{words[1:]}." for _, words, _ in told_of_purchases(told)]
+    if told["refunded"]:
+        back = amount(told["refunded"])
+        words.append(f"Suppliers paid {back} back, which lowered what the rounds spent.")
+    return words
 
 
 def _lead(view: RunView, told: dict[str, object], now: float) -> str:
@@ -145,7 +157,7 @@ def _lead(view: RunView, told: dict[str, object], now: float) -> str:
         for name, values in view.metrics.items()
         if not name.startswith("train/")
     ]
-    silent = told["rounds_without_models"]
+    silent = 0 if awaits_first(told) else told["rounds_without_models"]
     trouble = f" Nobody's model was used in the last {silent} rounds." if silent else ""
     last = f" Last measured: {', '.join(measured)}." if measured else ""
     return (
@@ -267,7 +279,7 @@ def _clients(clients: Sequence[ClientView]) -> Rows:
 
 
 def _interest(client: ClientView) -> int:
-    """Who is away or owes something comes first, who is retired last."""
+    """Clients that are away or owe something come first, retired ones last."""
     return 2 if client.is_retired else int(state_of(client) == "here")
 
 

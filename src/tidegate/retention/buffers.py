@@ -63,5 +63,5 @@ class RetentionRule(Protocol):
         ...
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
-        """What an order tells a client of the fleet: its rule and K, 0 where it has none."""
+        """What an order tells a client of the fleet: its rule, K or a cap on uses; 0 for none."""
         ...

@@ -4,6 +4,9 @@ Samples of a client are numbered as they come. Since the oldest leave first, sam
 lies in slot s modulo B_m, and a slot needs one number: the round of its client in which its sample
 came. Clients of like capacity share a table, so that a large one does not cost the small ones
 memory.
+
+With a cap on uses, a sample that was used as often as it may be leaves, and its slot is empty. That
+is the oldest sample of its client too, so that the next one comes into its slot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,13 +16,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tidegate._internal.arrays import EVERYONE, BoolArray, CountArray, FloatArray, IntArray, Members
+from tidegate._internal.arrays import BoolArray, CountArray, FloatArray, IntArray, Members
 from tidegate._internal.saving import FIXED
 from tidegate.retention.buffers import Stored
 from tidegate.wire import Retention
 
 EMPTY = np.int32(2**31 - 1)
-"""In place of a round: a slot that was never filled. No sample is that young."""
+"""In place of a round: a slot that holds no sample. No sample is that young."""
 AT_ONCE = 4_000_000
 """Slots that are worked on together, so that what is in between needs little memory."""
 
@@ -29,40 +32,44 @@ Table = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class OldestFirstBuffers:
-    """When each sample came: 4 bytes a slot, 20 a client, and 8 to share.
+    """When each sample came: 4 bytes a slot, 24 a client, and 8 to share.
 
     Where some have twice the slots of others, 9 bytes a client more, and a slot costs up to 8.
     """
 
     capacities: IntArray = field(metadata=FIXED)
     """B_m."""
+    most_uses: int = field(metadata=FIXED)
+    """U; 0 for no cap."""
     born: tuple[Table, ...]
     """For each group of clients, the round of its client in which the sample of a slot came."""
     clocks: CountArray
     """Rounds that each client has taken part in."""
     admitted: IntArray
-    """Samples that each client has taken in so far; the last B_m of them are stored."""
+    """Samples that each client has taken in so far; the last of them are stored."""
+    occupancy: CountArray
+    """Samples that each client stores, without those that were used U times."""
     uses: IntArray
     """Sum, over the stored samples, of the rounds each was trained on."""
-
-    @property
-    def occupancy(self) -> CountArray:
-        """Samples that each client stores."""
-        return self._held(EVERYONE)
-
-    def _held(self, who: Members) -> CountArray:
-        return np.minimum(self.admitted[who], self.capacities[who]).astype(np.int32)
 
     def room(self, who: Members) -> IntArray:
         """Every slot can take a fresh sample."""
         return self.capacities[who]
 
-    def empty(self, who: Members) -> int:
-        """Slots of these clients that were never filled."""
-        return int((self.capacities[who] - self._held(who)).sum())
+    def empty(self, who: Members, reserved: IntArray | int = 0) -> int:
+        """Slots of these clients that hold no sample, and wait for nothing."""
+        return int(self._empty(who, reserved).sum())
+
+    def _empty(self, who: Members, reserved: IntArray | int) -> IntArray:
+        empty: IntArray = self.capacities[who] - self.occupancy[who] - reserved
+        return np.maximum(empty, 0)
 
     def wanted(
-        self, who: Members, thresholds: Sequence[float], price: float | FloatArray
+        self,
+        who: Members,
+        thresholds: Sequence[float],
+        price: float | FloatArray,
+        reserved: IntArray | int = 0,
     ) -> IntArray:
         """How many samples each of these clients takes in that follows a rule.
 
@@ -71,21 +78,31 @@ class OldestFirstBuffers:
             thresholds: the price up to which a slot takes a fresh sample: an empty one first, then
                 by rounds in which its sample was trained on; the last for all that follow.
             price: one for all, or each client's own.
+            reserved: slots that samples bought earlier will take: empty ones first, then those of
+                the oldest.
         """
         by_age = thresholds[1:] or thresholds
         too_young = np.searchsorted(by_age, price)  # uses that are too few at this price
-        empty = self.capacities[who] - self._held(who)
+        empty = self._empty(who, reserved)
         wanted: IntArray = np.where(np.less_equal(price, thresholds[0]), empty, 0)
         if np.min(too_young, initial=len(by_age)) == len(by_age):
             return wanted
         latest = np.where(too_young < len(by_age), self.clocks[who] - 1 - too_young, -1)
         for table, chosen, columns in self._tables(who):
             came = latest[chosen].astype(np.int32)
-            wanted[chosen] += (table[:, columns] <= came).sum(axis=0)
+            old = table[:, columns] <= came
+            if np.any(reserved):
+                first, slots = self.admitted[who][chosen], self.capacities[who][chosen]
+                taken = np.broadcast_to(reserved, latest.shape)[chosen]
+                old &= ~_overwritten(len(table), first, slots, taken)
+            wanted[chosen] += old.sum(axis=0)
         return wanted
 
     def step(self, who: Members, admissions: CountArray) -> Stored:
-        """Fill empty slots, and let the oldest samples make room for what does not fit."""
+        """Fill empty slots, and let the oldest samples make room for what does not fit.
+
+        After the round samples go that were used U times.
+        """
         uses = self.uses[who].copy()
         if admissions.any():
             first, slots, now = self.admitted[who], self.capacities[who], self.clocks[who]
@@ -97,14 +114,30 @@ class OldestFirstBuffers:
                 table[:, columns] = np.where(fresh, now[chosen], old)
         self.admitted[who] += admissions
         self.clocks[who] += 1
-        occupancy = self._held(who)
-        self.uses[who] = uses + occupancy
+        occupancy = np.minimum(self.occupancy[who] + admissions, self.capacities[who])
+        occupancy = occupancy.astype(np.int32)
+        expiring = self._expire(who)
+        self.occupancy[who] = occupancy - expiring
+        self.uses[who] = uses + occupancy - np.multiply(expiring, self.most_uses, dtype=np.int64)
         return Stored(
             occupancy=occupancy,
             fresh=admissions,
-            expiring=np.zeros_like(admissions),  # a sample leaves when another comes
+            expiring=expiring,
             prior_uses=int(uses.sum()),
         )
+
+    def _expire(self, who: Members) -> CountArray:
+        """Empty the slots whose sample was used U times; how many each of these clients has."""
+        came = self.clocks[who] - self.most_uses
+        expiring = np.zeros(len(came), dtype=np.int32)
+        if not self.most_uses or came.max(initial=-1) < 0:
+            return expiring
+        for table, chosen, columns in self._tables(who):
+            over = table[:, columns] == came[chosen]
+            expiring[chosen] = over.sum(axis=0)
+            if over.any():
+                table[:, columns] = np.where(over, EMPTY, table[:, columns])
+        return expiring
 
     def copy(self) -> "OldestFirstBuffers":
         """Buffers that go their own way from here."""
@@ -113,6 +146,7 @@ class OldestFirstBuffers:
             born=tuple(table.copy() for table in self.born),
             clocks=self.clocks.copy(),
             admitted=self.admitted.copy(),
+            occupancy=self.occupancy.copy(),
             uses=self.uses.copy(),
         )
 
@@ -158,7 +192,9 @@ def _pieces(clients: int, slots: int) -> Iterator[slice]:
         yield slice(start, min(start + size, clients))
 
 
-def _overwritten(rows: int, first: IntArray, slots: IntArray, count: CountArray) -> BoolArray:
+def _overwritten(
+    rows: int, first: IntArray, slots: IntArray, count: CountArray | IntArray
+) -> BoolArray:
     """Which slots the samples number first, first + 1, ... come into, for each client."""
     row = np.arange(rows, dtype=np.int32)[:, None]
     behind = row - (first % slots).astype(np.int32)
@@ -169,7 +205,10 @@ def _overwritten(rows: int, first: IntArray, slots: IntArray, count: CountArray)
 
 @dataclass(frozen=True)
 class OldestFirst:
-    """No sample expires by age."""
+    """Samples stay until others come; or, with a cap, until they were used so often."""
+
+    most_uses: int = 0
+    """U; 0 for no cap."""
 
     def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> OldestFirstBuffers:
         """Empty buffers."""
@@ -177,15 +216,17 @@ class OldestFirst:
         members = [groups == group for group in range(int(groups.max()) + 1)]
         return OldestFirstBuffers(
             capacities=buffer_capacities,
+            most_uses=self.most_uses,
             born=tuple(
                 np.full((int(buffer_capacities[one].max()), int(one.sum())), EMPTY)
                 for one in members
             ),
             clocks=np.zeros(clients, dtype=np.int32),
             admitted=np.zeros(clients, dtype=np.int64),
+            occupancy=np.zeros(clients, dtype=np.int32),
             uses=np.zeros(clients, dtype=np.int64),
         )
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
         """The same for all."""
-        return "oldest_first", 0
+        return "oldest_first", self.most_uses

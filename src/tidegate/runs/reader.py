@@ -123,17 +123,7 @@ class RunView:
 
 def read_run(folder: Path) -> RunView:
     """What a folder says now."""
-    path = folder / CONTROL
-    if folder.is_file():
-        raise ConfigurationError(f"{folder} is a file; give the run's folder, {folder.parent}")
-    if not folder.exists():
-        raise ConfigurationError(
-            f"there is no folder {folder}; give the one that AdmissionControl(folder=...) saves to"
-        )
-    if not path.exists():
-        raise ConfigurationError(
-            f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
-        )
+    path = _control_path(folder)
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
         record = control_of(archive, path)["controller"]
         terms, absences = current_terms(record["terms"]), record["absences"]
@@ -192,6 +182,30 @@ def read_run(folder: Path) -> RunView:
         ended_at=times["settled"],
         clients=clients,
     )
+
+
+def read_accounts(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The run that a folder keeps, and the server's account of each client, as plain values."""
+    path = _control_path(folder)
+    with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
+        ledger = control_of(archive, path)["controller"]["ledger"]
+        return str(ledger["run"]), dict(ledger["accounts"])
+
+
+def _control_path(folder: Path) -> Path:
+    """Where a run's books are; refused where there are none."""
+    path = folder / CONTROL
+    if folder.is_file():
+        raise ConfigurationError(f"{folder} is a file; give the run's folder, {folder.parent}")
+    if not folder.exists():
+        raise ConfigurationError(
+            f"there is no folder {folder}; give the one that AdmissionControl(folder=...) saves to"
+        )
+    if not path.exists():
+        raise ConfigurationError(
+            f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
+        )
+    return path
 
 
 def settled_rounds(path: Path, settled: int) -> list[FleetRound]:

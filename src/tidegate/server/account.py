@@ -9,7 +9,8 @@ import math
 from dataclasses import dataclass, replace
 
 from tidegate.errors import WireError
-from tidegate.server.holding import Batches, Holding, horizon_of, without_oldest
+from tidegate.server.holding import Batches, Holding, together, without_oldest
+from tidegate.server.let_go import gone, without
 from tidegate.server.under_way import ROUNDING, refunded, still_under_way
 from tidegate.wire import MOST_IN_A_ROW, Address, Introduction, Order, Receipt
 
@@ -36,6 +37,11 @@ class Account:
     """Samples that the client has bought and that have not come yet, as far as was heard."""
     under_way_spent: float = 0.0
     """Committed for them."""
+    oldest_under_way: int = 0
+    """The round that bought the oldest of them; 0 if none is, or the client does not say."""
+    supplier_fails: bool = False
+    spool_full: bool = False
+    spool_dropped: int = 0
     total_refused: int = 0
     """Samples that the present buffer has bought and that will never come."""
     losses: int = 0
@@ -55,7 +61,16 @@ class Account:
     lost_after: int = 0
     """The part of ``lost_samples`` that may have been read after that."""
     lost_batches: Batches = ()
-    """What may have been in them, from the second on, and has not been bought again."""
+    """What may have been in them, from the second on, or left before its time, and has not been
+    bought again."""
+    total_expired: int = 0
+    """Samples that left the present buffer because they were held for too long."""
+    total_erased: int = 0
+    """Samples that left it because their subject is forgotten."""
+    passed: int = 0
+    """Samples of the stream that it passed over, because their subject is forgotten."""
+    record: str = ""
+    """Digest of the client's own record, up to the order of ``last_round``."""
     applied: int = 0
     """Orders that the client has applied, as far as was heard, or may have to a buffer it lost."""
     batches: Batches = ()
@@ -105,7 +120,7 @@ class Account:
             under_way: samples bought earlier that have not come yet.
         """
         evicts = order.retention == "oldest_first"
-        horizon = horizon_of(order) or math.inf
+        horizon = order.horizon
         kept = tuple(one for one in self.batches if self.applied - one[0] < horizon)
         empty = self.buffer_capacity - sum(count for _, count in kept)
         for taken in (arrived, under_way):  # empty slots first, then the oldest
@@ -121,7 +136,7 @@ class Account:
 
     def stores_after(self, order: Order, admitted: int) -> "Holding":
         """What the client holds once it has applied an order and taken in so many samples."""
-        horizon = horizon_of(order) or math.inf
+        horizon = order.horizon
         old = tuple(one for one in self.batches if self.applied - one[0] < horizon)
         batches = (*old, *([(self.applied, admitted)] if admitted else []))
         too_many = sum(count for _, count in batches) - self.buffer_capacity
@@ -170,17 +185,10 @@ class Account:
                 f"it reports {receipt.set_aside} samples set aside in all, after {aside} and at "
                 f"most {most_aside} with round {order.round_number}"
             )
-        holds = self.stores_after(order, admitted)
-        if (receipt.occupancy, receipt.expiring) != (holds.occupancy, holds.expiring):
-            raise WireError(
-                f"it must store {holds.occupancy} samples, of which {holds.expiring} expire; it "
-                f"reports {receipt.occupancy} and {receipt.expiring}"
-            )
-        if receipt.prior_uses != holds.prior_uses:
-            raise WireError(
-                f"its samples were used {holds.prior_uses} times before; it reports "
-                f"{receipt.prior_uses}"
-            )
+        left_early = gone(self, receipt)
+        stays = replace(self, batches=without(self.batches, left_early))
+        holds = stays.stores_after(order, admitted)
+        holds.check(receipt)
         return replace(
             self,
             total_admitted=self.total_admitted + admitted,
@@ -189,11 +197,19 @@ class Account:
             total_refunded=self.total_refunded + back,
             under_way=receipt.under_way,
             under_way_spent=receipt.under_way_spent,
+            oldest_under_way=receipt.oldest_under_way,
+            supplier_fails=receipt.supplier_fails,
+            spool_full=receipt.spool_full,
+            spool_dropped=receipt.spool_dropped,
             total_refused=receipt.total_refused,
             last_round=receipt.round_number,
             applied=self.applied + 1,
             batches=holds.batches,
-            lost_batches=without_oldest(self.lost_batches, bought),
+            lost_batches=without_oldest(together(self.lost_batches, left_early), bought),
+            total_expired=receipt.total_expired,
+            total_erased=receipt.total_erased,
+            passed=receipt.passed,
+            record=receipt.record,
             total_set_aside=self.earlier_set_aside + receipt.set_aside,
             seen=receipt.seen,
             # A client that does not know how far it read has not begun to read.
@@ -259,11 +275,11 @@ class Account:
     @property
     def _all_batches(self) -> Batches:
         """What is stored, and what was lost and not bought again, oldest first."""
-        return tuple(sorted((*self.lost_batches, *self.batches)))
+        return together(self.lost_batches, self.batches)
 
     def _read_from_stream(self) -> int:
         """Samples that may have gone into the present buffer, or were passed over before it."""
-        return self._read + self._read_unheard
+        return self._read + self.passed + self._read_unheard
 
     @property
     def _read(self) -> int:

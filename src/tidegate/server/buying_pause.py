@@ -1,7 +1,8 @@
 """What a run that learns nothing goes on spending: less and less.
 
 Samples are bought before a client trains, so a mistake in its code, a model that is not finite or
-a strategy that gives no average would cost a whole run's budget in vain.
+a strategy that gives no average would cost a whole run's budget in vain. (Where samples come later,
+rounds in which nobody has any yet are no sign of that.)
 """
 
 from dataclasses import dataclass, replace
@@ -32,7 +33,8 @@ class BuyingPause:
 
         Args:
             used: whether any client's model was used.
-            spent: what the round cost, with what unanswered orders may have cost.
+            spent: what the round cost, with what unanswered orders may have cost; nothing where all
+                that was bought is still under way.
         """
         if used:
             return BuyingPause()

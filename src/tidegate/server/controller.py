@@ -13,6 +13,7 @@ from typing import Any, cast
 from tidegate._internal.saving import plain, reading
 from tidegate.admission.debt import cash
 from tidegate.admission.rule import AdmissionRule, FleetOrder, GrantedRule
+from tidegate.admission.waiting import WaitTally
 from tidegate.errors import ConfigurationError
 from tidegate.server.buying_pause import BuyingPause
 from tidegate.server.fleet import Fleet, Terms
@@ -38,6 +39,7 @@ class Controller:
         self._fleet = Fleet(terms, self._ledger)
         self._server: Any = None
         self._tally = ReuseTally()
+        self._waits = WaitTally()
         self._overspend = 0.0
         self._decision: Decision | None = None
         self._pause = BuyingPause()
@@ -131,7 +133,7 @@ class Controller:
         members = self._fleet.members(
             {one for one in present if self._ledger.account(one).outstanding is None}
         )
-        quote = self._fleet.quote(self._round_number, members)
+        quote = self._fleet.quote(self._round_number, members, self._waits.mean_delay)
         self._server = admission.learn(self._server, quote)
         room, limit = self._fleet.room(members)
         wanted, most = admission.decide(self._server, quote, limit), None
@@ -181,9 +183,12 @@ class Controller:
             training_size=totals.training_size,
             prior_uses=totals.prior_uses,
         )
+        ended = self._tally.distinct_samples + self._ledger.refused
+        self._waits = self._waits.after_round(self._ledger.under_way, ended)
         self._overspend += totals.spent - decision.budget
-        exposure = self._ledger.exposure
-        self._pause = self._pause.after_round(used=used, spent=totals.spent + exposure)
+        # Where nobody stores anything, all that was bought is under way, and none of it in vain.
+        in_vain = self._ledger.exposure + (totals.spent if totals.training_size else 0.0)
+        self._pause = self._pause.after_round(used=used, spent=in_vain)
         self._round_number += 1
         self._decision = None
         return FleetRound(
@@ -198,7 +203,7 @@ class Controller:
             spent=totals.spent,
             overspend=self._overspend,
             cost_debt=self._server.cost_debt,
-            exposure=exposure,
+            exposure=self._ledger.exposure,
             slots=decision.slots,
             training_size=totals.training_size,
             distinct_samples=self._tally.distinct_samples,
@@ -208,34 +213,32 @@ class Controller:
             retired=self._ledger.retired,
             under_way=self._ledger.under_way,
             under_way_spent=self._ledger.under_way_spent,
+            **self._ledger.troubles(self._round_number - 1),
             refunded=self._ledger.refunded,
         )
 
     def to_record(self) -> dict[str, Any]:
         """All that the next step depends on, as JSON and a NumPy archive can carry it."""
-        record: dict[str, Any] = {
+        state = self._fleet.allocation and to_bytes(self._server, self._fleet.allocation)
+        return {
             "terms": self._terms.fixed(),
             "round_number": self._round_number,
             "ledger": self._ledger.to_record(),
             "absences": self._fleet.absences,
             "tally": asdict(self._tally),
+            "waits": asdict(self._waits),
             "overspend": self._overspend,
             "decision": None if self._decision is None else asdict(self._decision),
             "pause": asdict(self._pause),
-            "state": None,
+            "state": state,
         }
-        allocation = self._fleet.allocation
-        if allocation is not None:
-            record["state"] = to_bytes(self._server, allocation)
-        return record
 
     @classmethod
     def from_record(
         cls, terms: Terms, record: Mapping[str, Any], source: object = "a checkpoint"
     ) -> "Controller":
         """The controller that ``to_record`` gave, on the same terms; ``source`` is for errors."""
-        # A mistake in the user's own policy or price feed, which terms call, is not damage.
-        with reading(source, REMEDY):
+        with reading(source, REMEDY):  # a mistake in the user's own policy or feed is not damage
             saved_terms = current_terms(record["terms"])
             if "spend_ahead" not in record["terms"]:  # before every run had a limit of its own
                 terms = replace(terms, spend_ahead=saved_terms["spend_ahead"])
@@ -247,6 +250,8 @@ class Controller:
             controller._ledger = Ledger.from_record(record["ledger"])
             controller._fleet = Fleet(terms, controller._ledger, record["absences"])
             controller._tally = plain(ReuseTally, record["tally"])
+            waits = record.get("waits", {"total": controller._tally.distinct_samples})
+            controller._waits = plain(WaitTally, waits)
             controller._overspend = record["overspend"]
             if record["decision"] is not None:
                 controller._decision = plain(Decision, record["decision"])
@@ -261,7 +266,7 @@ class Controller:
         """What a shard tells its coordinator; nothing before it has a rule."""
         purse = self._terms.purse
         if purse is None:
-            raise ConfigurationError("this server is no shard: give it a purse")
+            raise ConfigurationError("this server is not a shard; give it a purse")
         if self._server is None:
             return None
         rule = self._granted_rule.granted(self._terms.budget, self._terms.budget)

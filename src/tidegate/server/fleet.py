@@ -2,7 +2,7 @@
 
 Clients come and go; the plan follows. Who could not be reached for K rounds has left: its part of
 the memory is no longer planned with, and what it stores waits for it to come back. Where samples do
-not expire nobody leaves; Tide spends on those that take part.
+not expire nobody leaves; Tide spends on those that take part, with a cap on uses, too.
 """
 
 import math
@@ -70,7 +70,8 @@ class Terms:
     """What a shard is granted, round by round, in place of the budget."""
     sums_only: bool = False
     """Whether decisions follow from sums over the fleet alone: no client's order depends on what
-    that client, or any other, has reported. Who has no room then takes in less than it is asked."""
+    that client, or any other, has reported. A client without room then
+    takes in less than it is asked."""
 
     def __post_init__(self) -> None:
         check_length(self.prices, self.num_rounds)
@@ -172,8 +173,8 @@ class Fleet:
         absences = {one: 0 for one in reachable if not self._ledger.is_retired(one)}
         for number, (client, absent) in enumerate(self.absences.items()):
             if client not in absences and not self._ledger.is_retired(client):
-                _, horizon = self.retention(number)
-                if absent + 1 < horizon or not horizon:
+                retention, horizon = self.retention(number)
+                if retention != "k_step" or absent + 1 < horizon:
                     absences[client] = absent + 1
         if not absences:  # everybody has left: they stay in the plan until somebody comes
             absences = {client: absent + 1 for client, absent in self.absences.items()}
@@ -253,7 +254,9 @@ class Fleet:
             return 0
         return self.room_of(number, client)
 
-    def quote(self, round_number: int, members: Sequence[tuple[int, str]]) -> Quote:
+    def quote(
+        self, round_number: int, members: Sequence[tuple[int, str]], delay: float = 0.0
+    ) -> Quote:
         """What a sample costs these clients in a round; the whole fleet where there are none."""
         asked = members or list(enumerate(self.absences))
         clients = [client for _, client in asked]
@@ -264,16 +267,17 @@ class Fleet:
             quote = Quote.of(np.array(own, dtype=np.float64), shares)
         else:
             quote = Quote(fed_price(price, round_number))
+        quote = replace(quote, delay=delay)
         if self.retention(0)[0] != "oldest_first":
             return quote
-        return replace(quote, empty_slots=sum(self._empty_slots(one) for _, one in members))
+        return replace(quote, empty_slots=sum(self._empty_slots(*one) for one in members))
 
-    def _empty_slots(self, client: str) -> int:
-        """Slots that a client can fill, where samples do not expire."""
+    def _empty_slots(self, number: int, client: str) -> int:
+        """Slots that a client can fill, where samples stay until others take their place."""
         account = self._ledger.account(client)
         if account.exhausted:
             return 0
-        filled = account.carried_samples(0) + account.under_way
+        filled = account.carried_samples(self.retention(number)[1]) + account.under_way
         return max(self._planned_capacity(client) - filled, 0)
 
     def _planned_capacity(self, client: str) -> int:

@@ -48,6 +48,14 @@ class FleetRound:
     """Samples that were bought and have not come yet."""
     under_way_spent: float = 0.0
     """Committed for them."""
+    oldest_under_way: int = 0
+    """Rounds since the oldest of them was bought."""
+    failing_suppliers: int = 0
+    """Clients whose supplier could not be asked or did not answer."""
+    full_spools: int = 0
+    """Clients whose stream has no room for more."""
+    spool_dropped: int = 0
+    """Messages that streams have dropped so far, because they were full."""
     refunded: float = 0.0
     """What suppliers have paid back so far."""
 

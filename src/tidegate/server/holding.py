@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from tidegate.wire import Order
+from tidegate.errors import WireError
+from tidegate.wire import Receipt
 
 Batches = tuple[tuple[int, int], ...]
 """(orders applied before, samples admitted then), oldest first."""
@@ -17,10 +18,18 @@ class Holding:
     expiring: int
     prior_uses: int
 
-
-def horizon_of(order: Order) -> int:
-    """K, or 0 where samples do not expire."""
-    return order.retention_horizon if order.retention == "k_step" else 0
+    def check(self, receipt: Receipt) -> None:
+        """Refuse a receipt that says otherwise."""
+        if (receipt.occupancy, receipt.expiring) != (self.occupancy, self.expiring):
+            raise WireError(
+                f"it must store {self.occupancy} samples, of which {self.expiring} expire; it "
+                f"reports {receipt.occupancy} and {receipt.expiring}"
+            )
+        if receipt.prior_uses != self.prior_uses:
+            raise WireError(
+                f"its samples were used {self.prior_uses} times before; it reports "
+                f"{receipt.prior_uses}"
+            )
 
 
 def without_oldest(batches: Batches, count: int) -> Batches:
@@ -32,3 +41,15 @@ def without_oldest(batches: Batches, count: int) -> Batches:
         if taken < admitted:
             left.append((since, admitted - taken))
     return tuple(left)
+
+
+def together(some: Batches, others: Batches) -> Batches:
+    """Batches of both, oldest first.
+
+    >>> together(((0, 2), (3, 1)), ((0, 1), (1, 5)))
+    ((0, 3), (1, 5), (3, 1))
+    """
+    sums = dict(some)
+    for since, count in others:
+        sums[since] = sums.get(since, 0) + count
+    return tuple(sorted(sums.items()))

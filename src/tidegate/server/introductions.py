@@ -1,7 +1,8 @@
 """A client says who it is, which buffer it has, and how far it came: what the server makes of that.
 
-Whoever is new gets an account. Who was here before settles what it did without being heard. Who has
-lost its buffer begins again. And who cannot be told from somebody else is refused, with the remedy.
+A new client gets an account. A client that was here before settles what it did without being
+heard. A client that has lost its buffer begins again. A client that cannot be told
+from another is refused, with the remedy.
 """
 
 import logging

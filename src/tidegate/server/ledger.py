@@ -85,6 +85,17 @@ class Ledger:
         """Committed for them."""
         return math.fsum(account.under_way_spent for account in self._members())
 
+    def troubles(self, now: int) -> dict[str, int]:
+        """What an operator should see of purchases and spools, by its name in a round's row."""
+        members = self._members()
+        bought = [one.oldest_under_way for one in members if one.oldest_under_way]
+        return {
+            "oldest_under_way": now - min(bought, default=now),
+            "failing_suppliers": sum(one.supplier_fails for one in members),
+            "full_spools": sum(one.spool_full for one in members),
+            "spool_dropped": sum(one.spool_dropped for one in members),
+        }
+
     @property
     def refunded(self) -> float:
         """What suppliers have paid back, all clients together."""
@@ -93,6 +104,11 @@ class Ledger:
     def _members(self) -> list[Account]:
         """Accounts of clients that are not retired."""
         return [account for account in self._accounts.values() if not account.retired_in]
+
+    @property
+    def refused(self) -> int:
+        """Purchases that will never come, all clients together."""
+        return sum(account.total_refused for account in self._accounts.values())
 
     @property
     def set_aside(self) -> int:

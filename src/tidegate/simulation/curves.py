@@ -91,33 +91,62 @@ def trace(
     seeds: Sequence[int],
     *,
     price_per_client: bool = False,
+    most_uses: int | None = None,
     each_round: Callable[[], None] | None = None,
 ) -> Curves:
-    """Simulate every policy on every problem, on the same price paths."""
+    """Simulate every policy on every problem, on the same price paths.
+
+    Args:
+        problems: with the amount of money or memory of each.
+        law: of prices.
+        makers: of policies, by name.
+        seeds: of the price paths.
+        price_per_client: whether each client has a price of its own.
+        most_uses: the cap on uses of the limit.
+        each_round: called after every round, for a progress bar.
+    """
     points = []
     for amount, problem in problems:
-        summaries = {}
-        for name, make in makers.items():
-            policy = make(problem)
-            runs = [
-                simulate(
-                    policy,
-                    problem,
-                    law,
-                    seed,
-                    price_per_client=price_per_client,
-                    each_round=each_round,
-                )
-                for seed in seeds
-            ]
-            summaries[name] = summarise(name, runs)
-        points.append(Point(amount, summaries, _limit(problem, law)))
+        summaries = {
+            name: play(
+                name,
+                make(problem),
+                problem,
+                law,
+                seeds,
+                price_per_client=price_per_client,
+                each_round=each_round,
+            )
+            for name, make in makers.items()
+        }
+        points.append(Point(amount, summaries, _limit(problem, law, most_uses)))
     return Curves(points)
 
 
-def _limit(problem: Problem, law: PriceLaw) -> float | None:
+def play(
+    name: str,
+    policy: JointPolicy[Any],
+    problem: Problem,
+    law: PriceLaw,
+    seeds: Sequence[int],
+    *,
+    price_per_client: bool,
+    each_round: Callable[[], None] | None,
+) -> PolicySummary:
+    """Simulate a policy on the price paths of all seeds, and sum it up under a name."""
+    runs = [
+        simulate(
+            policy, problem, law, seed, price_per_client=price_per_client, each_round=each_round
+        )
+        for seed in seeds
+    ]
+    return summarise(name, runs)
+
+
+def _limit(problem: Problem, law: PriceLaw, most_uses: int | None) -> float | None:
     try:
         prices = price_distribution(law, problem.num_rounds)
-        return optimum(prices, problem.budget, problem.slots_a_round).effective_per_round
+        best = optimum(prices, problem.budget, problem.slots_a_round, most_uses)
     except ConfigurationError:
         return None
+    return best.effective_per_round

@@ -5,6 +5,9 @@ it, the buffers expire and admit, the fleet's sums come back, and the rule settl
 
 A round may reach a cohort alone. Then n(t) is what the cohort trains on, and every other client's
 samples stay as they are: they neither age nor expire.
+
+Samples may come rounds after they were bought (``Problem.delays``). Money counts in the round that
+buys them, and a purchase has its slot from then on (``Deliveries``).
 """
 
 import dataclasses
@@ -17,17 +20,20 @@ from typing import Any, Generic
 import numpy as np
 
 from tidegate._internal.arguments import shown
-from tidegate._internal.arrays import EVERYONE, CountArray, FloatArray, IntArray, Members
+from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, PRICES, generator
 from tidegate.admission.allocation import Allocation, cheapest_first
 from tidegate.admission.debt import cash, certificate_holds
-from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, State
+from tidegate.admission.rule import RoundTotals, State
+from tidegate.admission.waiting import WaitTally
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
 from tidegate.prices import Price, Prices, as_price, check_length, law_of
 from tidegate.problem import Problem
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
+from tidegate.simulation.deliveries import Deliveries
+from tidegate.simulation.orders import buys, quote_for, room_for
 from tidegate.theory.bounds import SampleSizes, bound_terms
 from tidegate.theory.reuse import ReuseTally
 
@@ -45,7 +51,9 @@ class SimulationState(Generic[State]):
     server: State
     allocation: Allocation
     buffers: Buffers
+    deliveries: Deliveries
     tally: ReuseTally
+    waits: WaitTally
     occupancy_sums: IntArray
     """Σ_t n_m(t) over the rounds that a client took part in, for each client."""
     overspend: float
@@ -56,13 +64,15 @@ class SimulationState(Generic[State]):
         """Samples that each client has taken in so far; those before its first round left out."""
         if isinstance(self.buffers, OldestFirstBuffers):  # a rule's, which nobody has counted out
             return self.buffers.admitted.copy()
-        return self.allocation.ordered
+        admitted: IntArray = self.allocation.ordered - self.deliveries.reserved(EVERYONE)
+        return admitted
 
     def copy(self) -> "SimulationState[State]":
         """A state that goes its own way from here."""
         return dataclasses.replace(
             self,
             buffers=self.buffers.copy(),
+            deliveries=self.deliveries.copy(),
             occupancy_sums=self.occupancy_sums.copy(),
         )
 
@@ -93,6 +103,8 @@ class RoundRow:
     """N(t)."""
     effective_samples: float
     """N_eff(t)."""
+    under_way: int
+    """Samples of the whole fleet that were bought and do not train yet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,14 +139,16 @@ class Run:
         return certificate_holds(told["overspend"], told["cost_debt"], told["spent"])
 
 
-def begin(policy: JointPolicy[State], problem: Problem) -> SimulationState[State]:
-    """The state before round 1."""
+def begin(policy: JointPolicy[State], problem: Problem, seed: int = 0) -> SimulationState[State]:
+    """The state before round 1; the seed is that of delays, where they are drawn."""
     return SimulationState(
         round_number=0,
         server=policy.admission.start(),
         allocation=Allocation.start(policy.shares),
         buffers=policy.retention.buffers(problem.capacities, problem.num_rounds),
+        deliveries=Deliveries.start(problem, seed),
         tally=ReuseTally(),
+        waits=WaitTally(),
         occupancy_sums=np.zeros(problem.num_clients, dtype=np.int64),
         overspend=0.0,
     )
@@ -157,9 +171,9 @@ def play_round(
         who: the clients that take part, rising.
     """
     capacities, price = problem.capacities[who], as_price(price)
-    quote = _quote(price, policy.shares, who)
-    if isinstance(state.buffers, OldestFirstBuffers):
-        quote = dataclasses.replace(quote, empty_slots=state.buffers.empty(who))
+    reserved = state.deliveries.reserved(who)
+    delay = state.waits.mean_delay
+    quote = quote_for(price, policy.shares, who, state.buffers, reserved, delay)
     if not isinstance(price, float):
         price = price[who]
     money, budget = math.inf, policy.admission.budget
@@ -169,19 +183,21 @@ def play_round(
     server = policy.admission.learn(state.server, quote)
     room, limit = None, math.inf
     if policy.hard_capacity:
-        room = state.buffers.room(who)
+        room = room_for(state.buffers, who, reserved)
         limit = float(room.sum())
     order, most = policy.admission.decide(server, quote, limit), None
     if not order.each_pays_its_own(quote):
         order, most = order.within(money, quote, limit)
-    admissions, allocation = _admissions(state, order, price, room, most, who)
+    held = state.allocation, state.buffers
+    bought, allocation = buys(*held, order, price, room, most, who, reserved)
     if order.each_pays_its_own(quote) and not math.isinf(money):
-        pays_for = cheapest_first(admissions.astype(np.int64), np.asarray(price), money)
-        admissions = pays_for.astype(np.int32)
+        pays_for = cheapest_first(bought.astype(np.int64), np.asarray(price), money)
+        bought = pays_for.astype(np.int32)
 
-    stored = state.buffers.step(who, admissions)
+    arrived = state.deliveries.step(state.round_number + 1, who, bought)
+    stored = state.buffers.step(who, arrived)
     state.occupancy_sums[who] += stored.occupancy
-    paid_for = stored.fresh if policy.charge_prefill else admissions
+    paid_for = bought + (stored.fresh - arrived) * policy.charge_prefill
     totals = RoundTotals(
         admitted=int(stored.fresh.sum()),
         spent=float(np.sum(price * paid_for)),
@@ -209,6 +225,7 @@ def play_round(
         overflow=int(np.maximum(stored.occupancy - capacities, 0).sum()),
         distinct_samples=tally.distinct_samples,
         effective_samples=tally.effective_sample_size,
+        under_way=int(state.deliveries.under_way.sum()),
     )
     after = dataclasses.replace(
         state,
@@ -216,36 +233,10 @@ def play_round(
         server=server,
         allocation=allocation,
         tally=tally,
+        waits=state.waits.after_round(row.under_way, tally.distinct_samples),
         overspend=row.overspend,
     )
     return after, row
-
-
-def _quote(price: Price, shares: FloatArray, who: Members) -> Quote:
-    """What those who take part pay; where nobody does, what the fleet would."""
-    if not isinstance(price, float) and len(price[who]):
-        price, shares = price[who], shares[who]
-    return Quote.of(price, shares)
-
-
-def _admissions(
-    state: SimulationState[State],
-    order: FleetOrder,
-    price: Price,
-    room: IntArray | None,
-    most: int | None,
-    who: Members,
-) -> tuple[CountArray, Allocation]:
-    """What each of these clients takes in: its part of a total, or what a rule leads to."""
-    if not order.thresholds:
-        return state.allocation.allocate(order.total_admission, room, most, who)
-    if not isinstance(state.buffers, OldestFirstBuffers):
-        raise TypeError(f"a rule by age needs oldest-first buffers, got {state.buffers!r}")
-    wanted = state.buffers.wanted(who, order.thresholds, price)
-    if math.isinf(order.total_admission):
-        return wanted.astype(np.int32), state.allocation
-    limits, allocation = state.allocation.allocate(order.total_admission, room, most, who)
-    return np.minimum(wanted, limits).astype(np.int32), allocation
 
 
 def simulate(
@@ -266,8 +257,8 @@ def simulate(
         problem: what is given, with the number of rounds.
         prices: a number, a text such as ``"uniform:1,10"``, a price law, or a feed, whose prices
             are the same for all seeds.
-        seed: of what is drawn from a law and of the cohorts; the same for every policy that is
-            compared.
+        seed: of what is drawn from a law, of the cohorts and of delays; the same for every policy
+            that is compared.
         price_per_client: draw one price for each client instead of one for all.
         resume: go on from this state, with the path that belongs to it.
         until: stop after this round; the last one by default.
@@ -278,7 +269,7 @@ def simulate(
             f"policy must be a JointPolicy, got {shown(policy)}; tidegate.make_policy('tide', "
             "problem) makes one"
         )
-    state = begin(policy, problem) if resume is None else resume.copy()
+    state = begin(policy, problem, seed) if resume is None else resume.copy()
     last = problem.num_rounds if until is None else until
     if not state.round_number < last <= problem.num_rounds:
         raise ConfigurationError(

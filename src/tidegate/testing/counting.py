@@ -33,7 +33,10 @@ def leaving_rule(retention: RetentionRule, num_clients: int) -> Leaving:
         horizon = retention.retention_horizon
         return lambda client, uses, new, capacity: uses.count(horizon)
     if isinstance(retention, OldestFirst):
-        return lambda client, uses, new, capacity: max(len(uses) + new - capacity, 0)
+        most_uses = retention.most_uses or math.inf
+        return lambda client, uses, new, capacity: max(
+            sum(use >= most_uses for use in uses), len(uses) + new - capacity, 0
+        )
     raise ConfigurationError(
         f"when does {type(retention).__name__} let a sample go? Say it with check_policy(..., "
         "leaving=...), so that its samples can be counted one by one"

@@ -85,7 +85,7 @@ def a_cursor_is_a_short_text_that_moves(make: MakeEncoded, trial: Trial) -> None
     stream, cursors = make(), list[str]()
     while len(cursors) < MOST:
         cursor: object = stream.cursor
-        trial.expect(isinstance(cursor, str), f"its cursor is {cursor!r}, which is no text")
+        trial.expect(isinstance(cursor, str), f"its cursor is {cursor!r}, which is not a text")
         text = str(cursor)
         trial.expect(len(text) <= LONGEST_CURSOR, f"its cursor has {len(text)} characters")
         trial.expect(

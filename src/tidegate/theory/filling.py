@@ -2,9 +2,7 @@
 
 from tidegate.theory.distribution import PriceDistribution
 from tidegate.theory.optimum import SlotPlan
-
-FINE = 1e-9
-"""Relative, of the threshold for an empty slot."""
+from tidegate.theory.waiting import price_to_wait_for
 
 
 def filling_threshold(prices: PriceDistribution, plan: SlotPlan) -> float:
@@ -24,13 +22,4 @@ def filling_threshold(prices: PriceDistribution, plan: SlotPlan) -> float:
     multiplier = plan.best.multiplier
     if not multiplier:
         return prices.highest
-    loss = plan.growth / multiplier - plan.spent
-    low, high = 0.0, prices.highest + max(loss, 0.0)
-    while high - low > FINE * high:
-        middle = (low + high) / 2
-        likely, paid = prices.up_to(middle)
-        if middle * likely - paid < loss:
-            low = middle
-        else:
-            high = middle
-    return high
+    return price_to_wait_for(prices, plan.growth / multiplier - plan.spent)

@@ -10,19 +10,23 @@ the present one, and within a group prices are as they were seen. The decision p
 s being the group of the round, so the thresholds by age depend on the group. With one group it is
 that of ``theory.optimum``. It is solved by policy iteration: the lives that begin in each group are
 followed backwards over ages, and the groups in which they begin form a chain of their own.
+
+With a cap on uses the last age is that of an empty slot, as in ``theory.slot_rule``: it costs w a
+round until a price of its group fills it.
 """
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.theory.optimum import SlotRule
+from tidegate.theory.slot_rule import SlotRule
 
 MOST_STEPS = 60
 MOST_DOUBLINGS = 12
-"""Of the multiplier that independent prices would have; farther away, the chain is no guide."""
+"""Of the multiplier that independent prices would have; farther away, the chain says nothing."""
 PRECISION = 1e-3
 """Relative, of what a round costs; the prices seen say less."""
 FINE = 0.04
@@ -71,7 +75,7 @@ class PriceChain:
 
 
 def depends(follows: FloatArray) -> bool:
-    """Whether a table of what followed what is no chance: Pearson's test, strictly."""
+    """Whether a table of what followed what differs from chance: Pearson's test, strictly."""
     total = follows.sum()
     expected = follows.sum(axis=1, keepdims=True) * follows.sum(axis=0) / max(total, 1.0)
     freedom = float((len(follows) - 1) ** 2)
@@ -89,50 +93,64 @@ class ChainRule:
 
     multiplier: float
     growth: float
-    """q, of ΣA² a round."""
+    """q, of ΣA² a round, and what empty slots count for."""
     spent: float
     """Money a round."""
     thresholds: FloatArray
     """θ(a, s): one row for each age from 1, one column for each group."""
 
     def by_group(self) -> tuple[tuple[float, ...], ...]:
-        """θ(1, s), θ(2, s), ... for each group; at the oldest age, any price will do."""
+        """θ(1, s), θ(2, s), ... for each group, all but that of the oldest age."""
         return tuple(tuple(column) for column in self.thresholds[:-1].T.tolist())
 
+    def filling(self) -> tuple[float, ...]:
+        """For each group, θ of the oldest age: any price, or that of an empty slot."""
+        return tuple(self.thresholds[-1].tolist())
 
-def chain_rule(chain: PriceChain, multiplier: float, thresholds: FloatArray) -> ChainRule:
+
+def chain_rule(
+    chain: PriceChain, multiplier: float, thresholds: FloatArray, weight: float = math.inf
+) -> ChainRule:
     """The rule of least average cost for a multiplier μ > 0.
 
     Args:
         chain: how prices follow each other.
         multiplier: μ.
         thresholds: to start from; a sample lives at most as many rounds as there are rows.
+        weight: w, what an empty slot counts for in a round; infinity where none is ever empty, so
+            that at the oldest age any price will do.
     """
     cost = math.inf
     for _ in range(MOST_STEPS):
-        lives = _lives(chain, thresholds)
+        lives = _lives(chain, thresholds, weight)
         begin = _stationary(lives[0, :, 3:])
         growth, spent, length = begin @ lives[0, :, :3]
         better = (growth + multiplier * spent) / length
         if abs(cost - better) <= PRECISION * better:
             break
         cost = better
-        thresholds = _improved(chain, multiplier, cost, lives)
+        thresholds = _improved(chain, multiplier, cost, lives, weight)
     return ChainRule(multiplier, growth / length, spent / length, thresholds)
 
 
-def _lives(chain: PriceChain, thresholds: FloatArray) -> FloatArray:
+def _lives(chain: PriceChain, thresholds: FloatArray, weight: float) -> FloatArray:
     """For each age and group: growth, money, rounds until replaced, and in which group then.
 
-    The last is the group of the round after, the first round of the next sample.
+    The last is the group of the round after, the first round of the next sample. Empty rounds grow
+    by ``weight``.
     """
     replaced, paid = _up_to(chain, thresholds)
     ages, k = thresholds.shape
     follow = chain.transitions
     new = np.concatenate([np.tile([1.0, 0.0, 1.0], (k, 1)), follow], axis=1)
     lives = np.empty((ages, k, 3 + k))
-    lives[-1] = new
-    lives[-1, :, 1] = [float(values.mean()) for values in chain.values]
+    lives[-1] = replaced[-1][:, None] * new
+    lives[-1, :, 1] += paid[-1]
+    waits = 1 - replaced[-1]
+    if waits.any():  # for a price of this group, or of one that follows
+        lives[-1, :, 0] += waits * weight
+        lives[-1, :, 2] += waits
+        lives[-1] = np.linalg.solve(np.eye(k) - waits[:, None] * follow, lives[-1])
     for age in range(ages - 1, 0, -1):
         kept = follow @ lives[age]
         kept[:, 0] += 2 * age + 1
@@ -161,7 +179,9 @@ def _stationary(transitions: FloatArray) -> FloatArray:
     return shares
 
 
-def _improved(chain: PriceChain, multiplier: float, cost: float, lives: FloatArray) -> FloatArray:
+def _improved(
+    chain: PriceChain, multiplier: float, cost: float, lives: FloatArray, weight: float
+) -> FloatArray:
     """The thresholds that are best if the rest of a life is as it is now."""
     ages, k = lives.shape[:2]
     value = lives[:, :, 0] + multiplier * lives[:, :, 1] - cost * lives[:, :, 2]
@@ -172,11 +192,14 @@ def _improved(chain: PriceChain, multiplier: float, cost: float, lives: FloatArr
     expected = relative @ chain.transitions.T
     steps = 2 * np.arange(1, ages)[:, None] + expected[1:] - expected[0]
     rising = np.maximum.accumulate(np.maximum(steps / multiplier, 0.0), axis=0)
-    return np.concatenate([rising, np.full((1, k), np.inf)])
+    # A slot that stays empty for ever is no rule that is looked for: the lowest price fills it.
+    lowest = min(float(values[0]) for values in chain.values)
+    filling = np.maximum((weight - 1 + expected[-1] - expected[0]) / multiplier, lowest)
+    return np.concatenate([rising, filling[None]])
 
 
 def plan_chain(
-    chain: PriceChain, allowed: float, near: SlotRule, ages: int
+    chain: PriceChain, allowed: float, near: SlotRule, ages: int, weight: float = math.inf
 ) -> tuple[ChainRule, ChainRule] | None:
     """Best rules that spend the allowance or more, and the allowance or less, close together.
 
@@ -187,15 +210,17 @@ def plan_chain(
         allowed: b, money for a slot and round; less than the average price.
         near: the best rule if prices were independent, to start from.
         ages: the longest life that is looked at, longer than any under ``near``.
+        weight: w, what an empty slot counts for; infinity where none is ever empty.
     """
     column = np.append(near.thresholds, np.full(ages - len(near.thresholds), np.inf))
     start = np.tile(column[:, None], len(chain.transitions))
-    more = less = chain_rule(chain, near.multiplier, start)
+    solve = partial(chain_rule, chain, weight=weight)
+    more = less = solve(near.multiplier, start)
     for _ in range(MOST_DOUBLINGS):
         if less.spent > allowed:
-            more, less = less, chain_rule(chain, 2 * less.multiplier, less.thresholds)
+            more, less = less, solve(2 * less.multiplier, less.thresholds)
         elif more.spent <= allowed:
-            more, less = chain_rule(chain, more.multiplier / 2, more.thresholds), more
+            more, less = solve(more.multiplier / 2, more.thresholds), more
         else:
             break
     if not less.spent <= allowed < more.spent:
@@ -203,7 +228,7 @@ def plan_chain(
     for _ in range(MOST_STEPS):
         if less.multiplier <= (1 + FINE) * more.multiplier or more.spent <= (1 + FINE) * allowed:
             break
-        middle = chain_rule(chain, _between(more, less, allowed), less.thresholds)
+        middle = solve(_between(more, less, allowed), less.thresholds)
         if middle.spent > allowed:
             more = middle
         else:

@@ -66,9 +66,13 @@ class ReuseTally:
 
 
 def reuse_deficit(admissions: Sequence[int], retention_horizon: int) -> int:
-    """D_∂⁽¹⁾(t): uses that the samples of the last K-1 rounds still have before them.
+    """Return the uses that the samples of the last K - 1 rounds still have before them.
 
-    ``admissions`` lists Λ(1), ..., Λ(t); samples stay K rounds.
+    D_∂⁽¹⁾(t) of the paper; an admission of Λ samples of age a lacks (K - a)·Λ of them.
+
+    Args:
+        admissions: Λ(1), ..., Λ(t), how many samples each round admitted.
+        retention_horizon: K, the rounds that a sample stays.
 
     >>> reuse_deficit([5, 5, 5], retention_horizon=3)  # 5 samples lack 1 use, 5 lack 2
     15

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidegate.wire.record import ADDED, Record, need
+from tidegate.wire.record import ADDED, AGES, Record, need
 
 LARGEST_CAPACITY = 100_000_000
 """Samples of one client: counts of its admissions are kept in 4 bytes, far from their end."""
@@ -43,7 +43,8 @@ class Order(Record):
     """Of one sample, for this client."""
     retention: Retention = "k_step"
     retention_horizon: int = 0
-    """K; 0 where the retention rule has none."""
+    """Rounds of training after which a sample leaves: K, or under ``oldest_first`` a cap on uses; 0
+    for none."""
     count: int = 0
     """Samples to admit; beside thresholds the most that they may lead to, ``NO_LIMIT`` for any."""
     thresholds: tuple[float, ...] = ()
@@ -51,6 +52,11 @@ class Order(Record):
     for an empty slot; number u is for a slot whose sample was trained on in u rounds, the last one
     also for all that were used more often. From the second on they do not fall. What is taken in
     fills empty slots first; then the oldest samples make room."""
+
+    @property
+    def horizon(self) -> float:
+        """Rounds of training after which a sample leaves; infinity where none does."""
+        return (self.retention != "frozen" and self.retention_horizon) or math.inf
 
     def _check(self) -> None:
         need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
@@ -99,6 +105,14 @@ class Receipt(Record):
     """Samples that were bought and have not come yet, those of this round included."""
     under_way_spent: float = field(default=0.0, metadata=ADDED)
     """Committed for them."""
+    oldest_under_way: int = field(default=0, metadata=ADDED)
+    """The round that bought the oldest of them; 0 where nothing is under way."""
+    supplier_fails: bool = field(default=False, metadata=ADDED)
+    """The supplier could not be asked, or did not answer, since the last order."""
+    spool_full: bool = field(default=False, metadata=ADDED)
+    """The stream's spool takes no message more."""
+    spool_dropped: int = field(default=0, metadata=ADDED)
+    """Messages that it dropped unread in all, because it was full."""
     total_refused: int = field(default=0, metadata=ADDED)
     """Samples that were bought in all and will never come."""
     total_refunded: float = field(default=0.0, metadata=ADDED)
@@ -111,9 +125,28 @@ class Receipt(Record):
     among candidates."""
     last_taken: str = field(default="", metadata=ADDED)
     """``cursor_digest`` of how far the stream was read; empty if nobody knows."""
+    gone: tuple[float, ...] = field(default=(), metadata=AGES)
+    """Samples that left the buffer since the last receipt, because they were held for too long or
+    their subject is forgotten: pairs of the rounds that they had trained in, and how many."""
+    total_expired: int = field(default=0, metadata=ADDED)
+    """Samples that have left it in all, because they were held for too long."""
+    total_erased: int = field(default=0, metadata=ADDED)
+    """Samples that have left it in all, because their subject is forgotten."""
+    passed: int = field(default=0, metadata=ADDED)
+    """Samples of the stream that were passed over in all, because their subject is forgotten."""
+    record: str = field(default="", metadata=ADDED)
+    """Digest of the client's record up to this order; empty where it keeps none."""
 
     def _check(self) -> None:
         need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
+        pairs = len(self.gone) % 2 == 0 and all(one >= 1 and one % 1 == 0 for one in self.gone)
+        need(pairs, "gone", self.gone, "pairs of whole numbers")
+        ages = self.gone[::2]
+        rises = all(first < second for first, second in itertools.pairwise(ages))
+        need(rises, "gone", self.gone, "pairs, each of more rounds than the one before")
+        left = self.total_expired + self.total_erased
+        told = f"at most the {left} in all"
+        need(sum(self.gone[1::2]) <= left, "samples gone", sum(self.gone[1::2]), told)
         stored = f"at most the occupancy {self.occupancy}"
         need(self.admitted <= self.occupancy, "admitted", self.admitted, stored)
         need(self.expiring <= self.occupancy, "expiring", self.expiring, stored)
@@ -123,6 +156,13 @@ class Receipt(Record):
         need(self.asked <= self.under_way, "asked", self.asked, f"<= {self.under_way}")
         empty = self.under_way > 0 or not self.under_way_spent
         need(empty, "under_way_spent", self.under_way_spent, "0 where nothing is under way")
+        oldest = self.round_number if self.under_way else 0
+        need(
+            self.oldest_under_way <= oldest,
+            "oldest_under_way",
+            self.oldest_under_way,
+            f"<= {oldest}",
+        )
         most_back = self.total_spent * (1 + ROUNDING)
         back = f"at most the {self.total_spent} committed in all"
         need(self.total_refunded <= most_back, "total_refunded", self.total_refunded, back)
@@ -141,6 +181,13 @@ class Receipt(Record):
     def bought(self) -> int:
         """Samples that the order of this round led to, whether they came at once or will later."""
         return self.admitted - self.arrived + self.asked
+
+    def gone_by_uses(self) -> dict[int, int]:
+        """Samples that left since the last receipt: how many, by the rounds they had trained in."""
+        return {
+            int(uses): int(count)
+            for uses, count in zip(self.gone[::2], self.gone[1::2], strict=True)
+        }
 
     def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
         """Refuse a receipt that cannot be the answer to this order.

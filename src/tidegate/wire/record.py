@@ -36,6 +36,10 @@ Plain = str | int | float | bool | list[float]
 
 ADDED: Mapping[str, bool] = MappingProxyType({"added": True})
 """Metadata of a field that records of this wire version once did not have: it may be missing."""
+MOST_AGES = 5000
+"""Different ages of samples that a client tells of at once."""
+AGES: Mapping[str, int] = MappingProxyType({"added": True, "most": 2 * MOST_AGES})
+"""Metadata of an added list with two numbers for each age."""
 
 Kind = TypeVar("Kind", bound="Record")
 
@@ -69,7 +73,7 @@ def need(fulfilled: bool, name: str, value: object, limit: str) -> None:
 
 def _check_kinds(message: Record) -> None:
     """Every field is of its own kind and within what the wire and a database can carry."""
-    for name, kind, optional, _ in _fields(type(message)):
+    for name, kind, optional, _, most in _fields(type(message)):
         value = getattr(message, name)
         if kind is str:
             named = type(value) is str and (value != "" or optional)
@@ -83,18 +87,18 @@ def _check_kinds(message: Record) -> None:
         elif kind is bool:
             need(type(value) is bool, name, value, "true or false")
         elif kind is tuple:
-            listed = type(value) is tuple and len(value) <= MOST_AMOUNTS
-            need(listed, name, value, f"a tuple of at most {MOST_AMOUNTS}")
+            listed = type(value) is tuple and len(value) <= most
+            need(listed, name, value, f"a tuple of at most {most}")
             for amount in value:
                 _need_amount(name, amount)
 
 
-_Fields = tuple[tuple[str, object, bool, bool], ...]
+_Fields = tuple[tuple[str, object, bool, bool, int], ...]
 _FIELDS: dict[type, _Fields] = {}
 
 
 def _fields(kind: type[Record]) -> _Fields:
-    """Of every field name and kind, and whether it may be empty or missing; looked up once."""
+    """Of every field: name, kind, whether it may be empty or missing, and the longest list."""
     if kind not in _FIELDS:
         _FIELDS[kind] = _look_up(kind)
     return _FIELDS[kind]
@@ -107,6 +111,7 @@ def _look_up(kind: type[Record]) -> _Fields:
             typing.get_origin(one.type) or one.type,
             one.default == "",
             "added" in one.metadata,
+            one.metadata.get("most", MOST_AMOUNTS),
         )
         for one in dataclasses.fields(kind)
     )
@@ -132,7 +137,7 @@ def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
     if type(version) is not int or version != WIRE_VERSION:
         told = f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}"
         raise WireError(f"{told}: {SAME_VERSION}")
-    names = [name for name, *_, added in _fields(kind) if name in record or not added]
+    names = [name for name, *_, added, _ in _fields(kind) if name in record or not added]
     wrong = record.keys() ^ {"version", *names}
     if wrong:
         told = f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}"

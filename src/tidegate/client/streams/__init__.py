@@ -15,9 +15,13 @@ from tidegate.client.streams.spool import Spool
 from tidegate.client.streams.spooled import SpooledStream
 from tidegate.client.streams.stream import (
     Confirms,
+    Limited,
+    Overflow,
+    Overflows,
     Skips,
     Stream,
     TakenBefore,
+    arrived_at,
     pass_over,
 )
 
@@ -31,14 +35,18 @@ __all__ = [
     "Indexed",
     "IndexedStream",
     "IterableStream",
+    "Limited",
     "Message",
     "MqttConnection",
+    "Overflow",
+    "Overflows",
     "Skips",
     "Spool",
     "SpoolHealth",
     "SpooledStream",
     "Stream",
     "TakenBefore",
+    "arrived_at",
     "pass_over",
 ]
 

@@ -19,7 +19,7 @@ class FolderStream:
         self._folder = Path(folder).expanduser()
         if not self._folder.is_dir():
             raise ConfigurationError(
-                f"{folder} is no folder; create it before the stream is opened"
+                f"{folder} is not a folder; create it before the stream is opened"
             )
         self._pattern = pattern
         self._last = ""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate.client.sqlite_file import FileKind
+from tidegate.client.streams.arrivals import TABLES as ARRIVALS
 from tidegate.client.streams.numbering import TABLES
 
 REMEDY = "delete it; what it holds is lost, and the next connection records a gap"
@@ -29,6 +30,7 @@ KIND = FileKind(
             )""",
             *TABLES,
         ),
+        ARRIVALS,
     ),
     REMEDY,
 )
@@ -83,3 +85,7 @@ class SpoolHealth:
     """The last of them, oldest first."""
     missing: Mapping[str, int]
     """Numbers that never came, by their source."""
+    expired: int = 0
+    """Messages that were deleted unread, because they were held for too long."""
+    erased: int = 0
+    """Messages that were deleted unread or refused, because their subject is forgotten."""

@@ -1,16 +1,14 @@
 """How a client reaches its MQTT broker: address, session, certificates and password."""
 
-import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate._internal.arguments import check_number, check_whole_number
+from tidegate._internal.secret import HERE, check_one_place, read_secret
 from tidegate.errors import ConfigurationError
 
 LARGEST_PORT = 65_535
-HERE = ("localhost", "127.0.0.1", "::1")
-"""Hosts that a password reaches without crossing a network."""
 DAY = 24 * 3600
 MOST_DAYS = 49_000
 """Seconds are sent in 32 bits."""
@@ -53,8 +51,7 @@ class MqttConnection:
         check_whole_number("port", self.port, most=LARGEST_PORT)
         limit = f"a number above 0 and at most {MOST_DAYS}"
         check_number("session_days", self.session_days, limit, lambda days: 0 < days <= MOST_DAYS)
-        if self.password_file is not None and self.password_variable is not None:
-            raise ConfigurationError("give password_file or password_variable, not both")
+        check_one_place("password", self.password_file, self.password_variable)
         given = self.password_file is not None or self.password_variable is not None
         if given and self.user_name is None:
             raise ConfigurationError("a password needs a user_name")
@@ -75,22 +72,7 @@ class MqttConnection:
 
     def password(self) -> str | None:
         """The password, from where it lies; none if there is none."""
-        if self.password_variable is not None:
-            if self.password_variable not in os.environ:
-                raise ConfigurationError(
-                    f"the environment has no {self.password_variable}, which password_variable "
-                    "names; set it for the process that opens the stream"
-                )
-            return os.environ[self.password_variable]
-        if self.password_file is None:
-            return None
-        try:
-            return Path(self.password_file).expanduser().read_text("utf-8").rstrip("\r\n")
-        except OSError as wrong:
-            raise ConfigurationError(
-                f"password_file {self.password_file} cannot be read ({wrong.strerror}); create "
-                "it, readable for the user of this process alone"
-            ) from wrong
+        return read_secret("password", self.password_file, self.password_variable)
 
     def context(self) -> ssl.SSLContext | None:
         """How certificates are checked and shown; none without TLS."""

@@ -7,19 +7,16 @@ received, repeated, dropped and missed is counted in the same transactions.
 
 import hashlib
 import logging
-import sqlite3
-import threading
 import time
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tidegate._internal.arguments import check_whole_number
-from tidegate.client.sqlite_file import connect, empty_log, opening, prepare, transaction
-from tidegate.client.streams.messages import KIND, REMEDY, Delivery, Gap, Message, SpoolHealth
+from tidegate.client.limits import Clock
+from tidegate.client.sqlite_file import empty_log, transaction
+from tidegate.client.streams.messages import REMEDY, Delivery, Gap, Message, SpoolHealth
 from tidegate.client.streams.numbering import follows, missing, note
+from tidegate.client.streams.spool_file import SpoolFile
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 
 WhenFull = Literal["wait", "drop_oldest"]
@@ -41,7 +38,7 @@ class _FullError(Exception):
     """There is no room, and none can be made."""
 
 
-class Spool:
+class Spool(SpoolFile):
     """Messages in a file, in the order of their arrival; several threads and processes may use it.
 
     Args:
@@ -52,33 +49,25 @@ class Spool:
     """
 
     def __init__(
-        self, path: Path | str, *, most_messages: int = 10_000, when_full: WhenFull = "wait"
+        self,
+        path: Path | str,
+        *,
+        most_messages: int = 10_000,
+        when_full: WhenFull = "wait",
+        clock: Clock = time.time,
     ) -> None:
         check_whole_number("most_messages", most_messages)
         if when_full not in ("wait", "drop_oldest"):
             raise ConfigurationError(
                 f"when_full must be 'wait' or 'drop_oldest', got {when_full!r}"
             )
-        self.path = Path(path).expanduser()
         self._most = most_messages
         self._drops = when_full == "drop_oldest"
         self._has_told = False
         self._repeating: set[str] = set()
         self.read_up_to = 0
         """Messages up to this position are being read, and not dropped."""
-        self._changed = threading.Condition()
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._connection = connect(self.path, any_thread=True)
-        with opening(self._connection, self.path, KIND):
-            new = "INSERT INTO state VALUES (1, ?, '', 0, 0, 0, 0, 0, 0, 0, 0)"
-            prepare(self._connection, self.path, KIND, (new, (uuid.uuid4().hex[:12],)))
-            self.id = str(self._state("id"))
-            """Made up with the file: positions of another one mean nothing here."""
-
-    def close(self) -> None:
-        """Close the file."""
-        with self._changed:
-            self._connection.close()
+        super().__init__(Path(path).expanduser(), clock)
 
     def claim(self, owner: str) -> None:
         """Refuse a file that another client, or another topic, has filled."""
@@ -136,8 +125,12 @@ class Spool:
                     self._execute("UPDATE state SET repeated = repeated + 1")
                     self._tell_of_repetition(numbered, delivery)
                     return "repeated"
+                whose = self._whose(message)
+                if whose and whose in self._forgotten.hashes():
+                    self._arrivals.refuse()
+                    return "stored"  # as far as the broker is concerned
                 self._make_room()
-                self._insert(message, delivery, digest, is_numbered=numbered is not None)
+                self._insert(message, whose, delivery, digest, is_numbered=numbered is not None)
         except _FullError:  # and its number was not noted
             return "full"
         if numbered is not None and missed:
@@ -154,6 +147,9 @@ class Spool:
                 "ORDER BY position LIMIT 1",
                 (position,),
             ).fetchone()
+            if row is not None and self._arrivals.is_over(self._arrivals.of(row[0])):
+                self._let_go()
+                return self.after(position)
         if row is None:
             return None
         if type(row[1]) is not str or type(row[2]) is not bytes:
@@ -183,6 +179,7 @@ class Spool:
                 return
         with self._writing():
             gone = self._execute("DELETE FROM messages WHERE position <= ?", (position,)).rowcount
+            self._execute("DELETE FROM arrivals WHERE position <= ?", (position,))
             self._execute(
                 "UPDATE state SET taken = max(taken, ?), waiting = waiting - ?", (position, gone)
             )
@@ -220,25 +217,11 @@ class Spool:
             )
             gaps = self._execute("SELECT at, reason FROM gaps ORDER BY number").fetchall()
             never_came = missing(self._execute)
+            gone = self._arrivals.expired, self._arrivals.erased
         newest = tuple(Gap(at, reason) for at, reason in gaps)
         return SpoolHealth(
-            waiting, received, unnumbered, repeated, dropped, count, newest, never_came
+            waiting, received, unnumbered, repeated, dropped, count, newest, never_came, *gone
         )
-
-    def _execute(self, statement: str, values: tuple[object, ...] = ()) -> sqlite3.Cursor:
-        return self._connection.execute(statement, values)
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """One thread and one transaction at a time; who waits is woken afterwards."""
-        with self._changed:
-            with transaction(self._connection):
-                yield
-            self._changed.notify_all()
-
-    def _state(self, name: str) -> Any:
-        ((value,),) = self._execute(f"SELECT {name} FROM state")  # noqa: S608 - a column's name
-        return value
 
     def _has(self, after: int, count: int) -> bool:
         """Whether so many messages are there after a position."""
@@ -264,27 +247,30 @@ class Spool:
         """For one message more, perhaps in the place of the oldest."""
         if self._state("waiting") < self._most:
             return
-        dropped = (
-            self._drops
-            and self._execute(
-                "DELETE FROM messages WHERE position = "
-                "(SELECT min(position) FROM messages WHERE position > ?)",
-                (self.read_up_to,),
-            ).rowcount
-        )
-        if not dropped:
+        oldest = "SELECT min(position) FROM messages WHERE position > ?"
+        ((position,),) = self._execute(oldest, (self.read_up_to,))
+        if not self._drops or position is None:
             raise _FullError
+        for table in ("messages", "arrivals"):
+            self._execute(f"DELETE FROM {table} WHERE position = ?", (position,))  # noqa: S608
         self._execute("UPDATE state SET dropped = dropped + 1, waiting = waiting - 1")
         if not self._has_told:
             self._has_told = True
             logger.warning("%s is full: the oldest of its messages are dropped", self.path)
 
     def _insert(
-        self, message: Message, delivery: Delivery, digest: bytes, *, is_numbered: bool
+        self,
+        message: Message,
+        whose: str | None,
+        delivery: Delivery,
+        digest: bytes,
+        *,
+        is_numbered: bool,
     ) -> None:
         position = self._state("received") + 1
         row = position, message.topic, message.payload
         self._execute("INSERT INTO messages VALUES (?, ?, ?)", row)
+        self._arrivals.note(position, whose)
         self._execute("INSERT INTO newest VALUES (?, ?, ?)", (position, delivery.packet, digest))
         self._execute("DELETE FROM newest WHERE position <= ?", (position - WINDOW,))
         self._execute(

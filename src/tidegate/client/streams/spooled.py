@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate._internal.arguments import check_function
-from tidegate.client.streams.messages import SpoolHealth
+from tidegate.client.streams.messages import Message, SpoolHealth
 from tidegate.client.streams.spool import Spool
-from tidegate.client.streams.stream import TakenBefore
+from tidegate.client.streams.stream import Overflow, TakenBefore
 
 Decode = Callable[[bytes, str], Any]
 """Given a payload and its topic, makes a sample."""
@@ -28,6 +28,7 @@ class SpooledStream:
         self._spool = spool
         self._decode = decode
         self._position = spool.taken
+        self._arrived_at = 0
 
     @property
     def cursor(self) -> str:
@@ -56,6 +57,7 @@ class SpooledStream:
                 break
             before = self._position
             self._position, message = found
+            self._arrived_at = self._spool.arrived_at(self._position)
             self._spool.read_up_to = self._position
             try:
                 samples.append(self._decode(message.payload, message.topic))
@@ -69,6 +71,35 @@ class SpooledStream:
     def confirm(self, cursor: str) -> None:
         """Delete the messages up to a cursor that the books hold."""
         self._spool.confirm(self._place(cursor))
+
+    def keep_at_most(self, length: int) -> None:
+        """Hold messages for no longer than so many milliseconds from now on; 0 for any time."""
+        self._spool.keep_at_most(length)
+        self._spool.let_go()
+
+    def name_subjects(self, subject: Callable[[Any], str | None] | None) -> None:
+        """Note whom or what messages are about, those that are there and those that come."""
+        if subject is None:
+            self._spool.name_subjects(None)
+            return
+        decode = self._decode
+
+        def of(message: Message) -> str | None:
+            try:
+                return str(subject(decode(message.payload, message.topic)) or "")
+            except Exception:  # the gate will set it aside; until then nobody can say
+                return None
+
+        self._spool.name_subjects(of)
+
+    @property
+    def arrived_at(self) -> int:
+        """When the message that was taken last came, in milliseconds since 1970."""
+        return self._arrived_at
+
+    def overflow(self) -> Overflow:
+        """Whether the spool is full, and what it dropped."""
+        return Overflow(self._spool.is_full, self._spool.health().dropped)
 
     def health(self) -> SpoolHealth:
         """What came of all messages so far, also in earlier processes."""

@@ -4,9 +4,12 @@ A stream hands out samples with ``take(n)`` and says, with ``cursor``, how far i
 it back there in a new process. It never repeats a sample: one that has run dry gives fewer.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
+
+logger = logging.getLogger("flwr.tidegate")
 
 
 class Stream(Protocol):
@@ -59,6 +62,59 @@ class Confirms(Protocol):
     def confirm(self, cursor: str) -> None:
         """The books hold this cursor: nothing before it is asked for again."""
         ...
+
+
+@runtime_checkable
+class Limited(Protocol):
+    """A stream that keeps samples on the device, and for no longer than it is told."""
+
+    def keep_at_most(self, length: int) -> None:
+        """Hold samples for no longer than so many milliseconds from now on; 0 for any time."""
+        ...
+
+    def name_subjects(self, subject: Callable[[Any], str | None] | None) -> None:
+        """Note whom or what samples are about, so that they can be forgotten unread."""
+        ...
+
+    @property
+    def arrived_at(self) -> int:
+        """When the sample that was taken last came to the device, in milliseconds since 1970."""
+        ...
+
+
+def arrived_at(stream: Stream) -> int:
+    """When the sample that was taken last came to the device; 0 for now."""
+    return stream.arrived_at if isinstance(stream, Limited) else 0
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """What a stream that keeps samples on disk has no room for."""
+
+    full: bool = False
+    dropped: int = 0
+    """Samples that were dropped unread in all."""
+
+
+NO_OVERFLOW = Overflow()
+
+
+@runtime_checkable
+class Overflows(Protocol):
+    """A stream whose samples wait in a place that may become full."""
+
+    def overflow(self) -> Overflow:
+        """Whether it is full, and what was dropped."""
+        ...
+
+
+def overflow_of(stream: Stream) -> Overflow:
+    """Of a stream that can overflow; one that cannot say is taken to be well."""
+    try:
+        return stream.overflow() if isinstance(stream, Overflows) else NO_OVERFLOW
+    except Exception:  # what it cannot tell must not hold up an order
+        logger.exception("a stream cannot say whether it overflows")
+        return NO_OVERFLOW
 
 
 def pass_over(stream: Stream, taken: TakenBefore) -> None:

@@ -3,6 +3,7 @@
 import os
 import random
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from tidegate.client.streams import IndexedStream
 from tidegate.flower import ClientGate
 from tidegate.selection import Selection
+
+from .late_labels import supplier
 
 Points = list[tuple[NDArray[np.float64], float]]
 
@@ -64,7 +67,17 @@ def selection(context: Context) -> Selection | None:
 gate = ClientGate(
     open_stream, buffer_capacity=10, acquire=acquire, worth=worth, selection=selection
 )
-app = ClientApp(mods=[gate])
+late_gate = ClientGate(open_stream, buffer_capacity=10, supplier=supplier, give_up_after=25)
+
+
+def either_gate(
+    message: Message, context: Context, call_next: Callable[[Message, Context], Message]
+) -> Message:
+    """The gate of samples that come at once, or of those that come later."""
+    return (late_gate if context.run_config["late"] else gate)(message, context, call_next)
+
+
+app = ClientApp(mods=[either_gate])
 
 
 @app.train()

@@ -60,7 +60,7 @@ def main(grid: Grid, context: Context) -> None:
         if server_round and server_round == config["calm-round"]:
             wait((signals / "calm").exists)
             note("calm")
-        if server_round == 3:
+        if server_round >= 3:
             wait(lambda: len(list(grid.get_node_ids())) >= int(config["await-nodes"]))
 
     ask = grid.send_and_receive

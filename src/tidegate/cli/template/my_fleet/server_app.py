@@ -6,7 +6,7 @@ from flwr.app import Array, ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from tidegate.flower import AdmissionControl
+from tidegate.flower import AdmissionControl, Planning
 from tidegate.prices import price_feed
 from tidegate.selection import find_ranking
 
@@ -34,6 +34,7 @@ def main(grid: Grid, context: Context) -> None:
         prices=price_feed(str(config["price"]), seed=int(config["seed"])),
         folder=Path(folder) if folder else None,
         run=str(config["run"]) or None,
+        planning=Planning(most_uses=int(config["most-uses"]) or None),
     )
     strategy.start(
         grid,

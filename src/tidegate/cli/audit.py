@@ -1,0 +1,125 @@
+"""``tidegate audit``: whether a device kept its limits, by its own record and the server's."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidegate.cli.running import AsJson
+from tidegate.client.auditing import REMEDY, Audit, audit_file, compare
+from tidegate.client.buffer_files import mark_of_file
+from tidegate.client.sqlite_file import APPLICATION_ID
+from tidegate.errors import ConfigurationError, DamagedFileError, TidegateError
+from tidegate.report.audit_page import NOT_PROVEN, facts, proven, write_audit_page
+from tidegate.report.page import check_page
+from tidegate.runs.reader import read_accounts
+
+
+def audit(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Buffers, or where they lie.")
+    ],
+    *,
+    against: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Compare with the books of the server, in its folder."),
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Write a page for an auditor.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check that devices kept their limits, and that nobody has changed what they say.
+
+    A buffer's file has a record without content: every sample that came, was used, expired, was
+    swept or erased, with times. Each entry is bound to the one before it. This command follows the
+    chain, counts uses and days against the limits, and compares what is stored with what the record
+    says, byte by byte. It changes nothing, and the node may be running.
+
+    An owner of the device who rewrites everything contradicts nothing on the device. Receipts
+    carry the digest of the record to the server, so with `--against RUN` a record that was
+    rewritten, or a device that was put back to an older copy, is noticed.
+
+    It ends with 1 if anything is wrong; a file that cannot be read is named, and the others are
+    audited all the same. What is past its limit and waits for the next order or
+    sweep is told, and is not wrong.
+
+    What a device says, and a page for an auditor:
+
+        tidegate audit /var/lib/tidegate --page audit.html
+
+    With the server's books at hand:
+
+        tidegate audit buffers --against run
+    """
+    if page is not None:
+        check_page(page)
+    audits, failed = _audited(paths)
+    if against is not None:
+        run, accounts = read_accounts(against)
+        for one in audits:
+            _compare(one, run, accounts)
+    if page is not None:
+        write_audit_page(audits, page, against)
+    if as_json:
+        told = {
+            "buffers": [facts(one) for one in audits],
+            "against": against and str(against),
+            "failed": [str(one) for one in failed],
+        }
+        limits = {"proves_if_right": proven(against), "does_not_prove": NOT_PROVEN}
+        typer.echo(json.dumps(told | limits, indent=2))
+    else:
+        for one in audits:
+            _show(one, compared=against is not None)
+        for reason in failed:
+            typer.echo(f"{reason}", err=True)
+    if failed or not all(one.is_right for one in audits):
+        raise typer.Exit(1)
+
+
+def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
+    """Audits of files, and of all buffers in folders; and what is wrong with unreadable files."""
+    audits: list[Audit] = []
+    failed: list[TidegateError] = []
+    for path in paths:
+        if not path.exists():
+            raise ConfigurationError(f"{path} does not exist; give a buffer or its folder")
+        for file in sorted(path.glob("*.sqlite")) if path.is_dir() else [path]:
+            try:
+                if file == path or mark_of_file(file) == APPLICATION_ID:
+                    audits.append(audit_file(file))
+            except TidegateError as wrong:
+                failed.append(wrong)
+            except (sqlite3.DatabaseError, OSError) as wrong:
+                failed.append(DamagedFileError(file, f"cannot be read ({wrong})", REMEDY))
+    if not audits and failed:
+        raise failed[0]
+    if not audits:
+        raise ConfigurationError(f"there are no buffers in {', '.join(map(str, paths))}")
+    return audits, failed
+
+
+def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:
+    account = accounts.get(audit.books.client)
+    if run != audit.books.run:
+        audit.problems.append(f"it is of run {audit.books.run!r}, and the server keeps {run!r}")
+    elif account is None:
+        audit.problems.append("the server knows no such client")
+    else:
+        compare(audit, account)
+
+
+def _show(audit: Audit, *, compared: bool) -> None:
+    books, counts = audit.books, audit.replay.counts
+    told = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+    typer.echo(f"{books.client} in run {books.run}: {audit.entries:,} entries; {told or 'nothing'}")
+    for wrong in [*audit.problems, *audit.broken]:
+        typer.echo(f"  WRONG: {wrong}")
+    for waits in audit.waiting:
+        typer.echo(f"  waits for the next order or sweep: {waits}")
+    if audit.is_right:
+        beside = ", and so do the server's books" if compared else ""
+        typer.echo(f"  right: the record is whole, and what is stored agrees{beside}")

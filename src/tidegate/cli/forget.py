@@ -1,0 +1,98 @@
+"""``tidegate forget``: erase what a device holds of somebody, and refuse what comes later."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.running import AsJson
+from tidegate.cli.sweep import in_files
+from tidegate.client.forgotten import Forgotten
+from tidegate.client.sweeping import Swept, sweep
+from tidegate.errors import ConfigurationError
+
+
+def forget(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER...", help="Where buffers and spools lie.")
+    ],
+    *,
+    subject: Annotated[
+        str,
+        typer.Option(
+            metavar="S", help="As the app's subject function names it; - reads it from the input."
+        ),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Erase all that a device holds of a subject, and refuse what comes of it later.
+
+    An app says whom a sample is about: `ClientGate(..., subject=lambda sample: sample["patient"])`.
+    All samples of the subject are overwritten: in buffers, among candidates that wait, in purchases
+    under way (which are cancelled) and in spools. From then on the gate passes over what comes of
+    it, in this run and in all later ones. FOLDER/forgotten.json keeps a keyed hash of the subject,
+    and no name; keep that file with the folder.
+
+    The receipt of the next order tells the server how many samples were erased, so its books stay
+    right. What models have learned is not unlearned. Samples and messages that an app without a
+    subject function took in cannot be told apart: they are counted, and the command ends with 1.
+
+        tidegate forget /var/lib/tidegate --subject patient-4711
+
+    Without the name in the shell's history:
+
+        tidegate forget /var/lib/tidegate --subject -
+    """
+    name = sys.stdin.readline().rstrip("\n") if subject == "-" else subject
+    if not name:
+        raise ConfigurationError("--subject must be a name, got an empty one")
+    swept, wrong = [], []
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigurationError(f"{folder} is not a folder; give the one that buffers lie in")
+        Forgotten(folder).add(name)  # first: who dies now is completed by the next sweep or order
+        done, failed = sweep(folder)
+        swept += done
+        wrong += failed
+    deleted = sum(one.deleted for one in swept)
+    samples, messages = (
+        sum(one.unnamed for one in swept if one.kind == kind) for kind in ("buffer", "spool")
+    )
+    if as_json:
+        told = {
+            "deleted": deleted,
+            "swept": [{**vars(one), "path": str(one.path)} for one in swept],
+            "samples_without_subject": samples,
+            "messages_without_subject": messages,
+            "failed": [str(one) for one in wrong],
+        }
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        typer.echo(f"{deleted:,} deleted in {in_files(len(swept))}; what comes later is refused")
+        for reason in wrong:
+            typer.echo(f"{reason}", err=True)
+        _tell_of_unnamed(swept, samples, messages)
+    if wrong or samples or messages:
+        raise typer.Exit(1)
+
+
+def _tell_of_unnamed(swept: list[Swept], samples: int, messages: int) -> None:
+    """Say what cannot be told apart, and what to do about it."""
+    if messages:
+        typer.echo(
+            f"messages in spools that do not say whom they are about: {messages:,}. Start the app "
+            "once with ClientGate(subject=...), and forget again",
+            err=True,
+        )
+    if samples:
+        typer.echo(
+            f"samples in buffers that do not say whom they are about: {samples:,}. They came "
+            "before the app had ClientGate(subject=...). If they may be of this subject, delete "
+            "these buffers' files; their clients begin again with empty ones:",
+            err=True,
+        )
+        for one in swept:
+            if one.kind == "buffer" and one.unnamed:
+                typer.echo(f"  {one.path}: {one.unnamed:,}", err=True)

@@ -1,0 +1,71 @@
+"""``tidegate sweep``: delete what a device may no longer keep, though nobody asks it."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidegate.cli.running import AsJson
+from tidegate.client.sweeping import sweep as sweep_folder
+from tidegate.errors import ConfigurationError
+
+
+def sweep(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="FOLDER...", help="Where buffers and spools lie.")
+    ],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the samples that a device has held for longer than it may.
+
+    An app sets the limit: `ClientGate(..., keep_at_most="30d")`. It is kept in the node's files,
+    so that this command needs neither the app nor the server. A node that takes part deletes what
+    is over with every order; one that nobody asks for weeks needs this command, once a day, by a
+    systemd timer or cron.
+
+    Samples in buffers, candidates that wait, samples of purchases under way and messages in spools
+    (files that end in .sqlite) are overwritten. Files without a limit stay as they are. The node
+    may be running. A file that cannot be swept is named, the others are swept all the same, and the
+    command ends with 1.
+
+    Once, by hand:
+
+        tidegate sweep /var/lib/tidegate
+
+    Every day, by cron:
+
+        0 3 * * * tidegate sweep /var/lib/tidegate
+    """
+    swept, wrong = [], []
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigurationError(f"{folder} is not a folder; give the one that buffers lie in")
+        done, failed = sweep_folder(folder)
+        swept += done
+        wrong += failed
+    if as_json:
+        told = {
+            "swept": [{**vars(one), "path": str(one.path)} for one in swept],
+            "failed": [str(one) for one in wrong],
+        }
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        for one in swept:
+            typer.echo(f"{one.path.name}: {one.deleted:,} deleted, {one.held:,} held")
+        deleted = sum(one.deleted for one in swept)
+        typer.echo(f"{deleted:,} deleted in {in_files(len(swept))}")
+        for reason in wrong:
+            typer.echo(f"{reason}", err=True)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def in_files(count: int) -> str:
+    """So many files, in words.
+
+    >>> in_files(1), in_files(2000)
+    ('1 file', '2,000 files')
+    """
+    return f"{count:,} file{'s' * (count != 1)}"

@@ -1,0 +1,268 @@
+"""An audit of a buffer's file: is its record whole, was every limit kept, is it what is stored?
+
+Reading only; the node may be running. What is found wrong is told in words, each a contradiction
+that no program of ours leaves behind.
+"""
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidegate._internal.saving import plain, reading
+from tidegate.client.buffer_files import check_ours
+from tidegate.client.forgotten import Forgotten
+from tidegate.client.keeping import CONTENTS
+from tidegate.client.limits import Clock, OwnTime, milliseconds
+from tidegate.client.record import FIRST, KINDS, Entry, Replay, mark_of, next_digest
+from tidegate.client.sealing import binding
+from tidegate.client.sqlite_file import buffer_kind, check_tables, transaction
+from tidegate.client.store import Books
+from tidegate.errors import DamagedFileError
+
+REMEDY = "keep the file as it is, and ask who had access to the device"
+
+
+@dataclass
+class Audit:
+    """What an audit of one file found."""
+
+    path: Path
+    books: Books
+    problems: list[str] = field(default_factory=list)
+    """Contradictions: the record, or what is stored, was changed by somebody else."""
+    broken: list[str] = field(default_factory=list)
+    """Limits that were not kept, by the record."""
+    waiting: list[str] = field(default_factory=list)
+    """What is to be deleted at the next order or sweep."""
+    replay: Replay = field(default_factory=Replay)
+    entries: int = 0
+    sealed: int = 0
+    """Entries that were summed up."""
+    digests: dict[int, str] = field(default_factory=dict)
+    """By round, the digest before the entry of its order."""
+    holdings: dict[int, Counter[int]] = field(default_factory=dict)
+    """By round, samples that trained in it by their uses, that round included."""
+    unbound: set[int] = field(default_factory=set)
+    """Rounds whose digest does not cover the sums of sealed entries."""
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing contradicts the record, and it kept every limit."""
+        return not (self.problems or self.broken)
+
+
+def audit_file(path: Path, clock: Clock = time.time) -> Audit:
+    """Audit a buffer; a ``DamagedFileError`` for a file that cannot be read as one."""
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as file:
+            check_ours(path, file)
+            check_tables(file, path, buffer_kind())
+            with transaction(file, "DEFERRED"), reading(path, REMEDY):
+                ((version,),) = file.execute("PRAGMA user_version").fetchall()
+                if version < len(buffer_kind().migrations):
+                    raise ValueError("an earlier version wrote it: it has no record yet")
+                return _audit(path, file, clock)
+    except sqlite3.DatabaseError as wrong:
+        raise DamagedFileError(path, f"cannot be read as a buffer ({wrong})", REMEDY) from wrong
+
+
+def _audit(path: Path, file: sqlite3.Connection, clock: Clock) -> Audit:
+    ((text,),) = file.execute("SELECT content FROM books LIMIT 1").fetchall()
+    audit = Audit(path, plain(Books, json.loads(text)))
+    if file.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+        audit.problems.append("the database is not whole (PRAGMA integrity_check)")
+    if _follow(audit, file):
+        _compare_stored(audit, file)
+        _compare_books(audit, file)
+        _look_ahead(audit, file, clock)
+    audit.broken = audit.replay.broken
+    return audit
+
+
+def _follow(audit: Audit, file: sqlite3.Connection) -> bool:
+    """Follow the chain from the seal to its end; whether it can be followed."""
+    sealed = file.execute("SELECT number, digest, content FROM seal").fetchall()
+    number, digest, seal = sealed[0] if sealed else (0, FIRST, "")
+    bound = binding(number, digest, seal) if sealed else ""
+    audit.sealed = number
+    try:
+        audit.replay = Replay(seal)
+    except (ValueError, TypeError, LookupError):
+        audit.problems.append("the seal is not one")
+        return False
+    rows = file.execute("SELECT number, content FROM record ORDER BY number").fetchall()
+    for place, text in rows:
+        number += 1
+        if place != number:
+            audit.problems.append(f"entry {number} of the record is missing")
+            return False
+        try:
+            entry = Entry.read(text)
+            audit.replay.follow(entry)
+        except (ValueError, TypeError, LookupError) as wrong:
+            audit.problems.append(f"entry {number} of the record cannot be: {wrong}")
+            return False
+        if entry.event == "order":
+            held = [one.uses for one in audit.replay.items.values() if one.kind == "sample"]
+            audit.digests[entry.round_number] = digest
+            audit.holdings[entry.round_number] = Counter(held)
+            if bound:
+                audit.unbound.add(entry.round_number)
+        if entry.event == "sealed" and entry.note == bound:
+            bound = ""
+        digest = next_digest(digest, text)
+    audit.entries = number
+    if bound:
+        audit.problems.append("the seal is not the one that the record was sealed with")
+    if (number, digest) != (audit.books.record_number, audit.books.record_digest):
+        audit.problems.append(
+            f"the record has {number} entries and ends in {digest[:16]}; the books say "
+            f"{audit.books.record_number} and {audit.books.record_digest[:16]}"
+        )
+    return True
+
+
+def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:
+    """What is stored is what the record says, in its order, byte by byte."""
+    for kind in KINDS:
+        rows, contents, column = CONTENTS[kind]
+        told = [(mark, one) for mark, one in audit.replay.items.items() if one.kind == kind]
+        stored = file.execute(
+            f"SELECT place.{column}, content, held_at, secret, subject "  # noqa: S608 - names
+            f"FROM {contents} AS place "
+            f"LEFT JOIN origins ON kind = ? AND origins.number = place.{column} "
+            f"ORDER BY place.{column}",
+            (kind,),
+        ).fetchall()
+        found = [(_mark(row), row[2]) for row in stored]
+        if found != [(mark, one.held_at) for mark, one in told]:
+            audit.problems.append(
+                f"{kind}s: {len(found)} are stored and {len(told)} are in the record, or one of "
+                "them is another, or of another time"
+            )
+        ((known,),) = file.execute("SELECT count(*) FROM origins WHERE kind = ?", (kind,))
+        if known != len(stored):
+            audit.problems.append(f"{kind}s: {known} have an origin, {len(stored)} a content")
+        if kind != "purchase":
+            numbers = file.execute(f"SELECT {column} FROM {rows} ORDER BY {column}")  # noqa: S608
+            if [number for (number,) in numbers] != [row[0] for row in stored]:
+                audit.problems.append(f"{kind}s: rows and contents are of different ones")
+    samples = file.execute(
+        "SELECT position, admitted_round, uses FROM samples ORDER BY position"
+    ).fetchall()
+    items = [one for one in audit.replay.items.values() if one.kind == "sample"]
+    for row, one in zip(samples, items, strict=False):
+        expected = one.position, one.admitted_round, one.uses
+        known = expected if one.position >= 0 else (*row[:2], one.uses)
+        if row != known:
+            audit.problems.append(f"sample {row[0]}: position, round and uses are {row}, {known}")
+
+
+def _mark(row: Sequence[Any]) -> str | None:
+    """The mark of what is stored; none for what is not as we store it."""
+    _, content, _, secret, subject = row
+    if (type(content), type(secret), type(subject)) != (bytes, bytes, str):
+        return None
+    return mark_of(secret, subject, content)
+
+
+def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
+    """Books and answers tell the story of the record."""
+    books, replay = audit.books, audit.replay
+    counts = Counter(replay.counts)
+    waiting = sum(one.kind == "candidate" for one in replay.items.values())
+    unheard = {str(uses): count for uses, count in file.execute("SELECT uses, count FROM unheard")}
+    ((own, keep),) = file.execute("SELECT own, keep FROM own_time").fetchall()
+    ((rows,),) = file.execute("SELECT count(*) FROM purchases").fetchall()
+    pairs: Mapping[str, tuple[Any, Any]] = {
+        "newest round": (books.last_round, replay.round_number),
+        "samples admitted in all": (books.total_admitted, replay.admitted),
+        "samples expired": (books.total_expired, counts["expired"] + counts["swept"]),
+        "samples erased": (books.total_erased, counts["erased"]),
+        "candidates": (books.candidates, waiting),
+        "purchases": (books.under_way, rows),
+        "samples gone and not told yet": (unheard, replay.unheard),
+        "limit": (keep, replay.keep),
+    }
+    for name, (stored, told) in pairs.items():
+        if stored != told:
+            audit.problems.append(f"{name}: {stored} in the file, {told} by the record")
+    if own < replay.at:
+        audit.problems.append("the file's time is before the newest entry of the record")
+    answers = file.execute("SELECT round_number, receipt FROM answers").fetchall()
+    for number, text in answers:
+        receipt = json.loads(text)
+        if number in audit.digests and receipt.get("record", "") != "":
+            held = receipt["record"], receipt["occupancy"]
+            if held != (audit.digests[number], audit.holdings[number].total()):
+                audit.problems.append(f"the receipt of round {number} is of another record")
+    missing = {*audit.digests} - {number for number, _ in answers}
+    newest = [number for number in missing if number > books.last_round - len(answers)]
+    if newest:
+        audit.problems.append(f"the receipt of round {max(newest)} is missing")
+
+
+def _look_ahead(audit: Audit, file: sqlite3.Connection, clock: Clock) -> None:
+    """What may no longer be held, and waits for the next order or sweep."""
+    ((own, wall),) = file.execute("SELECT own, wall FROM own_time").fetchall()
+    now, keep = OwnTime(own, wall).at(milliseconds(clock)).own, audit.replay.keep
+    over = [one for one in audit.replay.items.values() if keep and one.held_at <= now - keep]
+    if over:
+        audit.waiting.append(f"{len(over)} are past their limit")
+    forgotten = Forgotten(audit.path.parent).hashes()
+    subjects = file.execute("SELECT subject FROM origins").fetchall()
+    erased = sum(subject in forgotten for (subject,) in subjects)
+    if erased:
+        audit.waiting.append(f"{erased} are of a subject that is forgotten")
+
+
+def compare(audit: Audit, account: Mapping[str, Any]) -> None:
+    """Compare an audit with what the server has booked of the same client.
+
+    Args:
+        audit: of the client's file; it takes up what contradicts.
+        account: the server's, as its books have it.
+    """
+    books, last = audit.books, account["last_round"]
+    if account["buffer_id"] != books.buffer_id:
+        audit.problems.append(
+            "the server knows another buffer of this client: this one was lost, or put in its place"
+        )
+        return
+    if last > books.last_round:
+        audit.problems.append(
+            f"the server has a receipt of round {last}, and this file ends at round "
+            f"{books.last_round}: it is an older copy"
+        )
+        return
+    told = account.get("record", "")  # empty where an earlier version answered
+    if last not in audit.digests:
+        if told:
+            audit.problems.append(f"the record has no order of round {last}, which was answered")
+        return
+    if told not in ("", audit.digests[last]):
+        audit.problems.append(
+            f"the server was told another record up to round {last}: this one was rewritten"
+        )
+    elif last in audit.unbound and told:
+        audit.problems.append(
+            f"the digest that the server has of round {last} does not cover the sums of its first "
+            f"{audit.sealed} entries: they were made up, or no receipt since then has arrived"
+        )
+    booked = Counter({account["applied"] - since: count for since, count in account["batches"]})
+    if booked != audit.holdings[last]:
+        audit.problems.append(
+            f"in round {last} the server was told of samples used {_by_uses(booked)}, the record "
+            f"says {_by_uses(audit.holdings[last])}"
+        )
+
+
+def _by_uses(held: Counter[int]) -> Sequence[str]:
+    return [f"{uses} times: {count}" for uses, count in sorted(held.items())]

@@ -1,0 +1,118 @@
+"""Which samples an order buys: those of the stream as they come, or the best of candidates."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tidegate.client.store import Books, Candidate, Choice, Store
+from tidegate.client.streams import Stream
+from tidegate.client.taking import TRIES, Taken, Taker
+from tidegate.errors import ConfigurationError
+from tidegate.selection import Selection
+from tidegate.wire import Order
+
+Worth = Callable[[list[Any]], Sequence[float]]
+"""Given candidates, says what each is worth: one number a candidate, the greatest bought first."""
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+class Chooser:
+    """Reads candidates for one client, and writes down which of them are to be paid for.
+
+    Args:
+        store: keeps them.
+        stream: where they come from.
+        taker: reads them.
+        selection: how many are looked at and wait; without one they are taken as they come.
+    """
+
+    def __init__(
+        self, store: Store, stream: Stream, taker: Taker, selection: Selection | None
+    ) -> None:
+        self._store = store
+        self._stream = stream
+        self._taker = taker
+        self._selection = selection
+
+    def choose(self, books: Books, order: Order, wanted: int, worth: Worth | None) -> Books:
+        """Read candidates, choose among all that are kept, and write the choice down.
+
+        Whatever was chosen before and could not be paid for comes first: it may have been paid for
+        by an order of which nothing was heard. A choice that was written down is not made again.
+        """
+        if books.chosen_round == order.round_number:
+            return books
+        kept = self._store.candidates() if books.candidates else []
+        hopeless = {key for key, one in self._taker.failures().items() if one.tries >= TRIES}
+        hopeful = sum(one.chosen and one.key not in hopeless for one in kept)
+        needed = max(wanted - hopeful, 0)
+        waited = [one for one in kept if not one.chosen]
+        reads = self._reads(needed, len(waited))
+        bought = self._store.purchases() if books.under_way else []
+        known = [*(one.key for one in kept), *(one.key for one in bought)]
+        read = self._taker.read_next(reads, known)
+        waiting = [*waited, *read.samples]
+        if self._selection is None:  # it chose before: what waits comes first in the stream
+            chosen, dropped = [one.key for one in waiting[:needed]], []
+        else:
+            worths = self._worths(waiting, worth) if needed else []
+            place = books.client, order.round_number
+            chosen = [waiting[one].key for one in self._selection.choose(worths, needed, place)]
+            taken = set(chosen)
+            left = [one.key for one in waiting if one.key not in taken]
+            dropped = left[: max(len(left) - self._selection.backlog, 0)]
+        if len(chosen) < needed:
+            tell_if_dry(read, books)
+        if not (reads or chosen or dropped):
+            return books  # nothing to write down
+        after = replace(
+            books,
+            cursor=self._stream.cursor,
+            total_set_aside=books.total_set_aside + len(read.set_aside),
+            total_passed=books.total_passed + read.passed_over,
+            total_seen=_seen(books) + len(read.samples) + len(read.set_aside),
+            candidates=len(kept) + len(read.samples) - len(dropped),
+            chosen_round=order.round_number,
+        )
+        self._store.choose(
+            Choice(order.round_number, books, after, read.samples, chosen, dropped, read.failed)
+        )
+        kept_now = self._store.books()
+        return replace(
+            after,
+            record_number=kept_now.record_number,
+            record_digest=kept_now.record_digest,
+        )
+
+    def _reads(self, needed: int, waiting: int) -> int:
+        """How many samples of the stream are read for an order that needs so many."""
+        if self._selection is None:
+            return max(needed - waiting, 0)
+        if not needed and not self._selection.backlog:
+            return 0  # nobody would look at them
+        return max(self._selection.candidates, needed)
+
+    def _worths(self, waiting: list[Candidate], worth: Worth | None) -> Sequence[float]:
+        """What candidates are worth; without a function all are worth the same."""
+        if worth is None or not waiting:
+            return [0.0] * len(waiting)
+        worths = [float(one) for one in worth([self._store.unpack(one.packed) for one in waiting])]
+        if len(worths) != len(waiting):
+            raise ConfigurationError(
+                f"worth gave {len(worths)} numbers for {len(waiting)} candidates; it must give one "
+                "for each, in their order"
+            )
+        return worths
+
+
+def tell_if_dry(taken: Taken, books: Books) -> None:
+    """Say that a stream has no more samples."""
+    if taken.dry:
+        logger.warning("the stream of %s/%s is dry", books.run, books.client)
+
+
+def _seen(books: Books) -> int:
+    """Samples that were read from the stream so far."""
+    return books.total_seen or books.total_admitted + books.total_set_aside

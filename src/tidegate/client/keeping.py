@@ -1,0 +1,226 @@
+"""In a buffer's file: since when content is held, when it must go, and the record of all that.
+
+All functions here are called within a transaction of the file, and change nothing else in it.
+"""
+
+import json
+import logging
+import secrets
+import sqlite3
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+from tidegate.client.limits import Clock, OwnTime, milliseconds
+from tidegate.client.record import (
+    FIRST,
+    KINDS,
+    Entry,
+    Event,
+    Held,
+    mark_of,
+    next_digest,
+)
+from tidegate.client.sealing import Sealing
+from tidegate.client.store import Books, Origin
+
+SECRET_BYTES = 16
+CONTENTS = {
+    "sample": ("samples", "contents", "position"),
+    "candidate": ("candidates", "candidate_contents", "number"),
+    "purchase": ("purchases", "purchase_contents", "number"),
+}
+"""For each kind: the table of its rows, that of its content, and the column that both have."""
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+class Keeping:
+    """What a file knows of time, origins and its own record.
+
+    Args:
+        connection: to the file.
+        clock: says the time.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, clock: Clock = time.time) -> None:
+        self._execute = connection.execute
+        self._clock = clock
+        self._sealing = Sealing(connection.execute)
+        self._order_at = 0
+
+    def begin(self, books: Books) -> Books:
+        """Begin the record of a file that has none, with all that is in it already."""
+        if books.record_number:
+            return books
+        wall = milliseconds(self._clock)
+        self._execute("INSERT INTO own_time VALUES (1, ?, ?, 0)", (wall, wall))
+        held: dict[str, list[Held]] = {kind: [] for kind in KINDS}
+        for kind, (_, contents, column) in CONTENTS.items():
+            rows = self._execute(f"SELECT {column}, content FROM {contents} ORDER BY {column}")  # noqa: S608
+            for number, content in rows.fetchall():
+                held[kind].append(self.hold(kind, number, content, Origin(), wall))
+        uses = [one for (one,) in self._execute("SELECT uses FROM samples ORDER BY position")]
+        began = Entry(
+            event="begun",
+            at=wall,
+            round_number=books.last_round,
+            samples=tuple(held["sample"]),
+            candidates=tuple(held["candidate"]),
+            purchases=tuple(held["purchase"]),
+            uses=tuple(uses),
+            first=books.total_admitted,
+            note=f"{books.run}/{books.client}/{books.buffer_id}",
+        )
+        return self.append(books, began)
+
+    def now(self) -> int:
+        """The file's own time, without noting it."""
+        return self._time().at(milliseconds(self._clock)).own
+
+    def tick(self, books: Books) -> tuple[Books, int]:
+        """Note the time; a clock that has jumped goes into the record."""
+        wall, before = milliseconds(self._clock), self._time()
+        after, jump = before.at(wall), before.jump(wall)
+        self._execute("UPDATE own_time SET own = ?, wall = ?", (after.own, after.wall))
+        if jump:
+            logger.warning(
+                "the clock of %s was set %s by %.1f days: %s",
+                books.client,
+                "ahead" if jump > 0 else "back",
+                abs(jump) / 86_400_000,
+                "what is past its limit now is deleted"
+                if jump > 0
+                else "samples age on from the latest time that it showed",
+            )
+            books = self.append(books, Entry(event="clock", at=after.own, jump=jump))
+        return books, after.own
+
+    def order_time(self) -> int:
+        """The time that an order counts by, from its beginning to its end.
+
+        A sample whose limit passes while an order is applied was within it when the order began;
+        it is not handed out any more.
+        """
+        return self._order_at or self.now()
+
+    def end_order(self) -> None:
+        """The next order has a time of its own."""
+        self._order_at = 0
+
+    def note(self, books: Books) -> Books:
+        """Note the time, except within an order, which counts by that of its beginning.
+
+        After the entry of an order, whose receipt names the digest before it.
+        """
+        return books if self._order_at else self.tick(books)[0]
+
+    @property
+    def keep(self) -> int:
+        """How long content may be held, in milliseconds; 0 for any time."""
+        ((keep,),) = self._execute("SELECT keep FROM own_time")
+        return int(keep)
+
+    def set_keep(self, books: Books, keep: int) -> Books:
+        """Hold content for no longer than this from now on."""
+        books, now = self.tick(books)
+        self._execute("UPDATE own_time SET keep = ?", (keep,))
+        return self.append(books, Entry(event="limit", at=now, keep=keep))
+
+    def hold(self, kind: str, number: int, content: bytes, origin: Origin, now: int) -> Held:
+        """Note that content is held from now on, or was before in another place."""
+        secret = origin.secret or secrets.token_bytes(SECRET_BYTES)
+        held = mark_of(secret, origin.subject, content), min(origin.held_at or now, now)
+        row = kind, number, held[1], secret, held[0], origin.subject
+        self._execute("INSERT INTO origins VALUES (?, ?, ?, ?, ?, ?)", row)
+        return held
+
+    def release(self, kind: str, number: int) -> list[str]:
+        """Note that content is gone; its mark, if it was held."""
+        place = kind, number
+        marks = self._execute("SELECT mark FROM origins WHERE kind = ? AND number = ?", place)
+        found = [mark for (mark,) in marks.fetchall()]
+        self._execute("DELETE FROM origins WHERE kind = ? AND number = ?", place)
+        return found
+
+    def last_over(self) -> int:
+        """What is held since then or longer may no longer be; before all times without a limit."""
+        keep = self.keep
+        return self.now() - keep if keep else -1
+
+    def let_go(self, books: Books, event: Event, forgotten: Collection[str]) -> Books:
+        """Overwrite what was held for too long, or is about somebody who is forgotten.
+
+        The time is noted even where nothing is due: behind a clock that was set back samples age
+        only by what passes between two notes. An order that is applied now counts by this time.
+
+        Args:
+            books: of the file.
+            event: how the record calls what was held for too long.
+            forgotten: keyed hashes of subjects.
+        """
+        books, now = self.tick(books)
+        self._order_at = now
+        named = "SELECT kind, number, subject FROM origins WHERE subject != ''"
+        rows = self._execute(named).fetchall() if forgotten else []
+        erased = [(kind, number) for kind, number, subject in rows if subject in forgotten]
+        last = now - self.keep if self.keep else -1
+        over = self._execute("SELECT kind, number FROM origins WHERE held_at <= ?", (last,))
+        expired = [place for place in over.fetchall() if place not in erased]
+        self._shorten_errors()
+        for why, places in ((event, expired), ("erased", erased)):
+            if places:
+                books, marks = self._overwrite(books, places, is_erased=why == "erased")
+                books = self.append(books, Entry(event=why, at=now, gone=tuple(marks)))  # type: ignore[arg-type]
+        return books
+
+    def append(self, books: Books, entry: Entry) -> Books:
+        """Add to the record; the books afterwards, which name its end."""
+        text, number = entry.text(), books.record_number + 1
+        digest = next_digest(books.record_digest or FIRST, text)
+        self._execute("INSERT INTO record VALUES (?, ?)", (number, text))
+        books = replace(books, record_number=number, record_digest=digest)
+        note = self._sealing.next_note(number)
+        return self.append(books, Entry(event="sealed", at=entry.at, note=note)) if note else books
+
+    def _overwrite(
+        self, books: Books, places: list[tuple[str, int]], *, is_erased: bool
+    ) -> tuple[Books, list[str]]:
+        marks: list[str] = []
+        samples = candidates = 0
+        for kind, number in places:
+            rows, contents, column = CONTENTS[kind]
+            if kind == "sample":
+                self._execute(
+                    "INSERT INTO unheard SELECT uses, 1 FROM samples WHERE position = ? "
+                    "ON CONFLICT (uses) DO UPDATE SET count = count + 1",
+                    (number,),
+                )
+            samples += kind == "sample"
+            candidates += kind == "candidate"
+            marks += self.release(kind, number)
+            self._execute(f"DELETE FROM {contents} WHERE {column} = ?", (number,))  # noqa: S608
+            if kind != "purchase":  # it is paid for, and stays until the supplier gave it up
+                self._execute(f"DELETE FROM {rows} WHERE {column} = ?", (number,))  # noqa: S608
+        expired = 0 if is_erased else samples
+        after = replace(
+            books,
+            candidates=books.candidates - candidates,
+            total_expired=books.total_expired + expired,
+            total_erased=books.total_erased + samples - expired,
+        )
+        return after, marks
+
+    def _shorten_errors(self) -> None:
+        """The text of an error may quote a sample; its kind does not."""
+        for number, text in self._execute("SELECT number, content FROM failures").fetchall():
+            told = json.loads(text)
+            kind, _, quoted = told["error"].partition(":")
+            if quoted:
+                shorter = json.dumps(told | {"error": kind}, sort_keys=True)
+                row = shorter, number
+                self._execute("UPDATE failures SET content = ? WHERE number = ?", row)
+
+    def _time(self) -> OwnTime:
+        ((own, wall),) = self._execute("SELECT own, wall FROM own_time")
+        return OwnTime(own, wall)

@@ -1,0 +1,204 @@
+"""The record of a buffer: what it took in, used and let go, without content.
+
+Entries form a chain: the digest of each is made of its text and of the digest before it. A sample
+is named by its mark, a keyed hash of its content; the key lies beside the sample and is
+overwritten with it, so that the mark of a sample that has left says nothing about it.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Event = Literal[
+    "begun", "limit", "clock", "choice", "order", "expired", "swept", "erased", "sealed"
+]
+KINDS = ("sample", "candidate", "purchase")
+"""What a buffer holds content of."""
+FIRST = hashlib.sha256(b"tidegate record").hexdigest()
+"""The digest before the first entry."""
+MARK_BYTES = 12
+Held = tuple[str, int]
+"""Mark of a sample, and since when the device holds it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One thing that happened to a buffer."""
+
+    event: Event
+    at: int
+    """By the file's own time, in milliseconds since 1970."""
+    round_number: int = 0
+    most_uses: int = 0
+    """Rounds that a sample may be used in, by the order; 0 for any number."""
+    gone: tuple[str, ...] = ()
+    """Marks of all whose content was overwritten."""
+    samples: tuple[Held, ...] = ()
+    """That entered the buffer."""
+    uses: tuple[int, ...] = ()
+    """Of samples that were there before the record began: rounds that they had trained in."""
+    candidates: tuple[Held, ...] = ()
+    """That were read from the stream and wait."""
+    purchases: tuple[Held, ...] = ()
+    """That were bought and have not come yet."""
+    keep: int = 0
+    """The limit that holds from now on, in milliseconds; 0 for none."""
+    jump: int = 0
+    """How far the clock jumped."""
+    first: int = 0
+    """Of the first entry: samples that were admitted before it."""
+    note: str = ""
+    """Of the first entry: whose buffer it is. Of sums: up to which entry, and their digest."""
+
+    def text(self) -> str:
+        """Itself as it is stored and bound; what is empty is left out."""
+        told = {name: value for name, value in vars(self).items() if value}
+        return json.dumps(told, separators=(",", ":"))
+
+    @classmethod
+    def read(cls, text: str) -> "Entry":
+        """The entry of a text; a ``ValueError`` where it is none, or is written otherwise."""
+        try:
+            told: dict[str, Any] = json.loads(text)
+            for name in ("samples", "candidates", "purchases"):
+                told[name] = tuple((str(mark), int(at)) for mark, at in told.get(name, ()))
+            told["gone"] = tuple(map(str, told.get("gone", ())))
+            told["uses"] = tuple(map(int, told.get("uses", ())))
+            entry = cls(**told)
+        except (TypeError, AttributeError, RecursionError) as wrong:
+            raise ValueError(str(wrong)) from wrong
+        if entry.text() != text:
+            raise ValueError("it is written otherwise than this program writes")
+        return entry
+
+
+def next_digest(before: str, text: str) -> str:
+    """The digest of an entry: of its text, and of the digest before it."""
+    return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
+
+
+def mark_of(secret: bytes, subject: str, content: bytes) -> str:
+    """What names a sample in the record, as long as the secret is kept and no longer."""
+    bound = hmac.digest(secret, f"{subject}\n".encode() + content, "sha256")
+    return base64.b64encode(bound[:MARK_BYTES]).decode()
+
+
+@dataclass
+class Item:
+    """What the record says of one thing that is held."""
+
+    kind: str
+    held_at: int
+    uses: int = 0
+    position: int = -1
+    """Of a sample, in the order of admission; -1 for one that was there before the record."""
+    admitted_round: int = 0
+
+
+class Replay:
+    """What must be held, and what was broken, if the record is true.
+
+    It starts from a seal, which is what earlier entries added up to.
+    """
+
+    def __init__(self, seal: str = "") -> None:
+        told: dict[str, Any] = json.loads(seal) if seal else {}
+        self.items = {mark: Item(*rest) for mark, *rest in told.get("items", ())}
+        self.round_number = int(told.get("round_number", 0))
+        self.keep = int(told.get("keep", 0))
+        self.admitted = int(told.get("admitted", 0))
+        """Samples in all, those before the record included."""
+        self.unheard: dict[str, int] = told.get("unheard", {})
+        """Samples that were let go since the last order, by their uses."""
+        self.at = int(told.get("at", 0))
+        self.counts: dict[str, int] = dict(told.get("counts", {}))
+        """How often each thing happened to a sample."""
+        self.longest: int = told.get("longest", 0)
+        """How long the oldest sample was held that trained, in milliseconds."""
+        self.most_used: int = told.get("most_used", 0)
+        self.jumps: list[list[int]] = told.get("jumps", [])
+        """When the clock jumped, and how far; the newest."""
+        self.broken: list[str] = told.get("broken", [])
+        """Limits that were not kept, in words."""
+
+    def seal(self) -> str:
+        """All of it as a text, to go on from."""
+        items = [(mark, *vars(one).values()) for mark, one in self.items.items()]
+        return json.dumps({**vars(self), "items": items}, separators=(",", ":"), sort_keys=True)
+
+    def follow(self, entry: Entry) -> None:
+        """Take up one entry more; a ``ValueError`` where it cannot follow."""
+        if entry.at < self.at:
+            raise ValueError("its time is before that of the entry before it")
+        if entry.event == "order" and entry.round_number <= self.round_number:
+            raise ValueError(f"round {entry.round_number} comes after {self.round_number}")
+        self.at = entry.at
+        if entry.event == "begun":
+            self.admitted, self.round_number = entry.first, entry.round_number
+        if entry.event == "limit":
+            self.keep = entry.keep
+        if entry.event == "clock":
+            self.jumps = [*self.jumps, [entry.at, entry.jump]][-KEPT_JUMPS:]
+        self._lose(entry)
+        for kind, held in zip(
+            KINDS, (entry.samples, entry.candidates, entry.purchases), strict=True
+        ):
+            self._hold(kind, held, entry)
+        for (mark, _), uses in zip(entry.samples, entry.uses, strict=False):
+            self.items[mark].uses = uses
+        if entry.event == "order":
+            self._use(entry)
+
+    def _lose(self, entry: Entry) -> None:
+        early = entry.event in ("expired", "swept", "erased")
+        for mark in entry.gone:
+            if mark not in self.items:
+                raise ValueError(f"{mark} is gone, and never came")
+            one = self.items.pop(mark)
+            if one.kind != "sample":
+                self._count(f"{one.kind}s {entry.event}" if early else f"{one.kind}s done")
+                continue
+            self._count(entry.event if early else "left")
+            if early:
+                self.unheard[str(one.uses)] = self.unheard.get(str(one.uses), 0) + 1
+
+    def _hold(self, kind: str, held: Sequence[Held], entry: Entry) -> None:
+        for mark, held_at in held:
+            if mark in self.items or held_at > entry.at:
+                raise ValueError(f"{mark} comes twice, or from the future")
+            self.items[mark] = Item(kind, held_at)
+            if kind == "sample" and entry.event == "order":
+                self.items[mark].position = self.admitted
+                self.items[mark].admitted_round = entry.round_number
+                self.admitted += 1
+                self._count("admitted")
+
+    def _use(self, entry: Entry) -> None:
+        """Every sample that is then stored trains once more."""
+        self.round_number, self.unheard = entry.round_number, {}
+        for mark, one in self.items.items():
+            if one.kind != "sample":
+                continue
+            one.uses += 1
+            age = entry.at - one.held_at
+            self._count("used")
+            self.longest, self.most_used = max(self.longest, age), max(self.most_used, one.uses)
+            if entry.most_uses and one.uses > entry.most_uses:
+                self._break(f"{mark} trained in {one.uses} rounds", entry, str(entry.most_uses))
+            if self.keep and age >= self.keep:
+                self._break(f"{mark} trained after {age} ms", entry, f"{self.keep} ms")
+
+    def _break(self, what: str, entry: Entry, limit: str) -> None:
+        self.broken = [*self.broken, f"round {entry.round_number}: {what}, the limit is {limit}"]
+        self.broken = self.broken[:KEPT_BREACHES]
+
+    def _count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+
+KEPT_JUMPS = 20
+KEPT_BREACHES = 20

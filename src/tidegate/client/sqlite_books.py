@@ -1,0 +1,183 @@
+"""A buffer's file as everybody needs it who opens one: its books, and letting go.
+
+A store is more than this; ``tidegate sweep``, which has no codec and trains nothing, is not.
+"""
+
+import functools
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Concatenate, ParamSpec, Self, TypeVar
+
+from tidegate._internal.saving import plain, reading
+from tidegate.client.forgotten import Forgotten
+from tidegate.client.keeping import Keeping
+from tidegate.client.limits import Clock
+from tidegate.client.record import Event
+from tidegate.client.sqlite_file import (
+    REMEDY,
+    buffer_kind,
+    connect,
+    empty_log,
+    is_damage,
+    opening,
+    prepare,
+    transaction,
+)
+from tidegate.client.store import Books, BooksMovedError, Origin
+from tidegate.errors import DamagedFileError, RunDiffersError
+from tidegate.wire import LARGEST_INTEGER
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+Owner = TypeVar("Owner", bound="SqliteBooks")
+Method = Callable[Concatenate[Owner, Given], Result]
+
+
+def names_the_file(method: Method[Owner, Given, Result]) -> Method[Owner, Given, Result]:
+    """Say which file is damaged; a full disk or a locked file stays SQLite's own error."""
+
+    @functools.wraps(method)
+    def wrapped(self: Owner, /, *given: Given.args, **named: Given.kwargs) -> Result:
+        try:
+            return method(self, *given, **named)
+        except sqlite3.ProgrammingError:  # closed, or used by another thread
+            raise
+        except sqlite3.DatabaseError as wrong:
+            if not is_damage(wrong):
+                raise
+            reason = f"is damaged ({type(wrong).__name__}: {str(wrong)[:500]})"
+            raise DamagedFileError(self._path, reason, REMEDY) from wrong
+
+    return wrapped
+
+
+class SqliteBooks:
+    """The books of a buffer's file.
+
+    Args:
+        path: of the file.
+        start: the books of a file that is new; a file that has none is refused without them.
+        clock: says the time.
+    """
+
+    def __init__(self, path: Path, start: Books | None = None, clock: Clock = time.time) -> None:
+        self._path = path
+        self._connection = connect(path)
+        kind = buffer_kind()
+        with opening(self._connection, path, kind):
+            first: tuple[str, tuple[object, ...]] = "SELECT 1", ()
+            if start is not None:
+                first = "INSERT OR IGNORE INTO books VALUES (1, ?)", (as_text(asdict(start)),)
+            prepare(self._connection, path, kind, first)
+            if start is not None:
+                self._check_owner(start)
+            self._keeping = Keeping(self._connection, clock)
+            self._forgotten = Forgotten(path.parent)
+            if not self.books().record_number:
+                with transaction(self._connection):
+                    self._write(self._keeping.begin(self.books()))
+            empty_log(self._connection)  # a process that died may have left deleted content in it
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @names_the_file
+    def books(self) -> Books:
+        """Where the client stands."""
+        rows = self._connection.execute("SELECT content FROM books LIMIT 2").fetchall()
+        with reading(self._path, REMEDY):
+            if len(rows) != 1:
+                raise ValueError(f"{len(rows)} books in place of one")
+            books = plain(Books, json.loads(rows[0][0]))
+            if max(books.last_round, books.void_round, books.total_admitted) > LARGEST_INTEGER:
+                raise ValueError(f"counts must be at most {LARGEST_INTEGER}, got {books}")
+        return books
+
+    @names_the_file
+    def keep_at_most(self, length: int) -> None:
+        """Hold samples for no longer than so many milliseconds from now on; 0 for any time."""
+        if self._keeping.keep != length:
+            with transaction(self._connection):
+                self._write(self._keeping.set_keep(self.books(), length))
+
+    @names_the_file
+    def let_go(self, event: Event = "expired") -> None:
+        """Overwrite what may no longer be held, and leave nothing of it in the log.
+
+        Args:
+            event: what the record calls it where samples were held for too long.
+        """
+        forgotten = self._forgotten.hashes()
+        self._keeping.end_order()
+        if not (self._keeping.keep or forgotten):
+            return
+        with transaction(self._connection), reading(self._path, REMEDY):
+            before = self.books()
+            after = self._keeping.let_go(before, event, forgotten)
+            if after != before:
+                self._write(after)
+        empty_log(self._connection)
+
+    @names_the_file
+    def empty_log(self) -> bool:
+        """Wait until nothing of what was deleted is left; false if somebody kept reading."""
+        return empty_log(self._connection, wait=True)
+
+    def whose(self, subject: str) -> str | None:
+        """How a subject is known in this folder: a keyed hash; none for one that is forgotten."""
+        known = self._forgotten.hash_of(subject)
+        return None if known in self._forgotten.hashes() else known
+
+    def _refuse_forgotten(self, origins: Iterable[Origin]) -> None:
+        """Within the transaction that would store them: somebody was forgotten meanwhile."""
+        subjects = {one.subject for one in origins} - {""}
+        if subjects and subjects & self._forgotten.hashes():
+            raise BooksMovedError("a subject was forgotten meanwhile; apply the order again")
+
+    @names_the_file
+    def held(self) -> int:
+        """Samples, candidates and purchases whose content is in the file."""
+        ((count,),) = self._connection.execute("SELECT count(*) FROM origins")
+        return int(count)
+
+    @names_the_file
+    def unnamed(self) -> int:
+        """Of these, those of which nobody said whom they are about."""
+        ((count,),) = self._connection.execute("SELECT count(*) FROM origins WHERE subject = ''")
+        return int(count)
+
+    def _write(self, books: Books) -> None:
+        self._connection.execute("UPDATE books SET content = ?", (as_text(asdict(books)),))
+
+    def _damaged(self, reason: str) -> DamagedFileError:
+        return DamagedFileError(self._path, f"is damaged (it {reason})", REMEDY)
+
+    def _check_owner(self, start: Books) -> None:
+        """Refuse a file that is not this client's."""
+        kept, path = self.books(), self._path
+        mine = start.run, start.client, start.buffer_capacity
+        if (kept.run, kept.client, kept.buffer_capacity) != mine:
+            raise RunDiffersError(
+                f"{path} belongs to {kept.client!r} in run {kept.run!r} with capacity "
+                f"{kept.buffer_capacity}, not to {start.client!r} in {start.run!r} with "
+                f"{start.buffer_capacity}; give it what it had, or use another folder or file",
+                name="run, client and buffer_capacity",
+                saved=(kept.run, kept.client, kept.buffer_capacity),
+                given=mine,
+            )
+
+
+def as_text(record: Mapping[str, object]) -> str:
+    """A record as it is stored."""
+    return json.dumps(record, sort_keys=True)

@@ -1,0 +1,88 @@
+"""A folder is swept: what its buffers and spools may no longer hold is overwritten.
+
+For devices that nobody asks for weeks. It completes, too, what a process that died had begun.
+"""
+
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegate._internal.sqlite_errors import is_busy
+from tidegate.client.buffer_files import REMEDY, mark_of_file
+from tidegate.client.limits import Clock
+from tidegate.client.sqlite_books import SqliteBooks
+from tidegate.client.sqlite_file import APPLICATION_ID, BUSY_SECONDS
+from tidegate.client.streams.messages import KIND
+from tidegate.client.streams.spool_file import SpoolFile
+from tidegate.errors import DamagedFileError, TidegateError
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What was done to one file."""
+
+    path: Path
+    kind: str
+    """``"buffer"`` or ``"spool"``."""
+    deleted: int
+    """Samples, candidates and purchases whose content was overwritten; messages of a spool."""
+    held: int
+    """That are left."""
+    unnamed: int
+    """Of these, those of which nobody said whom they are about."""
+
+
+def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
+    """Overwrite what a file may no longer hold; nothing for a file that is not ours."""
+    mark = mark_of_file(path)
+    try:
+        if mark == APPLICATION_ID:
+            with SqliteBooks(path, clock=clock) as buffer:
+                before = buffer.held()
+                buffer.let_go("swept")
+                held = buffer.held()
+                _check_gone(path, is_gone=buffer.empty_log())
+                return Swept(path, "buffer", before - held, held, buffer.unnamed())
+        if mark == KIND.application_id:
+            spool = SpoolFile(path, clock)
+            try:
+                gone = spool.let_go()
+                _check_gone(path, is_gone=spool.empty_log())
+                return Swept(path, "spool", gone, spool.held(), spool.unnamed())
+            finally:
+                spool.close()
+    except sqlite3.OperationalError as wrong:
+        told = "is in use, and was not swept" if is_busy(wrong) else f"was not swept ({wrong})"
+        raise DamagedFileError(path, told, "sweep again later") from wrong
+    return None
+
+
+def sweep(folder: Path, clock: Clock = time.time) -> tuple[list[Swept], list[TidegateError]]:
+    """Sweep every buffer and spool in a folder; and what is wrong with those that cannot be."""
+    swept: list[Swept] = []
+    wrong: list[TidegateError] = []
+    for path in sorted(folder.glob("*.sqlite")):
+        try:
+            done = sweep_file(path, clock)
+        except TidegateError as reason:
+            wrong.append(reason)
+            continue
+        except (sqlite3.DatabaseError, OSError) as reason:
+            wrong.append(DamagedFileError(path, f"was not swept ({reason})", REMEDY))
+            continue
+        if done is None:
+            wrong.append(DamagedFileError(path, "is not a buffer or spool of Tidegate", REMEDY))
+        else:
+            swept.append(done)
+    return swept, wrong
+
+
+def _check_gone(path: Path, *, is_gone: bool) -> None:
+    if not is_gone:
+        raise DamagedFileError(
+            path,
+            f"was read by another program for {BUSY_SECONDS:g} seconds, and still has the content "
+            "of what was deleted",
+            "end that program, and sweep again",
+        )

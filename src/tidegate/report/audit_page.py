@@ -1,0 +1,165 @@
+"""A page for an auditor: what devices held and did, what that proves, and what it does not."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tidegate.client.auditing import Audit
+from tidegate.client.limits import DAY, in_words
+from tidegate.report.page import Rows, Section, write_page
+
+PROVEN = [
+    (
+        "The record is whole: each entry is bound to the one before it, and none was removed, "
+        "moved or changed since."
+    ),
+    (
+        "No sample trained in more rounds than the orders allowed, and none after it had been held "
+        "for longer than the limit that was in force, by the device's clock."
+    ),
+    (
+        "What is stored is what the record says: so many samples, these bytes, so many uses, since "
+        "then."
+    ),
+    (
+        "By the server's books: the record up to the newest receipt is the one that "
+        "the server was told of at the time, and the device was not put back to an older copy."
+    ),
+]
+NOT_PROVEN = [
+    (
+        "That a model has forgotten what it learned. Deleting a sample is not unlearning, and none "
+        "is claimed."
+    ),
+    "That a flash disk, a snapshot or a backup holds no older copy of overwritten blocks.",
+    (
+        "Anything against an owner of the device who rewrites the whole file, unless the server's "
+        "books are compared; and then not what happened after the newest receipt, nor times and "
+        "samples of the newest round."
+    ),
+    "That the device's clock was right. Jumps that it noticed are listed.",
+    (
+        "That the app trained only on what the gate handed out, and kept no copy of its own; what "
+        "logs, and files that a stream reads, hold."
+    ),
+    "Who a sample is about: the app names the subject. The record holds no name.",
+    ("Money, keys, the place in the stream and texts of errors: books and receipts are for these."),
+    "Single entries that were summed up: the seal keeps their sums, and what was then held.",
+]
+
+
+def proven(against: Path | None) -> list[str]:
+    """What an audit proves that finds nothing wrong.
+
+    Args:
+        against: the run whose books were compared, if any.
+    """
+    return PROVEN[: len(PROVEN) - (against is None)]
+
+
+def facts(audit: Audit) -> dict[str, Any]:
+    """What an audit found, as plain values."""
+    replay, books = audit.replay, audit.books
+    held = [one.kind for one in replay.items.values()]
+    return {
+        "file": str(audit.path),
+        "run": books.run,
+        "client": books.client,
+        "buffer_id": books.buffer_id,
+        "right": audit.is_right,
+        "problems": audit.problems,
+        "limits_broken": audit.broken,
+        "waiting": audit.waiting,
+        "keep_at_most": in_words(replay.keep) if replay.keep else None,
+        "longest_held_when_used_days": round(replay.longest / DAY, 3),
+        "most_uses_of_a_sample": replay.most_used,
+        "counts": dict(sorted(replay.counts.items())),
+        "held": {kind: held.count(kind) for kind in ("sample", "candidate", "purchase")},
+        "rounds": replay.round_number,
+        "entries": audit.entries,
+        "entries_sealed": audit.sealed,
+        "digest": books.record_digest,
+        "clock_jumps": [
+            {"at": _date(at), "days": round(jump / DAY, 2)} for at, jump in replay.jumps
+        ],
+    }
+
+
+def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) -> None:
+    """Write the page of some audits.
+
+    Args:
+        audits: one a buffer.
+        path: of the page.
+        against: the run whose books were compared, if any.
+    """
+    wrong = sum(not one.is_right for one in audits)
+    beside = (
+        f"compared with the server's books in {against}"
+        if against
+        else ("not compared with the server's books")
+    )
+    lead = f"{len(audits)} buffer{'s' * (len(audits) > 1)}, {beside}. "
+    found = f"{wrong} contradict themselves or broke a limit." if wrong else "Nothing is wrong."
+    lead += "1 contradicts itself or broke a limit." if wrong == 1 else found
+    rows = [_row(facts(one)) for one in audits]
+    header = ["client", "run", "right", "limit", "oldest at use, days", "most uses"]
+    sections = [
+        Section(
+            "What was found",
+            [text for one in audits for text in _told(one)],
+            tables=[
+                Rows("Buffers", header, [row[:6] for row in rows]),
+                Rows(
+                    "Samples, by what happened to them",
+                    ["client", "admitted", "used", "left", "expired", "swept", "erased", "held"],
+                    [row[6:] for row in rows],
+                ),
+            ],
+        ),
+        Section("What it would prove" if wrong else "What this proves", proven(against)),
+        Section("What it does not prove", NOT_PROVEN),
+        Section(
+            "How to check it again",
+            command=f"tidegate audit FILE{' --against RUN' if against else ''} --json",
+            details=[_details(one) for one in audits],
+        ),
+    ]
+    write_page(path, "Audit of what devices kept", lead, sections)
+
+
+def _row(told: dict[str, Any]) -> list[str]:
+    names = ("admitted", "used", "left", "expired", "swept", "erased")
+    happened = [f"{told['counts'].get(name, 0):,}" for name in names]
+    return [
+        told["client"],
+        told["run"],
+        "yes" if told["right"] else "NO",
+        told["keep_at_most"] or "none",
+        f"{told['longest_held_when_used_days']:,.2f}",
+        str(told["most_uses_of_a_sample"]),
+        told["client"],
+        *happened,
+        f"{told['held']['sample']:,}",
+    ]
+
+
+def _told(audit: Audit) -> list[str]:
+    name = audit.books.client
+    wrong = [f"{name}: WRONG: {text}." for text in (*audit.problems, *audit.broken)]
+    return wrong + [f"{name}: waits for the next order or sweep: {text}." for text in audit.waiting]
+
+
+def _details(audit: Audit) -> Rows:
+    told = facts(audit)
+    return Rows(
+        f"{told['client']} in run {told['run']}",
+        ["fact", "value"],
+        [[name, str(value)] for name, value in told.items()],
+    )
+
+
+def _date(at: int) -> str:
+    """A time of the record, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at / 1000))

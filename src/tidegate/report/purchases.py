@@ -1,0 +1,47 @@
+"""Purchases under way, suppliers and spools of a run, in words."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tidegate.report.tables import amount
+
+
+def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+    """What an operator should know of what was bought and of what waits, if anything.
+
+    Args:
+        told: the newest round's numbers, by the names of its row.
+
+    Returns:
+        for each matter its name, a sentence, and whether all is well.
+
+    >>> late = {"under_way": 3, "under_way_spent": 7.5, "oldest_under_way": 12}
+    >>> well = {"failing_suppliers": 0, "full_spools": 0, "spool_dropped": 0}
+    >>> told_of_purchases(late | well)[0][1]
+    '3 samples, for 7.5, are bought and have not come yet, the oldest bought 12 rounds ago'
+    """
+    count, found = told["under_way"], list[tuple[str, str, bool]]()
+    if count:
+        are, have = ("is", "has") if count == 1 else ("are", "have")
+        age = told["oldest_under_way"]
+        words = (
+            f"{count:,} sample{'s' * (count > 1)}, for {amount(told['under_way_spent'])}, {are} "
+            f"bought and {have} not come yet, the oldest bought {age:,} round{'s' * (age != 1)} ago"
+        )
+        found.append(("under way", words, True))
+    if told["failing_suppliers"]:
+        clients = _clients(told["failing_suppliers"])
+        words = f"the supplier of {clients} could not be asked or did not answer"
+        found.append(("suppliers", f"{words}; their own log says why", False))
+    if told["full_spools"]:
+        words = f"the stream of {_clients(told['full_spools'])} has no room for more messages"
+        found.append(("spools", words, False))
+    if told["spool_dropped"]:
+        dropped = told["spool_dropped"]
+        words = f"{dropped:,} message{'s' * (dropped > 1)} dropped unread by full streams so far"
+        found.append(("dropped", words, False))
+    return found
+
+
+def _clients(count: int) -> str:
+    return f"{count:,} client{'s' * (count > 1)}"

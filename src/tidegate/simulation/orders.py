@@ -1,0 +1,65 @@
+"""What an order leads to in a simulated fleet: quotes, room, and how many samples each buys.
+
+Slots that purchases under way have taken (``reserved``) are neither empty nor old: a client with a
+supplier counts them so (``client.slots``), and the server that knows it does.
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from tidegate._internal.arrays import CountArray, FloatArray, IntArray, Members
+from tidegate.admission.allocation import Allocation
+from tidegate.admission.rule import FleetOrder, Quote
+from tidegate.prices import Price
+from tidegate.retention.buffers import Buffers
+from tidegate.retention.oldest_first import OldestFirstBuffers
+
+
+def quote_for(
+    price: Price,
+    shares: FloatArray,
+    who: Members,
+    buffers: Buffers,
+    reserved: IntArray | int,
+    delay: float,
+) -> Quote:
+    """What those who take part pay; where nobody does, what the fleet would."""
+    if not isinstance(price, float) and len(price[who]):
+        price, shares = price[who], shares[who]
+    quote = dataclasses.replace(Quote.of(price, shares), delay=delay)
+    if not isinstance(buffers, OldestFirstBuffers):
+        return quote
+    return dataclasses.replace(quote, empty_slots=buffers.empty(who, reserved))
+
+
+def room_for(buffers: Buffers, who: Members, reserved: IntArray | int) -> IntArray:
+    """Samples that each of these could buy now without storing more than it has room for."""
+    room = buffers.room(who)
+    if isinstance(buffers, OldestFirstBuffers):
+        return room  # a fresh sample takes the slot of another; the rule counts what is reserved
+    free: IntArray = np.maximum(room - reserved, 0)
+    return free
+
+
+def buys(
+    allocation: Allocation,
+    buffers: Buffers,
+    order: FleetOrder,
+    price: Price,
+    room: IntArray | None,
+    most: int | None,
+    who: Members,
+    reserved: IntArray | int,
+) -> tuple[CountArray, Allocation]:
+    """What each of these clients buys: its part of a total, or what a rule leads to."""
+    if not order.thresholds:
+        return allocation.allocate(order.total_admission, room, most, who)
+    if not isinstance(buffers, OldestFirstBuffers):
+        raise TypeError(f"a rule by age needs oldest-first buffers, got {buffers!r}")
+    wanted = buffers.wanted(who, order.thresholds, price, reserved)
+    if math.isinf(order.total_admission):
+        return wanted.astype(np.int32), allocation
+    limits, allocation = allocation.allocate(order.total_admission, room, most, who)
+    return np.minimum(wanted, limits).astype(np.int32), allocation

@@ -1,0 +1,234 @@
+"""What one slot does at best, for a given worth of money.
+
+A slot whose sample was used a times adds 2a + 1 to ΣA² in a round that keeps it, and 1 in a round
+that replaces it, at price c. With a multiplier μ on money this is an average-cost decision problem,
+
+    g + h(a) = E_c[ min( 2a + 1 + h(a+1),  μ·c + 1 + h(1) ) ],
+
+solved by price thresholds θ(a) = (2a + h(a+1) - h(1)) / μ that rise with a. The lives of the
+samples that pass through a slot are independent, so g is the least cost of a life divided by its
+length, and Newton's method on g converges in a few steps (Dinkelbach).
+
+Where no sample may be used more than U times, a sample that was used U times leaves, and its slot
+is empty until it is filled: h(U) = h(0), and
+
+    g + h(0) = E_c[ min( w + h(0),  μ·c + 1 + h(1) ) ].
+
+w is what an empty slot counts for in a round. It is many times what any kept sample adds
+(``weight_of_empty``): buffers stay full as far as money can keep them full, and where it cannot,
+they are as full as it can make them.
+"""
+
+import math
+from dataclasses import dataclass
+
+from tidegate.theory.distribution import PriceDistribution
+from tidegate.theory.waiting import price_to_wait_for
+
+PRECISION = 1e-13
+"""Relative, of g."""
+MOST_STEPS = 200
+LONGEST_LIFE = 10_000
+"""Rounds; rules that keep a sample longer are not looked at."""
+FIRST_AGES = 32
+"""Ages to begin with; more are looked at as long as a sample can live to see them."""
+NEGLIGIBLE = 1e-18
+"""A chance of living on that no sum of floats notices."""
+EMPTY = 100.0
+"""What an empty slot counts for, in slots whose sample was used as often as it may be."""
+ALL_EMPTY = 1 - 1e-9
+"""Of what a slot that is never filled costs. A rule that costs more is not looked for."""
+
+
+def weight_of_empty(most_uses: int) -> float:
+    """w: a hundred times 2U + 1, which no kept sample adds to ΣA²."""
+    return EMPTY * (2 * most_uses + 1)
+
+
+@dataclass(frozen=True)
+class SlotRule:
+    """What one slot does in the long run under the best rule for a multiplier."""
+
+    multiplier: float
+    """μ, growth of ΣA² that one unit of money is worth."""
+    average_cost: float
+    """g, growth plus what empty slots count for plus μ times money, a round."""
+    growth: float
+    """q, of ΣA² a round."""
+    spent: float
+    """Money a round."""
+    replaced: float
+    """Samples a round."""
+    thresholds: tuple[float, ...]
+    """θ(1), θ(2), ...: a sample used a times is replaced at a price up to θ(a); the last one is
+    for all that are older; hardly any are."""
+    filled: float = 1.0
+    """The part of the rounds in which the slot holds a sample."""
+    empty_cost: float = 0.0
+    """w, for the part of the rounds in which it holds none."""
+    filling: float = math.inf
+    """The price up to which the slot is filled after a sample that was used as often as it may."""
+
+    @property
+    def loss(self) -> float:
+        """What the rule costs besides money, a round."""
+        return self.growth + self.empty_cost
+
+
+def best_rule(
+    prices: PriceDistribution,
+    multiplier: float,
+    near: SlotRule | None = None,
+    *,
+    most_uses: int | None = None,
+    longest_life: int = LONGEST_LIFE,
+    precision: float = PRECISION,
+) -> SlotRule:
+    """The rule of least average cost for a multiplier μ > 0.
+
+    Args:
+        prices: how prices are distributed.
+        multiplier: μ.
+        near: the rule for a multiplier near by, to start from; of the same cap.
+        most_uses: U, none for no cap.
+        longest_life: a sample that was used more often is replaced at any price.
+        precision: of g, relative.
+    """
+    weight = math.inf
+    if most_uses is not None and most_uses <= longest_life:
+        weight, longest_life = weight_of_empty(most_uses), most_uses - 1
+    # A rule that is known costs as much as the best, or more: the one near by, at this multiplier,
+    # the one that keeps every sample equally long, or the one that never buys.
+    if near is not None:
+        cost, ages = near.loss + multiplier * near.spent, FIRST_AGES + len(near.thresholds)
+    else:
+        equal = min(max(round(math.sqrt(multiplier * prices.mean)), 1), max(longest_life, 1))
+        cost, ages = equal + multiplier * prices.mean / equal, FIRST_AGES + 4 * equal
+    nothing = min(cost, ALL_EMPTY * weight) < cost
+    cost = min(cost, ALL_EMPTY * weight)
+    for _ in range(MOST_STEPS):
+        life = _best_life(prices, multiplier, cost, (min(ages, longest_life), longest_life), weight)
+        while life.cut and ages < longest_life:
+            ages *= 2
+            looked_at = min(ages, longest_life), longest_life
+            life = _best_life(prices, multiplier, cost, looked_at, weight)
+        if nothing and life.dearer > 0:
+            return SlotRule(multiplier, weight, 0.0, 0.0, 0.0, (), 0.0, weight, 0.0)
+        nothing = False
+        better = cost + life.dearer / life.length
+        if abs(better - cost) <= precision * abs(cost):
+            break
+        cost = better
+    growth, spent, empty, reached = life.totals(prices)
+    return SlotRule(
+        multiplier=multiplier,
+        average_cost=better,
+        growth=growth / life.length,
+        spent=spent / life.length,
+        replaced=1 / life.length,
+        thresholds=tuple(life.thresholds[:reached]),
+        filled=1 - empty / life.length,
+        empty_cost=weight * empty / life.length if empty else 0.0,
+        filling=life.filling,
+    )
+
+
+@dataclass(frozen=True)
+class _Life:
+    """The life of a sample, from its first round to its replacement, in expectation."""
+
+    thresholds: list[float]
+    """By age, from 1."""
+    kept: list[float]
+    """The chance to stay for another round, by age."""
+    filling: float
+    """The price up to which a sample that outlives all these ages is replaced."""
+    length: float
+    """Rounds, those included in which its slot is empty after it."""
+    dearer: float
+    """What it costs more than so many rounds at the trial cost: h(1), if h were 0 after it."""
+    cut: bool
+    """Whether some are still alive at the oldest age that was looked at."""
+
+    def totals(self, prices: PriceDistribution) -> tuple[float, float, float, int]:
+        """Growth of ΣA², money, empty rounds, and the age that hardly any sample outlives."""
+        alive, growth, spent, age = 1.0, 0.0, 0.0, 0
+        for age, kept in enumerate(self.kept, start=1):
+            growth += alive * (1 + 2 * age * kept)
+            spent += alive * prices.up_to(self.thresholds[age - 1])[1]
+            alive *= kept
+            if alive < NEGLIGIBLE:
+                break
+        likely, paid = prices.up_to(self.filling)
+        return growth + alive, spent + alive * paid / likely, alive * (1 - likely) / likely, age
+
+
+def _best_life(
+    prices: PriceDistribution,
+    multiplier: float,
+    cost: float,
+    ages: tuple[int, int],
+    weight: float,
+) -> _Life:
+    """The life that is best at this cost of a round.
+
+    Backwards over ages, from one at which every price replaces the sample, or from the oldest that
+    is looked at. ``relative`` is h(a) - h(1) at the trial cost g.
+
+    Args:
+        prices: how prices are distributed.
+        multiplier: μ.
+        cost: g.
+        ages: the oldest that is looked at, and the oldest at which a sample may be kept.
+        weight: w; infinity where slots are never empty.
+    """
+    relative, length, filling = multiplier * prices.mean + 1.0 - cost, 1.0, prices.highest
+    oldest = max(math.ceil((multiplier * prices.highest - relative) / 2), 1)
+    looked_at, last = ages
+    up_to = prices.up_to
+    if oldest > looked_at == last and not math.isinf(weight):
+        filling = price_to_wait_for(prices, (weight - cost) / multiplier)
+        likely, paid = up_to(filling)
+        length = 1 / likely
+        relative = (multiplier * paid + weight * (1 - likely) - cost) * length + 1.0
+    lives = []
+    for age in range(min(oldest, looked_at), 0, -1):
+        keeping = 2 * age + relative
+        threshold = keeping / multiplier
+        replaced, paid = up_to(threshold)
+        kept = 1.0 - replaced
+        relative = kept * keeping + multiplier * paid + 1.0 - cost
+        length = 1.0 + kept * length
+        lives.append((threshold, kept))
+    lives.reverse()
+    thresholds, survival = [one for one, _ in lives], [kept for _, kept in lives]
+    cut = oldest > looked_at and math.prod(survival) >= NEGLIGIBLE
+    return _Life(thresholds, survival, filling, length, relative, cut)
+
+
+def bellman_residual(
+    prices: PriceDistribution, rule: SlotRule, most_uses: int | None = None
+) -> float:
+    """How far a rule is from the optimality equation, in any state, relative to g.
+
+    h is computed from the thresholds themselves; one step of the equation must give it back.
+
+    Args:
+        prices: how prices are distributed.
+        rule: with a multiplier above 0.
+        most_uses: U, for which the rule was made.
+    """
+    mu, g = rule.multiplier, rule.average_cost
+    # h(a+1) - h(1) from θ(a), for a = 1, 2, ...; and h(1) - h(1) = 0 before them.
+    relative = [0.0, *(mu * theta - 2 * age for age, theta in enumerate(rule.thresholds, start=1))]
+    options = [
+        (here, 2 * age + 1 + relative[age]) for age, here in enumerate(relative[:-1], start=1)
+    ]
+    if most_uses is not None and len(relative) == most_uses:  # the last is h(0) - h(1)
+        options.append((relative[-1], weight_of_empty(most_uses) + relative[-1]))
+    worst = 0.0
+    for here, keep in options:
+        replaced, paid = prices.up_to((keep - 1) / mu)
+        step = (1 - replaced) * keep + mu * paid + replaced - g
+        worst = max(worst, abs(step - here))
+    return worst / g

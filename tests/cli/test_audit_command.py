@@ -1,0 +1,90 @@
+"""``tidegate audit``: what an operator and an auditor are told."""
+
+import json
+import shutil
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+from gated_apps import MODEL
+from histories import DAY, Device
+from old_files import ROUNDS, DyingGrid, ServerDiesError, control, grid
+
+from tidegate.cli import main
+
+
+def tell(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["audit", *arguments])
+    assert (stopped.value.code or 0) == code
+    return capfd.readouterr()
+
+
+def test_a_device_is_audited_and_a_page_says_what_that_proves(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "buffers"
+    folder.mkdir()
+    device = Device(folder, 3, now=time.time() - 7 * DAY)
+    for _ in range(4):
+        device.order()
+    device.close()
+    page = tmp_path / "audit.html"
+    out, _ = tell(capfd, str(folder), "--page", str(page))
+    assert "right: the record is whole, and what is stored agrees" in out
+    assert "waits for the next order or sweep" in out
+    text = page.read_text("utf-8")
+    for words in ("What this proves", "What it does not prove", "not unlearning", "flash disk"):
+        assert words in text
+    told = json.loads(tell(capfd, str(folder), "--json")[0])
+    (buffer,) = told["buffers"]
+    assert buffer["right"]
+    assert buffer["keep_at_most"] == "5d"
+    assert buffer["rounds"] == 4
+    (path,) = folder.glob("buffer.sqlite")
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE samples SET uses = uses - 1")
+        file.execute("UPDATE contents SET content = content || x'00'")
+        file.commit()
+    out, _ = tell(capfd, str(path), "--page", str(page), code=1)
+    assert "WRONG: " in out
+    assert "1 contradicts itself" in page.read_text("utf-8")
+
+
+def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "does not exist" in tell(capfd, str(tmp_path / "none"), code=2)[1]
+    assert "there are no buffers in" in tell(capfd, str(tmp_path), code=2)[1]
+    path = tmp_path / "a.sqlite"
+    path.write_bytes(b"not a database, certainly" * 100)
+    assert "cannot be read as a buffer" in tell(capfd, str(path), code=2)[1]
+
+
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_audited(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    device = Device(tmp_path, 3)
+    device.order()
+    device.close()
+    (tmp_path / "a.sqlite").write_bytes(b"not a database, certainly" * 100)
+    out, error = tell(capfd, str(tmp_path), code=1)
+    assert "right: the record is whole" in out
+    assert "a.sqlite cannot be read as a database" in error
+
+
+@pytest.mark.long
+def test_devices_of_a_run_are_compared_with_its_books(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    with suppress(ServerDiesError):
+        control("tide", run).start(grid(DyingGrid), MODEL, ROUNDS)
+    old = Path(shutil.copytree(run / "buffers", tmp_path / "old"))
+    out, _ = tell(capfd, str(run / "buffers"), "--against", str(run))
+    assert out.count("and so do the server's books") == 3
+    control("tide", run).start(grid(), MODEL, ROUNDS)
+    tell(capfd, str(run / "buffers"), "--against", str(run))
+    tell(capfd, str(old))
+    out, _ = tell(capfd, str(old), "--against", str(run), code=1)
+    assert out.count("it is an older copy") == 3

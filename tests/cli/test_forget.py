@@ -1,0 +1,117 @@
+"""``tidegate forget``: what an operator sees who erases somebody."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from histories import CLIENT, RUN, content
+
+from tidegate.cli import main
+from tidegate.client.gate import Gate
+from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.streams import IndexedStream, Spool, SpooledStream
+from tidegate.client.streams.messages import Delivery, Message
+from tidegate.errors import DamagedFileError
+from tidegate.wire import Order
+
+NAME = "patient-4711"
+
+
+def tell(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["forget", *arguments])
+    assert (stopped.value.code or 0) == code
+    return capfd.readouterr()
+
+
+def fill(folder: Path) -> None:
+    samples = [(NAME if number % 2 else "another", content(number)) for number in range(6)]
+    with SqliteStore(folder / "a.sqlite", RUN, CLIENT, 9) as store:
+        gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample[0])
+        gate.apply(Order(run=RUN, round_number=1, price=1.0, retention_horizon=9, count=4))
+
+
+def test_a_name_is_erased_and_never_written_down(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path)
+    assert content(1).encode() in (tmp_path / "a.sqlite").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{NAME}\n"))
+    out, _ = tell(capfd, str(tmp_path), "--subject", "-", "--json")
+    assert json.loads(out)["deleted"] == 2
+    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert (NAME.encode() in kept, content(1).encode() in kept) == (False, False)
+    assert content(0).encode() in kept
+    assert (tmp_path / "forgotten.json").stat().st_mode & 0o077 == 0
+    assert "0 deleted in 1 file" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
+
+
+def test_samples_of_which_nobody_said_whose_they_are_are_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Those that an app without a subject function took in; not those that are about nobody."""
+    samples = [NAME, NAME, "", NAME, "another"]
+    with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
+        before = Gate(store, IndexedStream(samples))
+        before.apply(Order(run=RUN, round_number=1, price=1.0, retention_horizon=9, count=2))
+        gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample)
+        gate.apply(Order(run=RUN, round_number=2, price=1.0, retention_horizon=9, count=3))
+    out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
+    assert "1 deleted in 1 file;" in out
+    assert "samples in buffers that do not say whom they are about: 2. " in error
+    assert f"{tmp_path / 'a.sqlite'}: 2" in error
+
+
+def test_a_message_whose_subject_cannot_be_said_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spool = Spool(tmp_path / "spool.sqlite")
+    stream = SpooledStream(spool, lambda payload, topic: payload.decode())
+    stream.name_subjects(lambda text: text.split()[0])
+    for payload in (b"another 1", b"\xff", NAME.encode()):
+        spool.put(Message("t", payload), None, Delivery(0, again=False))
+    out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
+    spool.close()
+    assert "1 deleted in 1 file;" in out
+    assert "do not say whom they are about: 1. Start" in error
+
+
+def test_another_key_is_not_made_where_one_is_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path)
+    (tmp_path / "forgotten.json").unlink()
+    _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=2)
+    assert "forgotten.json is missing, and a.sqlite needs the key in it" in " ".join(error.split())
+    with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
+        with pytest.raises(DamagedFileError, match="put a copy of it back"):
+            Gate(store, IndexedStream([]), subject=lambda sample: sample[0])
+        Gate(store, IndexedStream([]))  # an app that names nobody needs no key
+    assert not (tmp_path / "forgotten.json").exists()
+
+
+def test_messages_of_which_nobody_said_whose_they_are_are_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    spool = Spool(tmp_path / "spool.sqlite")
+    for number in range(3):
+        name = NAME if number == 1 else "another"
+        message = Message("t", f"{name} {content(number)}".encode())
+        spool.put(message, None, Delivery(number, again=False))
+    _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
+    assert "messages in spools that do not say whom they are about: 3." in error
+    stream = SpooledStream(spool, lambda payload, topic: payload.decode())
+    stream.name_subjects(lambda text: text.split()[0])
+    assert "1 deleted in 1 file" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
+    assert NAME.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    late = Message("t", f"{NAME} {content(9)}".encode())
+    assert spool.put(late, None, Delivery(9, again=False)) == "stored"
+    health = spool.health()
+    assert (health.waiting, health.erased) == (2, 2)
+    spool.close()
+
+
+def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "is not a folder" in tell(capfd, str(tmp_path / "none"), "--subject", "x", code=2)[1]
+    assert "got an empty one" in tell(capfd, str(tmp_path), "--subject", "", code=2)[1]

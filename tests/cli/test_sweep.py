@@ -1,0 +1,105 @@
+"""``tidegate sweep``: what a device that nobody asks has held for too long is deleted."""
+
+import json
+import random
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from histories import DAY, Device, found
+
+from tidegate.cli import main
+from tidegate.client import sqlite_file
+from tidegate.client.streams import Spool
+
+
+def tell(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["sweep", *arguments])
+    assert (stopped.value.code or 0) == code
+    return capfd.readouterr()
+
+
+def kind_of(number: int) -> tuple[str, bool]:
+    """Of a generated device: how it buys, and whether it has a spool."""
+    draw = random.Random(number)  # noqa: S311
+    return draw.choice(["plain", "selection", "supplier", "both"]), draw.random() < 0.4
+
+
+def idle(folder: Path, *, days: float) -> Device:
+    """A device with a full buffer that was asked last some days ago."""
+    number = next(n for n in range(99) if kind_of(n) == ("plain", False))
+    device = Device(folder, number, keep=30, now=time.time() - days * DAY)
+    while len(device.came) < 5:
+        device.order()
+    return device
+
+
+def test_samples_past_their_limit_are_deleted_and_counted(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    device = idle(tmp_path, days=31)
+    held = len(found(tmp_path, device.came))
+    assert held > 0
+    out, _ = tell(capfd, str(tmp_path), "--json")
+    (swept,) = json.loads(out)["swept"]
+    assert (swept["deleted"], swept["held"], swept["kind"]) == (held, 0, "buffer")
+    assert found(tmp_path, device.came) == []
+    assert "0 deleted in 1 file" in tell(capfd, str(tmp_path))[0]
+
+
+def test_what_is_not_over_stays(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    device = idle(tmp_path, days=29)
+    held = found(tmp_path, device.came)
+    assert "0 deleted in 1 file" in tell(capfd, str(tmp_path))[0]
+    assert found(tmp_path, device.came) == held
+
+
+def test_content_that_is_still_there_because_of_a_reader_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
+    device = idle(tmp_path, days=31)
+    held = found(tmp_path, device.came)
+    reader = sqlite3.connect(tmp_path / "buffer.sqlite", isolation_level=None)
+    with closing(reader):
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM samples").fetchall()
+        _, error = tell(capfd, str(tmp_path), code=1)
+        assert "still has the content of what was deleted; end that program" in error
+        assert found(tmp_path, device.came) == held
+    tell(capfd, str(tmp_path))
+    assert found(tmp_path, device.came) == []
+
+
+def test_a_damaged_spool_is_named_and_the_others_are_swept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "0.sqlite"
+    Spool(path).close()
+    with closing(sqlite3.connect(path)) as file:
+        of = "SELECT rootpage FROM sqlite_master WHERE name = 'arrivals'"
+        ((page,),) = file.execute(of).fetchall()
+        ((size,),) = file.execute("PRAGMA page_size").fetchall()
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * size : (page - 1) * size + 64] = b"\xff" * 64
+    path.write_bytes(data)
+    device = idle(tmp_path, days=31)
+    _, error = tell(capfd, str(tmp_path), code=1)
+    assert "0.sqlite was not swept (database disk image is malformed)" in error
+    assert found(tmp_path, device.came) == []
+
+
+def test_a_file_that_cannot_be_swept_is_named_and_the_others_are_swept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    device = idle(tmp_path, days=31)
+    (tmp_path / "other.sqlite").write_bytes(b"not a database, certainly" * 100)
+    (tmp_path / "empty.sqlite").touch()
+    _, error = tell(capfd, str(tmp_path), code=1)
+    assert "other.sqlite cannot be read as a database" in error
+    assert "empty.sqlite is not a buffer or spool" in error
+    assert found(tmp_path, device.came) == []
+    assert "is not a folder" in tell(capfd, str(tmp_path / "none"), code=2)[1]

@@ -1,0 +1,234 @@
+"""Samples that come rounds after they were bought: the simulation against real gates."""
+
+import io
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from late_samples import DelayedSamples
+
+from tidegate._internal import saving
+from tidegate._internal.randomness import COHORTS, DELAYS, PRICES, generator, uniform_at
+from tidegate.admission.waiting import WaitTally
+from tidegate.client.gate import Gate
+from tidegate.client.memory_store import MemoryStore
+from tidegate.client.streams import IndexedStream
+from tidegate.cohorts import Cohorts
+from tidegate.delays import Delays
+from tidegate.errors import ConfigurationError
+from tidegate.policies import ControlOptions
+from tidegate.policies.presets import EXPERIMENTS, make_policy
+from tidegate.prices import ConstantPrice, PricePath
+from tidegate.problem import Problem
+from tidegate.retention.k_step import KStepBuffers
+from tidegate.retention.oldest_first import OldestFirstBuffers
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
+from tidegate.simulation.rounds import begin, play_round, simulate
+from tidegate.wire import Introduction
+
+MNIST, SEED, ROUNDS = EXPERIMENTS["mnist"], 3, 60
+POLICIES = ("constant_admission", "acdpp", "drift_plus_penalty", "costless_oracle", "tide")
+WHOLE = ("admitted", "training_size", "distinct_samples", "under_way")
+
+
+def problem_with(delays: Delays, cohorts: Cohorts | None = None) -> Problem:
+    return replace(MNIST.problem(ROUNDS), delays=delays, cohorts=cohorts or Cohorts())
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize(
+    ("delay", "cohorts"),
+    [
+        ("1", Cohorts()),
+        ("7", Cohorts()),
+        ("uniform:1,9", Cohorts()),
+        ("uniform:1,9", Cohorts(fraction_train=0.4)),
+    ],
+    ids=str,
+)
+def test_counts_are_those_of_real_gates_with_a_late_supplier(
+    name: str, delay: str, cohorts: Cohorts
+) -> None:
+    problem = problem_with(Delays.read(delay), cohorts)
+    options = ControlOptions(hard_capacity=True)
+    terms = Terms(
+        policy=lambda given: make_policy(name, given, options),
+        policy_name=name,
+        budget=problem.budget,
+        prices=PricePath(MNIST.price, SEED),
+        num_rounds=ROUNDS,
+        fraction_train=cohorts.fraction_train,
+        learning=problem.learning,
+    )
+    controller, gates, suppliers, stores = Controller(terms, "r"), {}, {}, {}
+    names = [f"client-{number}" for number in range(problem.num_clients)]
+    for number, client in enumerate(names):
+        capacity = int(problem.capacities[number])
+        stores[client] = MemoryStore("r", client, capacity)
+        suppliers[client] = DelayedSamples(problem.delays, SEED, number)
+        stream = IndexedStream(range(100_000))
+        gates[client] = Gate(stores[client], stream, supplier=suppliers[client])
+        controller.join(
+            Introduction(
+                run="r", client=client, buffer_capacity=capacity, buffer_id="b", void_round=0
+            )
+        )
+
+    policy = make_policy(name, problem, options)
+    state = begin(policy, problem, SEED)
+    members = cohorts.rounds(generator(SEED, COHORTS), problem.num_clients)
+    prices = MNIST.price.rounds(generator(SEED, PRICES))
+    rounds, most_under_way = zip(members, prices, strict=False), 0
+    for now, (who, price) in enumerate(itertools.islice(rounds, ROUNDS), start=1):
+        for supplier in suppliers.values():
+            supplier.now = now
+        present = [names[number] for number in np.arange(problem.num_clients)[who]]
+        for client, order in controller.decide(present, names).items():
+            controller.book(client, gates[client].apply(order))
+        real = controller.close()
+        state, row = play_round(policy, problem, state, price, who)
+        for column in WHOLE:
+            assert getattr(real, column) == getattr(row, column), (now, column)
+        for column in ("spent", "overspend", "cost_debt", "effective_samples"):
+            assert getattr(real, column) == pytest.approx(getattr(row, column)), (now, column)
+        stored = [stores[client].stored() for client in names]
+        assert [len(one) for one in stored] == state.buffers.occupancy.tolist()
+        assert isinstance(state.buffers, KStepBuffers | OldestFirstBuffers)
+        uses = [sum(sample.uses for sample in one) for one in stored]
+        assert uses == state.buffers.uses.tolist(), now
+        most_under_way = max(most_under_way, row.under_way)
+    assert most_under_way
+    assert row.distinct_samples > row.training_size
+    assert state.admitted.tolist() == [stores[client].books().total_admitted for client in names]
+
+
+def test_nothing_pauses_while_all_that_was_bought_is_under_way() -> None:
+    terms = Terms(
+        policy=lambda given: make_policy("constant_admission", given),
+        policy_name="constant_admission",
+        budget=5.0,
+        prices=PricePath(ConstantPrice(1.0), SEED),
+        num_rounds=ROUNDS,
+    )
+    controller, supplier = Controller(terms, "r"), DelayedSamples(Delays(4, 4), SEED, 0)
+    gate = Gate(MemoryStore("r", "a", 50), IndexedStream(range(1000)), supplier=supplier)
+    controller.join(
+        Introduction(run="r", client="a", buffer_capacity=50, buffer_id="b", void_round=0)
+    )
+    spent = []
+    for now in range(1, 8):
+        supplier.now = now
+        for order in controller.decide(["a"], ["a"]).values():
+            controller.book("a", gate.apply(order))
+        row = controller.close(used=False)
+        assert row.oldest_under_way == min(now - 1, 3)
+        assert (row.failing_suppliers, row.full_spools, row.spool_dropped) == (0, 0, 0)
+        spent.append(row.spent)
+    # From round 5 on there are samples to train on, and no model of theirs was used.
+    assert [bool(money) for money in spent] == [True] * 5 + [False, True]
+
+
+def test_a_constant_delay_moves_training_and_not_money() -> None:
+    problem = problem_with(Delays(5, 5))
+    policy = make_policy("constant_admission", problem)
+    at_once = simulate(policy, replace(problem, delays=Delays()), MNIST.price, SEED).columns
+    later = simulate(policy, problem, MNIST.price, SEED).columns
+    np.testing.assert_array_equal(later["spent"], at_once["spent"])
+    for column in ("admitted", "training_size", "distinct_samples", "effective_samples"):
+        np.testing.assert_array_equal(later[column][5:], at_once[column][:-5], err_msg=column)
+        assert not later[column][:5].any()
+    assert at_once["under_way"].tolist() == [0] * ROUNDS
+    bought = np.cumsum(at_once["admitted"])
+    np.testing.assert_array_equal(later["under_way"], bought - np.cumsum(later["admitted"]))
+
+
+def test_a_hard_capacity_holds_the_samples_under_way_too() -> None:
+    """Each slot has a sample for K rounds and none for the delay, and so buys less."""
+    problem = replace(problem_with(Delays(10, 10)), num_rounds=500)
+    policy = make_policy("constant_admission", problem, ControlOptions(hard_capacity=True))
+    run = simulate(policy, problem, MNIST.price, SEED)
+    together = run.columns["training_size"] + run.columns["under_way"]
+    assert together.max() <= problem.total_capacity
+    assert run.columns["admitted"][100:].mean() == pytest.approx(100 / 20, rel=0.05)
+
+
+def test_tide_learns_the_delay_and_spends_what_it_may() -> None:
+    problem = replace(problem_with(Delays(3, 3)), num_rounds=400)
+    run = simulate(make_policy("tide", problem), problem, MNIST.price, SEED)
+    assert run.final.waits.mean_delay == pytest.approx(3, rel=0.02)
+    assert run.columns["spent"].mean() == pytest.approx(55, rel=0.02)
+
+
+def test_tide_with_a_cap_looks_at_the_delay_too() -> None:
+    problem = replace(problem_with(Delays(5, 5)), num_rounds=200)
+    policy = make_policy("tide", problem, ControlOptions(most_uses=10))
+    run = simulate(policy, problem, MNIST.price, SEED)
+    assert run.columns["spent"].mean() == pytest.approx(55, rel=0.05)
+
+
+def test_the_delay_is_that_of_lately_whatever_is_refused() -> None:
+    """Ten a round wait 2 rounds, half of them for nothing; later they wait 20."""
+    tally, ended = WaitTally(), 0
+    for now in range(300):
+        ended = 10 * max(now - 1, 0)
+        tally = tally.after_round(under_way=10 * (now + 1) - ended, ended=ended)
+    assert tally.mean_delay == pytest.approx(2, rel=0.02)
+    for now in range(300, 700):
+        ended = max(ended, 10 * (now - 19))
+        tally = tally.after_round(under_way=10 * (now + 1) - ended, ended=ended)
+    assert tally.mean_delay == pytest.approx(20, rel=0.05)
+
+
+def test_what_comes_after_the_last_round_never_comes() -> None:
+    for delays in (Delays(ROUNDS, ROUNDS), Delays(70, 10**6)):
+        problem = problem_with(delays)
+        run = simulate(make_policy("tide", problem), problem, MNIST.price, SEED)
+        assert not run.columns["admitted"].any()
+        assert run.columns["under_way"][-1] == run.problem.total_capacity
+
+
+def test_purchases_under_way_are_saved_with_the_state() -> None:
+    problem = problem_with(Delays(1, 20))
+    policy = make_policy("tide", problem)
+    whole = simulate(policy, problem, MNIST.price, SEED)
+    half = simulate(policy, problem, MNIST.price, SEED, until=25)
+    file = io.BytesIO()
+    saving.write(half.final, file)
+    file.seek(0)
+    saved = saving.read(begin(policy, problem), file)
+    rest = simulate(policy, problem, MNIST.price, SEED, resume=saved)
+    for column, values in whole.columns.items():
+        joined = np.concatenate([half.columns[column], rest.columns[column]])
+        np.testing.assert_array_equal(joined, values, err_msg=column)
+
+
+def test_delays_are_uniform_and_belong_to_their_purchase() -> None:
+    clients, numbers = np.divmod(np.arange(100_000), 1000)
+    drawn = Delays(1, 20).draw(7, clients, numbers)
+    counts = np.bincount(drawn, minlength=21)[1:]
+    assert len(counts) == 20
+    assert ((counts - 5000) ** 2 / 5000).sum() < 43.8  # of 19 degrees of freedom, p = 0.001
+    alone = Delays(1, 20).draw(7, clients[500:501], numbers[500:501])
+    assert alone.tolist() == [drawn[500]]
+    assert (drawn != Delays(1, 20).draw(8, clients, numbers)).mean() > 0.9
+    pairs = np.corrcoef(uniform_at(7, DELAYS, clients, numbers).reshape(100, 1000))
+    assert np.abs(pairs - np.eye(100)).max() < 0.2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("soon", "such as uniform:1,20; got 'soon'"),
+        ("uniform:3", "such as 10, or uniform"),
+        ("-1", "got '-1'"),
+        ("1.5", "got '1.5'"),
+        ("uniform:0,5", "with the next order at the earliest"),
+        ("uniform:9,5", "at most 5, got 9"),
+        ("10000000", "the longest delay must be a whole number"),
+    ],
+)
+def test_a_delay_that_cannot_be(text: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        Delays.read(text)
