@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from deployment import free_port, wait_for
 from mosquitto import PASSWORD, Broker, needs_mosquitto, stream, subscribed, trouble
+from paho.mqtt.client import Client
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -155,6 +156,22 @@ def test_collecting_alone_stores_and_hands_out_nothing(tmp_path: Path) -> None:
         wait_for(lambda: collector.health().waiting == 5 or None, "5 messages", 20, every=0.01)
         collector.close()
         work.join()
+
+
+@process
+@needs_mosquitto
+def test_a_stream_that_is_closed_closes_its_sockets_at_once(tmp_path: Path) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        with Broker(tmp_path / "broker") as broker:
+            reader = subscribed(stream(broker, tmp_path / "a.spool"))
+            reader.close()
+            del reader
+        held = [one for one in gc.get_objects() if isinstance(one, Client)]
+    finally:
+        gc.enable()
+    assert not held
 
 
 @process

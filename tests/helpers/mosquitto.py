@@ -152,6 +152,7 @@ class Device:
         """End its thread."""
         self._client.disconnect()
         self._client.loop_stop()
+        self._client.on_publish = None  # or its sockets stay open until the next collection
 
 
 def decode(payload: bytes, topic: str) -> int:

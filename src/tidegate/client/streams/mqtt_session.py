@@ -84,6 +84,10 @@ class MqttSession:
         self._is_over = True
         self._client.disconnect()
         self._client.loop_stop()
+        # Nothing holds the session and its client together now, so paho's sockets are closed as
+        # soon as the session is let go.
+        self._client.on_connect = self._client.on_connect_fail = None
+        self._client.on_disconnect = self._client.on_subscribe = self._client.on_message = None
 
     def _connected(
         self, client: Client, _: Any, flags: ConnectFlags, reason: ReasonCode, __: Any
