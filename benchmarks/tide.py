@@ -290,11 +290,12 @@ def picture(out: Path, first: int = 40, rounds: int = 46) -> None:
 
 
 HARD = ControlOptions(hard_capacity=True)
+TABLES = {"laws": laws, "dependence": dependence}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["laws", "dependence", "picture"])
+    parser.add_argument("what", choices=[*TABLES, "picture"])
     parser.add_argument("--out", type=Path, default=Path("tide.png"))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=1000)
@@ -302,4 +303,4 @@ if __name__ == "__main__":
     if given.what == "picture":
         picture(given.out)
     else:
-        {"laws": laws, "dependence": dependence}[given.what](given.seeds, given.rounds)
+        TABLES[given.what](given.seeds, given.rounds)

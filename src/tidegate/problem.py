@@ -75,6 +75,8 @@ class Problem:
     """Who takes part in a round; everyone by default."""
     delays: Delays = field(default_factory=Delays)
     """How long a purchase takes; by default a sample trains in the round that buys it."""
+    known_ahead: int = 0
+    """Rounds whose prices are known beforehand, as those of electricity are for a day."""
     learning: LearningConstants = field(default_factory=LearningConstants)
 
     def __post_init__(self) -> None:
@@ -112,6 +114,7 @@ class Problem:
         for name, value in (("budget", self.budget), ("mean_price", self.average_price)):
             check_number(name, value, limit, lambda given: lowest <= given <= highest, unit)
         check_whole_number("num_rounds", self.num_rounds, most=MOST_ROUNDS)
+        check_whole_number("known_ahead", self.known_ahead, least=0, most=MOST_ROUNDS)
 
     @property
     def capacities(self) -> IntArray:

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from check_size import at_size
 
 import tidegate.admission.tide as module
 from tidegate._internal.arrays import FloatArray
-from tidegate.admission.price_memory import SIZE, PriceMemory
+from tidegate.admission.price_memory import SIZE
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
 from tidegate.admission.thresholds import LONGEST_LIFE, Thresholds, solve
 from tidegate.admission.tide import RECENT, Tide, TideState
@@ -23,7 +24,7 @@ from tidegate.simulation.rounds import begin, play_round, simulate
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
-LONG = at_size(2000, 4000)
+LONG = at_size(1500, 4000)
 NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
 
 
@@ -114,12 +115,10 @@ def test_who_has_saved_spends_more_and_who_is_ahead_less() -> None:
 def solves(monkeypatch: pytest.MonkeyPatch, law: PriceLaw, rounds: int) -> int:
     count = 0
 
-    def counted(
-        seen: PriceMemory, recent: FloatArray, allowance: float, groups: int, cap: int | None
-    ) -> Thresholds:
+    def counted(*given: Any) -> Thresholds:
         nonlocal count
         count += 1
-        return solve(seen, recent, allowance, groups, cap)
+        return solve(*given)
 
     monkeypatch.setattr(module, "solve", counted)
     problem = mnist(rounds)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered els
 
 MNIST = EXPERIMENTS["mnist"]
 LIMIT = 18.64
-SEEDS = at_size(3, 10)
+SEEDS = at_size(2, 10)
 
 
 def runs(name: str, rounds: int, options: ControlOptions | None = None) -> list[Run]:

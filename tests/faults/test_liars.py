@@ -25,7 +25,7 @@ _quietly = pytest.fixture(autouse=True)(quietly)
 def test_a_liar_is_believed_no_more_than_an_honest_client_would_have_spent(
     policy: str, lie: str
 ) -> None:
-    rounds = at_size(75, 150)
+    rounds = at_size(40, 150)
     honest = play(policy, LIES["honest"], seed=1, rounds=rounds)
     played = play(policy, LIES[lie], seed=1, rounds=rounds)
     fill = 10.0 * CAPACITY / rounds  # the first buffer that it loses is filled again at once

@@ -31,9 +31,9 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 _quietly = pytest.fixture(autouse=True)(quietly)
 
-SCHEDULES = at_size(400, 2000, quick=100)
-LATE_SCHEDULES = at_size(200, 10_000, quick=50)
-IN_ONE_TEST = at_size(100, 250, quick=50)
+SCHEDULES = at_size(160, 2000, quick=80)
+LATE_SCHEDULES = at_size(80, 10_000, quick=40)
+IN_ONE_TEST = at_size(40, 250)
 
 
 @pytest.mark.parametrize("choosing", [False, True])

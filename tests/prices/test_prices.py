@@ -11,6 +11,8 @@ import pytest
 from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.prices import (
     ConstantPrice,
+    FarSightedFeed,
+    GrowingPrices,
     MarkovPrice,
     Price,
     PriceFeed,
@@ -269,3 +271,51 @@ def test_what_is_not_a_price_is_named(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"prices must be a number.*got") as refused:
         price_feed(wrong)
     assert reprlib.repr(wrong) in str(refused.value)
+
+
+def test_a_path_tells_the_prices_ahead_that_it_will_give() -> None:
+    path = price_feed("uniform:1,10", seed=3, known_ahead=4)
+    assert isinstance(path, FarSightedFeed)
+    told = path.known(2, horizon=100)
+    assert list(told) == [path.at(round_number, []) for round_number in range(3, 7)]
+    assert path.known(2, horizon=2) == told[:2]
+    assert price_feed("uniform:1,10", seed=3).known(2, 100) == ()  # type: ignore[attr-defined]
+
+
+def test_nothing_is_known_behind_the_end_of_a_record() -> None:
+    path = PricePath(RecordedPrices([3.0, 1.0, 2.0]), seed=0, known_ahead=48)
+    assert [path.known(now, 48) for now in (1, 2, 3)] == [(1.0, 2.0), (2.0,), ()]
+
+
+def test_rows_that_are_added_to_a_file_are_known_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("eur\n3\n1\n")
+    feed = price_feed(f"growing:{file}:eur")
+    assert isinstance(feed, GrowingPrices)
+    assert (feed.at(1), list(feed.known(1, 48)), feed.mean(10)) == (3.0, [1.0], 2.0)
+    with pytest.raises(SupplierError, match="has rows for 2 rounds, and round 3 needs its price"):
+        feed.at(3)
+    with file.open("a") as rows:
+        rows.write("2\n4\n1")  # the last is still being written: it may become 12
+    assert (feed.at(3), list(feed.known(1, 2)), list(feed.known(3, 48))) == (2.0, [1.0, 2.0], [4.0])
+
+
+@pytest.mark.parametrize(
+    ("price", "told"),
+    [
+        ("growing:prices.csv", "must read growing:FILE.csv:COLUMN"),
+        ("growing:nowhere.csv:eur", "there is no file nowhere.csv"),
+    ],
+)
+def test_a_growing_file_that_cannot_be_read_is_named(price: str, told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        price_feed(price)
+
+
+def test_a_growing_file_that_goes_away_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "prices.csv"
+    file.write_text("eur\n3\n1\n")
+    feed = price_feed(f"growing:{file}:eur")
+    file.unlink()
+    with pytest.raises(ConfigurationError, match="there is no file"):
+        feed.at(1, [])

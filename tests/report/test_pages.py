@@ -30,7 +30,7 @@ from tidegate.simulation.curves import by_budget, by_memory, trace
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("test_pages")]  # the same pages for all
 
-ROUNDS = at_size(20, 60)
+ROUNDS = at_size(10, 60)
 needs_browser = pytest.mark.skipif(
     shutil.which("chromium") is None,
     reason="Chromium is not installed (Debian: apt-get install chromium)",

@@ -18,7 +18,13 @@ from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError, SupplierError, WireError
 from tidegate.policies import POLICIES, ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
-from tidegate.prices import ConstantPrice, PricePath, RecordedPrices, UniformPrice
+from tidegate.prices import (
+    ConstantPrice,
+    PricePath,
+    RecordedPrices,
+    UniformPrice,
+    price_feed,
+)
 from tidegate.problem import Problem
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
@@ -231,6 +237,54 @@ def test_clients_that_do_not_take_part_keep_their_place_in_the_plan() -> None:
         ordered += closed.ordered
     spent = [controller.ledger.account(client).total_spent for client in gates]
     assert sum(spent) == pytest.approx(ordered, abs=1)
+
+
+def test_a_fleet_whose_feed_knows_prices_ahead_does_what_the_simulation_does() -> None:
+    prices = price_feed("uniform:1,10", SEED, known_ahead=12)
+    problem = replace(EXPERIMENTS["mnist"].problem(40), known_ahead=12)
+    controller = Controller(terms("tide", prices=prices, learning=problem.learning), "r")
+    gates = fleet(controller, MNIST)
+    rounds = [play(controller, gates) for _ in range(40)]
+    runs = [
+        simulate(make_policy("tide", one, HARD), one, EXPERIMENTS["mnist"].price, SEED)
+        for one in (problem, replace(problem, known_ahead=0))
+    ]
+    assert_alike(rounds, runs[0])
+    assert list(runs[0].columns["admitted"]) != list(runs[1].columns["admitted"])
+
+
+class FarSighted:
+    """One price for all, and what it says of the next ones."""
+
+    def __init__(self, known: Any) -> None:
+        self._known = known
+
+    def mean(self, num_rounds: int) -> float:
+        return 2.0
+
+    def at(self, round_number: int, clients: Sequence[str]) -> float:
+        return 2.0
+
+    def known(self, round_number: int, horizon: int) -> Any:
+        if isinstance(self._known, Exception):
+            raise self._known
+        return self._known
+
+
+@pytest.mark.parametrize(
+    ("known", "reason"),
+    [
+        (ConnectionError("no route"), "feed failed in round 1 with ConnectionError: no route"),
+        (None, "feed failed in round 1 with TypeError"),
+        ([2.0, -1.0], "as the price of round 3 for all clients, got -1.0"),
+        ([2.0, "3"], "as the price of round 3 for all clients, got '3'"),
+    ],
+)
+def test_what_a_feed_knows_wrongly_is_refused(known: Any, reason: str) -> None:
+    controller = Controller(terms("tide", prices=FarSighted(known)), "r")
+    gates = fleet(controller, {"a": 10})
+    with pytest.raises(SupplierError, match=reason):
+        controller.decide(gates, gates)
 
 
 class OwnPrices:

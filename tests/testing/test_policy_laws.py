@@ -32,7 +32,7 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 @pytest.mark.parametrize("law", POLICY_LAWS)
 @pytest.mark.parametrize("name", POLICIES)
 def test_every_policy_obeys(name: str, law: str) -> None:
-    check_policy(POLICIES[name], laws=[law], rounds=at_size(60, 120, quick=24))
+    check_policy(POLICIES[name], laws=[law], rounds=at_size(30, 120, quick=24))
 
 
 @pytest.mark.parametrize("preset", PRESETS)

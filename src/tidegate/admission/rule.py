@@ -29,6 +29,8 @@ class Quote:
     that is not known. Slots of clients whose stream has run dry do not count."""
     delay: float = 0.0
     """Rounds that a purchase takes, on average so far."""
+    ahead: tuple[float, ...] = ()
+    """The prices of the next rounds, as far as they are known."""
 
     @classmethod
     def of(cls, price: Price, shares: FloatArray) -> "Quote":

@@ -1,12 +1,20 @@
 """The rule that Tide sends out: solved for the prices seen, and for the money of a round."""
 
+import bisect
 import math
 from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.saving import ADDED
 from tidegate.admission.price_memory import PriceMemory
 from tidegate.theory.filling import filling_threshold
+from tidegate.theory.known_prices import (
+    continuation,
+    keeping_costs,
+    thresholds_now,
+)
 from tidegate.theory.optimum import plan_slots
 from tidegate.theory.price_chain import PriceChain, plan_chain
 from tidegate.theory.slot_rule import weight_of_empty
@@ -19,6 +27,8 @@ PRECISION = 1e-5
 LONGEST_CHAIN = 256
 """Ages planned for at most where prices depend on each other: twice those that the rule for
 independent prices needs, and 32. Longer lives are planned as if prices were independent."""
+WINDOW = 512
+"""Rounds of the past from which it is learned what follows the prices that are known ahead."""
 OTHER_ALLOWANCE = 0.05
 """A rule is solved again when the money for a slot and round has moved by this part."""
 
@@ -48,6 +58,35 @@ class Thresholds:
     filling: tuple[float, ...] = field(default=(), metadata=ADDED)
     """For each group of prices, the price up to which a slot is filled that a cap on uses has
     emptied; infinity for any price. Nothing without a cap."""
+    behind: tuple[float, ...] = field(default=(), metadata=ADDED)
+    """Where prices are known ahead: h(a) - h(1) behind the last of them (``theory.known_prices``).
+    """
+    informed: float = field(default=0.0, metadata=ADDED)
+    """Beside these, μ of a slot that knows them."""
+    looked_ahead: bool = field(default=False, metadata=ADDED)
+    """Whether prices were known ahead when this was solved."""
+
+    def at(
+        self, price: float, ahead: tuple[float, ...], most_uses: int | None
+    ) -> tuple[tuple[float, ...], float | None]:
+        """θ(1), θ(2), ... at a price, and the price up to which what a cap has emptied is filled.
+
+        Args:
+            price: of the round, for all clients or on average.
+            ahead: prices of the next rounds, as far as they are known.
+            most_uses: U, none for no cap.
+        """
+        group = bisect.bisect_right(self.edges, price)
+        by_age, filling = self.by_group[group], self.filling[group] if self.filling else None
+        if not (ahead and self.behind):
+            return by_age, filling
+        ages = len(self.behind)
+        keeping = keeping_costs(ages, _weight(ages, most_uses))
+        known = thresholds_now(ahead, self.informed, np.array(self.behind), keeping).tolist()
+        if ages == most_uses:
+            filling = known.pop()
+        # All that are older than one that is replaced at this price are replaced, too.
+        return tuple(known[: bisect.bisect_left(known, price) + 1]), filling
 
 
 def solve(
@@ -56,6 +95,8 @@ def solve(
     allowance: float,
     groups: int,
     most_uses: int | None,
+    ahead: tuple[float, ...] = (),
+    near: float = 0.0,
 ) -> Thresholds:
     """The best rule for an allowance, if the prices seen are all there are.
 
@@ -65,6 +106,8 @@ def solve(
         allowance: money for a slot and round.
         groups: of prices, between which the next may depend on the present one.
         most_uses: U, none for no cap.
+        ahead: prices of the next rounds, as far as they are known.
+        near: μ of a slot that knows them, as it was solved last; 0 for the first time.
     """
     law = seen.distribution()
     plan = plan_slots(
@@ -78,10 +121,18 @@ def solve(
         empty=filling_threshold(law, plan),
         by_group=(plan.less.thresholds,),
         filling=() if most_uses is None else (_any(plan.less.filling, law.highest),),
+        looked_ahead=bool(ahead),
     )
     ages, weight = 2 * len(plan.less.thresholds) + 32, math.inf
     if most_uses is not None and most_uses <= ages:
         ages, weight = most_uses, weight_of_empty(most_uses)
+    if ahead and plan.best.multiplier and independent.affordable:
+        window = np.append(recent[-WINDOW:], ahead)
+        keeping = keeping_costs(min(ages, LONGEST_LIFE), weight)
+        behind = continuation(window, allowance, near or plan.best.multiplier, keeping)
+        return replace(
+            independent, behind=tuple(behind.values.tolist()), informed=behind.multiplier
+        )
     if (
         groups == 1
         or not plan.best.multiplier
@@ -103,6 +154,11 @@ def solve(
         by_group=less.by_group(),
         filling=() if most_uses is None else filling,
     )
+
+
+def _weight(ages: int, most_uses: int | None) -> float:
+    """w, where the last of so many ages is that of an empty slot; infinity where none is."""
+    return weight_of_empty(most_uses) if most_uses == ages else math.inf
 
 
 def _any(price: float, highest: float) -> float:

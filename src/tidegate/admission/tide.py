@@ -21,14 +21,16 @@ Where samples come d rounds after they were bought, those that they replace have
 more by then: the rule looks up the threshold of that age.
 """
 
-import bisect
 import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
+from tidegate._internal.saving import ADDED
 from tidegate.admission.debt import next_cost_debt
+from tidegate.admission.forecasts import Forecasts
+from tidegate.admission.price_change import EVERY, rounds_since_change
 from tidegate.admission.price_memory import PriceMemory
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
 from tidegate.admission.thresholds import OTHER_ALLOWANCE, Thresholds, solve
@@ -79,13 +81,34 @@ class TideState:
     recent: FloatArray = field(default_factory=lambda: np.zeros(RECENT))
     """The last prices; that of round t in place (t - 1) mod ``RECENT``."""
     solved: Thresholds = field(default_factory=Thresholds)
+    changed: int = field(default=0, metadata=ADDED)
+    """The last round before prices changed for good; 0 if they have not."""
+    forecasts: Forecasts = field(default_factory=Forecasts, metadata=ADDED)
+
+    def believed(self, ahead: tuple[float, ...]) -> tuple[float, ...]:
+        """What is told of the next rounds' prices, as far as it was good enough lately."""
+        return self.forecasts.believed(ahead, self.round_number, self.in_order)
 
     @property
     def in_order(self) -> FloatArray:
-        """The last prices, oldest first."""
+        """The last prices, oldest first, as far back as they are of the present level."""
         if self.round_number < RECENT:
-            return self.recent[: self.round_number]
-        return np.roll(self.recent, -(self.round_number % RECENT))
+            return self.recent[self.changed : self.round_number]
+        last = min(self.round_number - self.changed, RECENT)
+        return np.roll(self.recent, -(self.round_number % RECENT))[-last:]
+
+    def of_the_present_level(self) -> "TideState":
+        """Without the prices of a level that is over; the same where that did not change."""
+        if self.round_number % EVERY:
+            return self
+        prices = self.in_order
+        kept = rounds_since_change(prices)
+        if kept is None:
+            return self
+        memory = PriceMemory()
+        for price in prices[-kept:]:
+            memory = memory.with_prices(np.array([price]), np.ones(1))
+        return replace(self, prices=memory, changed=self.round_number - kept, solved=Thresholds())
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,18 +144,23 @@ class Tide:
         recent = state.recent.copy()
         recent[(state.round_number - 1) % RECENT] = quote.price
         seen = replace(state, prices=state.prices.with_prices(*self._seen(quote)), recent=recent)
+        seen = replace(seen, forecasts=seen.forecasts.told(state.round_number, quote.ahead))
+        if quote.own is None:
+            seen = seen.of_the_present_level()
         allowance = self._allowance(state) / (self.total_capacity * state.taking_part)
-        old = state.solved
+        old, ahead = seen.solved, seen.believed(quote.ahead)
         if not allowance:
             return seen
         if (
-            state.round_number < MORE_PRICES * old.round_number + 1
+            state.round_number - seen.changed < MORE_PRICES * (old.round_number - seen.changed) + 1
             and abs(allowance - old.allowance) <= OTHER_ALLOWANCE * old.allowance
             and quote.highest <= old.highest
+            and bool(ahead) == old.looked_ahead
         ):
             return seen
         groups = self.price_groups if quote.own is None else 1
-        solved = solve(seen.prices, seen.in_order, allowance, groups, self.most_uses)
+        prices = seen.prices, seen.in_order
+        solved = solve(*prices, allowance, groups, self.most_uses, ahead, old.informed)
         highest = max(quote.highest, old.highest)
         solved = replace(solved, round_number=state.round_number, highest=highest)
         return replace(seen, solved=solved)
@@ -147,11 +175,10 @@ class Tide:
             money = saved + self._rate * (self._left(state) - 1)
         if not self._rate:
             money = min(money, saved)
-        group = bisect.bisect_right(solved.edges, quote.price)
         waiting = self._waits(state, quote)
         usual = solved.empty if waiting else max(solved.empty, state.prices.mean)
-        filling = min(solved.filling[group], quote.highest) if solved.filling else usual
-        by_age = solved.by_group[group]
+        by_age, emptied = solved.at(quote.price, state.believed(quote.ahead), self.most_uses)
+        filling = usual if emptied is None else min(emptied, quote.highest)
         late = round(quote.delay * state.taking_part)  # rounds of a client, as ages are
         by_age = by_age[late:] or by_age[-1:]
         if filling < usual or (filling > usual and self._replaces(state, quote)):

@@ -17,7 +17,7 @@ from tidegate.cli.plan import plan
 from tidegate.cli.report import report
 from tidegate.cli.retire import retire
 from tidegate.cli.run import run
-from tidegate.cli.setting import with_setting
+from tidegate.cli.setting_flags import with_setting
 from tidegate.cli.simulate import simulate
 from tidegate.cli.sweep import sweep
 from tidegate.cli.watch import watch

@@ -110,16 +110,18 @@ def described(setting: Setting) -> dict[str, Any]:
 def headline(setting: Setting) -> str:
     """The problem in one line."""
     problem = setting.problem
-    reached = late = ""
+    reached = late = known = ""
     if not problem.cohorts.everyone:
         reached = f", a round reaches {problem.mean_fraction_train:.3g} of them"
     if not problem.delays.none:
         late = f", samples come {problem.delays.told} later"
+    if problem.known_ahead:
+        known = f", prices are known {rounds_told(problem.known_ahead)} ahead"
     return (
         f"{problem.num_clients:,} clients with {problem.total_capacity:,} slots in all{reached}, "
         "budget "
         f"{problem.budget:,.10g} a round, price {setting.price} "
-        f"(mean {problem.average_price:,.4g}), {problem.num_rounds:,} rounds{late}"
+        f"(mean {problem.average_price:,.4g}), {problem.num_rounds:,} rounds{late}{known}"
     )
 
 

@@ -2,14 +2,11 @@
 
 import functools
 import inspect
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-import typer
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
-from pydantic_core import PydanticUndefined
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
@@ -70,6 +67,13 @@ class Setting(BaseModel):
         description="Rounds from the purchase of a sample to its first training: a number, or "
         "uniform:SHORTEST,LONGEST. Until then the purchase has a slot, and the sample that it will "
         "replace trains on.",
+    )
+    known_ahead: int = Field(
+        0,
+        ge=0,
+        le=MOST_ROUNDS,
+        description="Rounds whose prices are known beforehand, as those of electricity are a day "
+        "ahead. Tide plans with them, the other policies do not.",
     )
     rounds: int = Field(
         1000, ge=1, description="Number of rounds, T. Default: 1000, or the length of a trace."
@@ -207,6 +211,7 @@ class Setting(BaseModel):
                 leaving=self.leaving,
             ),
             delays=Delays.read(self.delay),
+            known_ahead=self.known_ahead,
             learning=LearningConstants(
                 domain_diameter=self.domain_diameter,
                 gradient_noise=self.gradient_noise,
@@ -257,60 +262,3 @@ def _read(file: Path) -> dict[str, object]:
     if isinstance(price, str) and price.startswith("trace:"):
         values["price"] = f"trace:{file.parent / price.removeprefix('trace:')}"
     return values
-
-
-def with_setting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for each field of ``Setting``, and hand it the setting.
-
-    The command takes the setting as its first argument and has parameters of its own besides.
-    """
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-
-    @functools.wraps(command)
-    def wrapped(*, experiment: str, problem: Path | None, **given: Any) -> None:
-        flags = {name: given.pop(name) for name in Setting.model_fields}
-        command(Setting.resolve(experiment, problem, flags), **given)
-
-    names = ", ".join(EXPERIMENTS)
-    shared = [
-        _flag("experiment", str, "mnist", f"What is not given comes from the paper's {names}."),
-        _flag("problem", Path | None, None, "TOML file with these settings; flags win."),
-    ]
-    for name, entry in Setting.model_fields.items():
-        silent = entry.default in (PydanticUndefined, False, None) or name == "rounds"
-        shown = "" if silent else f" Default: {entry.default}."
-        shared.append(_flag(name, _kind(entry.annotation), None, f"{entry.description}{shown}"))
-    keyword_only = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in [*own, *shared]]
-    wrapped.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {one.name: one.annotation for one in keyword_only}
-    return wrapped
-
-
-OPPOSITES = {
-    "hard_capacity": "soft-capacity",
-    "strict_spending": "average-spending",
-    "endless": "with-an-end",
-    "price_per_client": "one-price",
-}
-"""How a flag that a file switches on is switched off again."""
-
-
-def _kind(annotation: object) -> Any:
-    plain: dict[object, Any] = {float: float | None, int: int | None, bool: bool | None}
-    optional = (float | None, int | None)
-    return plain.get(annotation, annotation if annotation in optional else str | None)
-
-
-def _flag(name: str, kind: Any, default: object, text: str) -> inspect.Parameter:
-    spelled = f"--{name.replace('_', '-')}"
-    if name in OPPOSITES:
-        spelled += f"/--{OPPOSITES[name]}"
-    option = typer.Option(
-        spelled, help=text, rich_help_panel="The problem", show_default=bool(default)
-    )
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=Annotated[kind, option],
-    )

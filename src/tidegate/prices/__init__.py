@@ -6,8 +6,9 @@ rounds, so a longer run begins exactly like a shorter one. A price *feed* is ask
 by a running fleet: ``price_feed`` makes one from a number, a text or a law.
 """
 
-from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices, fed_price
-from tidegate.prices.given import Prices, check_length, check_mean, law_of, price_feed
+from tidegate.prices.feeds import FarSightedFeed, PriceFeed, PricePath, RecordedPrices, fed_price
+from tidegate.prices.given import Prices, check_length, check_mean, law_of, length_of, price_feed
+from tidegate.prices.growing import GrowingPrices
 from tidegate.prices.laws import (
     ConstantPrice,
     MarkovPrice,
@@ -20,6 +21,8 @@ from tidegate.prices.words import price_law, price_text
 
 __all__ = [
     "ConstantPrice",
+    "FarSightedFeed",
+    "GrowingPrices",
     "MarkovPrice",
     "Price",
     "PriceFeed",
@@ -33,6 +36,7 @@ __all__ = [
     "check_mean",
     "fed_price",
     "law_of",
+    "length_of",
     "price_feed",
     "price_law",
     "price_text",

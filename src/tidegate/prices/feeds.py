@@ -6,10 +6,11 @@ import io
 import itertools
 import math
 import reprlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,6 +32,20 @@ class PriceFeed(Protocol):
 
     def at(self, round_number: int, clients: Sequence[str]) -> float | Mapping[str, float]:
         """c(t): one price for all clients, or each of these clients' own."""
+        ...
+
+
+@runtime_checkable
+class FarSightedFeed(PriceFeed, Protocol):
+    """A feed that knows prices before their rounds come, such as a day-ahead market's."""
+
+    def known(self, round_number: int, horizon: int) -> Sequence[float]:
+        """Prices of the rounds after this one, for all clients, as far as they are known.
+
+        Args:
+            round_number: t.
+            horizon: how many rounds are asked for at most: t + 1, ..., t + horizon.
+        """
         ...
 
 
@@ -61,9 +76,11 @@ class PricePath:
     >>> first = path.at(1), path.at(2)
     >>> (path.at(1), path.at(2)) == first
     True
+    >>> PricePath(RecordedPrices([3.0, 1.0, 2.0]), seed=0, known_ahead=1).known(1, horizon=48)
+    (1.0,)
     """
 
-    def __init__(self, law: PriceLaw, seed: int) -> None:
+    def __init__(self, law: PriceLaw, seed: int, known_ahead: int = 0) -> None:
         columns = np.shape(law.mean(1))
         if columns:
             raise ConfigurationError(
@@ -73,9 +90,10 @@ class PricePath:
             )
         self.law = law
         """What the prices are drawn from."""
-        self._seed = seed
-        self._next_round = 1
+        self._seed, self._known_ahead = seed, known_ahead
+        self._first = 1
         self._rounds = law.rounds(generator(seed, PRICES))
+        self._drawn: deque[float] = deque()
 
     def mean(self, num_rounds: int) -> float:
         """The law's own mean."""
@@ -83,11 +101,29 @@ class PricePath:
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
         """The price of a round; going back starts the path anew."""
-        if round_number < self._next_round:
-            self._next_round, self._rounds = 1, self.law.rounds(generator(self._seed, PRICES))
-        price = next(itertools.islice(self._rounds, round_number - self._next_round, None))
-        self._next_round = round_number + 1
-        return float(np.asarray(price))
+        if round_number < self._first:
+            self._first, self._drawn = 1, deque()
+            self._rounds = self.law.rounds(generator(self._seed, PRICES))
+        while self._first < round_number:
+            self._draw(1)
+            self._drawn.popleft()
+            self._first += 1
+        self._draw(1)
+        return self._drawn[0]
+
+    def known(self, round_number: int, horizon: int) -> Sequence[float]:
+        """The prices that the path holds for the next rounds, if it may look ahead."""
+        self.at(round_number)
+        last = min(horizon, self._known_ahead)
+        if isinstance(self.law, RecordedPrices):
+            last = min(last, len(self.law) - round_number)
+        self._draw(last + 1)
+        return tuple(itertools.islice(self._drawn, 1, last + 1))
+
+    def _draw(self, count: int) -> None:
+        """Have so many prices at hand, that of the round which was asked for last among them."""
+        while len(self._drawn) < count:
+            self._drawn.append(float(np.asarray(next(self._rounds))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +156,11 @@ class RecordedPrices:
     @classmethod
     def from_csv(cls, path: Path, columns: Sequence[str]) -> "RecordedPrices":
         """Read one column (one price for all) or several (one a client) of a CSV file."""
-        text = _read(path)
+        return cls.from_text(read_text(path), path, columns)
+
+    @classmethod
+    def from_text(cls, text: str, path: Path, columns: Sequence[str]) -> "RecordedPrices":
+        """The same from what a file holds; its path is for messages."""
         reader = csv.DictReader(io.StringIO(text, newline=""))
         try:
             header = list(reader.fieldnames or [])
@@ -183,7 +223,7 @@ class RecordedPrices:
         )
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
     """The text of a file of prices, or what is wrong with it and what to do."""
     try:
         text = path.read_text(encoding="utf-8-sig")

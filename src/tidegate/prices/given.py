@@ -8,33 +8,45 @@ from typing import cast
 
 import numpy as np
 
-from tidegate._internal.arguments import check_number, is_number
+from tidegate._internal.arguments import check_number, check_whole_number, is_number
 from tidegate.errors import ConfigurationError
 from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices, fed_price
+from tidegate.prices.growing import GrowingPrices
 from tidegate.prices.laws import ConstantPrice, Price, PriceLaw, as_price
 from tidegate.prices.words import price_law
 
+GROWING = "growing:"
+"""A text that begins so names a file to which rows are added while the run goes on."""
 Prices = float | str | PriceLaw | PriceFeed
 """What a sample costs: always the same, a law in words, a law, or a feed."""
 
 
-def price_feed(prices: Prices, seed: int = 0) -> PriceFeed:
+def price_feed(prices: Prices, seed: int = 0, known_ahead: int = 0) -> PriceFeed:
     """A feed of the prices of a running fleet, from whatever they are given as.
 
     Args:
         prices: a number, which is the price in every round; a text such as ``"uniform:1,10"``
-            (``price_law``); a law; or a feed, which stays as it is.
+            (``price_law``), or ``"growing:FILE.csv:COLUMN"`` for a file to which rows are added
+            (``GrowingPrices``); a law; or a feed, which stays as it is.
         seed: of the path that is drawn from a law; 0 by default, so that a server that is started
             again meets the same prices.
+        known_ahead: rounds whose prices the server may know beforehand; a feed of your own says
+            itself what it knows (``FarSightedFeed``).
 
     >>> price_feed(5).at(1, ["a"])
     5.0
     >>> price_feed("uniform:1,10").mean(num_rounds=100)
     5.5
     """
+    check_whole_number("known_ahead", known_ahead, least=0)
     if _is_feed(prices):
         return cast("PriceFeed", prices)
-    return PricePath(law_of(prices), seed)
+    if isinstance(prices, str) and prices.startswith(GROWING):
+        path, _, column = prices.removeprefix(GROWING).rpartition(":")
+        if not path:
+            raise ConfigurationError(f"price {prices!r} must read {GROWING}FILE.csv:COLUMN")
+        return GrowingPrices(path, column)
+    return PricePath(law_of(prices), seed, known_ahead)
 
 
 def law_of(prices: Prices) -> PriceLaw:
@@ -89,6 +101,17 @@ class FedPrices:
                 yield as_price([fed_price(price.get(one), round_number, one) for one in clients])
 
 
+def length_of(prices: PriceLaw | PriceFeed) -> int | None:
+    """Rounds that a trace has prices for; none where prices have no end.
+
+    >>> length_of(RecordedPrices([3.0, 1.0])), length_of(ConstantPrice(5.5))
+    (2, None)
+    """
+    fed = prices.feed if isinstance(prices, FedPrices) else prices
+    law = fed.law if isinstance(fed, PricePath) else fed
+    return len(law) if isinstance(law, RecordedPrices) else None
+
+
 def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
     """Refuse a trace that ends before the run does.
 
@@ -98,12 +121,11 @@ def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
 
     >>> check_length(RecordedPrices([3.0, 1.0]), num_rounds=2)
     """
-    fed = prices.feed if isinstance(prices, FedPrices) else prices
-    law = fed.law if isinstance(fed, PricePath) else fed
-    if isinstance(law, RecordedPrices) and len(law) < num_rounds:
+    length = length_of(prices)
+    if length is not None and length < num_rounds:
         raise ConfigurationError(
-            f"the trace has prices for {len(law)} rounds, and the run has {num_rounds}; shorten "
-            f"the run to {len(law)} rounds, or record more prices"
+            f"the trace has prices for {length} rounds, and the run has {num_rounds}; shorten "
+            f"the run to {length} rounds, or record more prices"
         )
 
 

@@ -16,10 +16,11 @@ from tidegate._internal.arrays import EVERYONE, IntArray, Members
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.cohorts import Cohorts, share_reached
-from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
 from tidegate.prices import PriceFeed, check_length, check_mean, fed_price
 from tidegate.problem import LearningConstants, Problem
+from tidegate.server.asking import asked_price, known_prices
 from tidegate.server.ledger import Ledger
 from tidegate.server.shards import Purse
 from tidegate.wire import NO_LIMIT, Retention
@@ -260,13 +261,14 @@ class Fleet:
         """What a sample costs these clients in a round; the whole fleet where there are none."""
         asked = members or list(enumerate(self.absences))
         clients = [client for _, client in asked]
-        price = _asked(self._terms.prices, round_number, clients)
+        price = asked_price(self._terms.prices, round_number, clients)
         if isinstance(price, Mapping):
             own = [fed_price(price.get(one), round_number, one) for one in clients]
             shares = self.policy.shares[self._numbers(asked)]
             quote = Quote.of(np.array(own, dtype=np.float64), shares)
         else:
-            quote = Quote(fed_price(price, round_number))
+            ahead = known_prices(self._terms.prices, round_number)
+            quote = Quote(fed_price(price, round_number), ahead=ahead)
         quote = replace(quote, delay=delay)
         if self.retention(0)[0] != "oldest_first":
             return quote
@@ -296,14 +298,3 @@ class Fleet:
         owed = old.unserved
         kept = [float(owed[before[client]]) if client in before else 0.0 for client in clients]
         self.allocation = Allocation.start(shares, np.array(kept))
-
-
-def _asked(
-    prices: PriceFeed, round_number: int, clients: Sequence[str]
-) -> float | Mapping[str, float]:
-    """What a feed answers; what it raises is told as its own failure."""
-    try:
-        return prices.at(round_number, clients)
-    except Exception as wrong:
-        reason = f"failed in round {round_number} with {type(wrong).__name__}: {wrong}"
-        raise SupplierError("the price feed", reason) from wrong

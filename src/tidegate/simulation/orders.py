@@ -5,7 +5,10 @@ supplier counts them so (``client.slots``), and the server that knows it does.
 """
 
 import dataclasses
+import itertools
 import math
+from collections import deque
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -63,3 +66,18 @@ def buys(
         return wanted.astype(np.int32), allocation
     limits, allocation = allocation.allocate(order.total_admission, room, most, who)
     return np.minimum(wanted, limits).astype(np.int32), allocation
+
+
+def with_prices_ahead(
+    path: Iterator[Price], known: int
+) -> Iterator[tuple[Price, tuple[float, ...]]]:
+    """Each price of a path, and those of the next rounds, as many as are known.
+
+    >>> list(with_prices_ahead(iter([3.0, 1.0, 2.0]), known=2))
+    [(3.0, (1.0, 2.0)), (1.0, (2.0,)), (2.0, ())]
+    """
+    coming = deque(itertools.islice(path, known + 1))
+    while coming:
+        now = coming.popleft()
+        yield now, tuple(float(np.asarray(price)) for price in coming)
+        coming.extend(itertools.islice(path, 1))

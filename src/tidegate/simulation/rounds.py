@@ -28,12 +28,12 @@ from tidegate.admission.rule import RoundTotals, State
 from tidegate.admission.waiting import WaitTally
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
-from tidegate.prices import Price, Prices, as_price, check_length, law_of
+from tidegate.prices import Price, Prices, as_price, check_length, law_of, length_of
 from tidegate.problem import Problem
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
 from tidegate.simulation.deliveries import Deliveries
-from tidegate.simulation.orders import buys, quote_for, room_for
+from tidegate.simulation.orders import buys, quote_for, room_for, with_prices_ahead
 from tidegate.theory.bounds import SampleSizes, bound_terms
 from tidegate.theory.reuse import ReuseTally
 
@@ -160,6 +160,7 @@ def play_round(
     state: SimulationState[State],
     price: Price,
     who: Members = EVERYONE,
+    ahead: tuple[float, ...] = (),
 ) -> tuple[SimulationState[State], RoundRow]:
     """Play one round at this price; the state is used up.
 
@@ -169,17 +170,19 @@ def play_round(
         state: where the run stands.
         price: one for all, or one for each client of the fleet.
         who: the clients that take part, rising.
+        ahead: the prices of the next rounds, as far as they are known.
     """
     capacities, price = problem.capacities[who], as_price(price)
     reserved = state.deliveries.reserved(who)
     delay = state.waits.mean_delay
     quote = quote_for(price, policy.shares, who, state.buffers, reserved, delay)
+    quote = dataclasses.replace(quote, ahead=ahead)
     if not isinstance(price, float):
         price = price[who]
     money, budget = math.inf, policy.admission.budget
     if policy.ahead is not None:
-        now, ahead = state.round_number + 1, policy.ahead * budget
-        money = cash(budget, now, state.overspend, ahead)
+        now, early = state.round_number + 1, policy.ahead * budget
+        money = cash(budget, now, state.overspend, early)
     server = policy.admission.learn(state.server, quote)
     room, limit = None, math.inf
     if policy.hard_capacity:
@@ -277,13 +280,20 @@ def simulate(
             f"and the run should stop after round {last}"
         )
     law = law_of(prices)
+    known = problem.known_ahead
     check_length(law, last)
+    if known and price_per_client:
+        raise ConfigurationError(
+            f"known_ahead={known} needs one price for all clients; leave it out, or leave out "
+            "price_per_client"
+        )
     size = problem.num_clients if price_per_client else None
-    path = law.rounds(generator(seed, PRICES), size)
+    path = itertools.islice(law.rounds(generator(seed, PRICES), size), length_of(law))
     members = problem.cohorts.rounds(generator(seed, COHORTS), problem.num_clients)
     rows = []
-    for price, who in itertools.islice(zip(path, members, strict=False), state.round_number, last):
-        state, row = play_round(policy, problem, state, price, who)
+    rounds = zip(with_prices_ahead(path, known), members, strict=False)
+    for (price, ahead), who in itertools.islice(rounds, state.round_number, last):
+        state, row = play_round(policy, problem, state, price, who, ahead)
         rows.append(dataclasses.astuple(row))
         if each_round is not None:
             each_round()

@@ -1,0 +1,36 @@
+"""Ask a price feed, and tell what it raises as its own failure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from tidegate.errors import SupplierError
+from tidegate.prices import FarSightedFeed, PriceFeed, fed_price
+
+MOST_AHEAD = 512
+"""Rounds whose prices a feed is asked for beforehand."""
+
+
+def asked_price(
+    feed: PriceFeed, round_number: int, clients: Sequence[str]
+) -> float | Mapping[str, float]:
+    """What a sample costs in a round: one price for all, or each client's own."""
+    with _fed(round_number):
+        return feed.at(round_number, clients)
+
+
+def known_prices(feed: PriceFeed, round_number: int) -> tuple[float, ...]:
+    """The prices of the next rounds, as far as the feed knows them; none if it does not say."""
+    if not isinstance(feed, FarSightedFeed):
+        return ()
+    with _fed(round_number):
+        known = list(feed.known(round_number, MOST_AHEAD))[:MOST_AHEAD]
+    return tuple(fed_price(one, round_number + n) for n, one in enumerate(known, start=1))
+
+
+@contextmanager
+def _fed(round_number: int) -> Iterator[None]:
+    try:
+        yield
+    except Exception as wrong:
+        reason = f"failed in round {round_number} with {type(wrong).__name__}: {wrong}"
+        raise SupplierError("the price feed", reason) from wrong
