@@ -130,7 +130,7 @@ def bought(
 
 def play(folder: str, way: str, law: str, candidates: int, seed: int) -> tuple[float, float, float]:
     """Best accuracy in percent, money a round, and labels of one run."""
-    parts, test = _data(folder, seed)
+    parts, test = client_data(folder, seed)
     clients = [
         Client(inputs, labels, generator(seed, STREAM, number).permutation(len(labels)), capacity)
         for number, ((inputs, labels), capacity) in enumerate(zip(parts, CAPACITIES, strict=True))
@@ -169,7 +169,7 @@ def _probabilities(inputs: Floats, weights: Floats) -> Floats:
 
 
 @functools.lru_cache(maxsize=2)
-def _data(
+def client_data(
     folder: str, seed: int
 ) -> tuple[list[tuple[Floats, NDArray[np.int64]]], tuple[Floats, NDArray[np.int64]]]:
     """Each client's part, and the test part, with a column of ones for the intercept."""

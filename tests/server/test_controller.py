@@ -4,6 +4,7 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -306,6 +307,45 @@ def test_each_client_may_have_its_own_price() -> None:
     assert spent == {"a": counts["a"], "b": 2.0 * counts["b"], "c": 3.0 * counts["c"]}
     assert played.price == pytest.approx(2.0)
     assert played.spent == sum(spent.values())
+
+
+class FixedPrices:
+    """Each client its own price, always the same; a tenth of the fleet is dear."""
+
+    def mean(self, num_rounds: int) -> float:
+        return 2.9
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Mapping[str, float]:
+        return {client: 20.0 if client == "client-9" else 1.0 for client in clients}
+
+
+@pytest.mark.parametrize("ahead", [0.0, None])
+@pytest.mark.parametrize("share", [0.0, 0.25])
+def test_nobody_is_shut_out_by_its_price(share: float, ahead: float | None) -> None:
+    """The fleet does what the simulation does; the dear client has its samples, or none."""
+    options = ControlOptions(hard_capacity=True, least_share=share)
+    prices = FixedPrices()
+    mine = partial(make_policy, "tide", options=options)
+    on = replace(terms("tide", prices=prices), policy=mine, spend_ahead=ahead)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {f"client-{number}": 10 for number in range(10)})
+    rounds, dear = [], []
+    for _ in range(40):
+        rounds.append(play(controller, gates))
+        dear.append(controller.ledger.account("client-9").carried_samples(0))
+    table = np.ones((40, 10))
+    table[:, 9] = 20.0
+    law = RecordedPrices(table)
+    problem = Problem(
+        buffer_capacities=[10] * 10, budget=55.0, mean_price=law.mean(40), num_rounds=40
+    )
+    counted = make_policy("tide", problem, replace(options, spend_ahead=ahead))
+    run = simulate(counted, problem, law, 0, price_per_client=True)
+    np.testing.assert_array_equal([one.admitted for one in rounds], run.columns["admitted"])
+    np.testing.assert_allclose([one.spent for one in rounds], run.columns["spent"])
+    assert (min(dear[20:]) > 0) == (share > 0)
+    if ahead is not None:
+        assert all(one.overspend <= 1e-9 for one in rounds)
 
 
 class BadPrices(OwnPrices):

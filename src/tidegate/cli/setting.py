@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
+from tidegate.admission.floor import LEAST_SHARE
 from tidegate.cohorts import Cohorts
 from tidegate.delays import Delays, delay_text
 from tidegate.errors import ConfigurationError
@@ -122,6 +123,13 @@ class Setting(BaseModel):
         description="Rounds whose budget may be spent before they come: never have spent more than "
         "budget times (t + this) by the end of any round t. No limit by default, as in the paper, "
         "which limits the average only; a fleet has 0 by default.",
+    )
+    least_share: float = Field(
+        LEAST_SHARE,
+        ge=0,
+        le=1,
+        description="Where clients have prices of their own: of the money that a client would get "
+        "if all were treated alike, the part that is spent on it in any case. Tide alone needs it.",
     )
     endless: bool = Field(
         False, description="Plan for no last round; Tide alone can, the others need T."
@@ -251,6 +259,7 @@ class Setting(BaseModel):
             hard_capacity=self.hard_capacity,
             strict_spending=self.strict_spending,
             spend_ahead=self.spend_ahead,
+            least_share=self.least_share,
             endless=self.endless,
         )
 

@@ -10,6 +10,7 @@ from tidegate._internal.arguments import (
     check_truth,
     check_whole_number,
 )
+from tidegate.admission.floor import LEAST_SHARE
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.problem import LearningConstants
@@ -29,6 +30,10 @@ class Planning:
     most_uses: int | None = None
     """U: no sample trains in more than so many rounds, whatever prices do; none for no cap. Each
     client enforces it. Tide plans with it; a policy with a larger K is refused."""
+    least_share: float = LEAST_SHARE
+    """Where clients have prices of their own: of the money that a client would get if all were
+    treated alike, the part that is spent on it in any case, so that nobody is shut out by its
+    price. Tide alone needs it."""
     headroom: float = 1.0
     """1 plans with all the memory that clients have, as a hard limit. More leaves slots for peaks,
     as the paper's policies need whose limit is an average: with 4, a client with 40 slots holds 10
@@ -47,6 +52,7 @@ class Planning:
         if self.fraction_train is not None:
             limit = "above 0 and at most 1"
             check_number("fraction_train", self.fraction_train, limit, lambda part: 0 < part <= 1)
+        check_number("least_share", self.least_share, "from 0 to 1", lambda given: 0 <= given <= 1)
         if self.retention_horizon is not None:
             check_whole_number("retention_horizon", self.retention_horizon)
         if self.most_uses is not None:
@@ -61,6 +67,7 @@ class Planning:
         return ControlOptions(
             retention_horizon=self.retention_horizon,
             most_uses=self.most_uses,
+            least_share=self.least_share,
             hard_capacity=self.headroom == 1,
             endless=self.endless,
         )

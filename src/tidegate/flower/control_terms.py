@@ -8,6 +8,7 @@ from typing import Any
 from flwr.serverapp.strategy import Result, Strategy
 
 from tidegate._internal.arguments import check_function, check_number
+from tidegate.admission.floor import LEAST_SHARE
 from tidegate.errors import ConfigurationError
 from tidegate.flower.control_settings import ClientTrust, Planning
 from tidegate.flower.wrapped_strategies import reached
@@ -65,6 +66,8 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     del told["strict_spending"], told["spend_ahead"]  # the run's, beside its options
     if options.most_uses is None:
         del told["most_uses"]  # as in runs that were saved before there was a cap
+    if options.least_share == LEAST_SHARE:
+        del told["least_share"]  # as in runs that were saved before there was a least
     share, least = planning.fraction_train, 1
     if share is None:
         share, least = reached(strategy)

@@ -22,6 +22,8 @@ class JointPolicy(Generic[State]):
     """Never have spent more than C·t by the end of any round t: ``spend_ahead`` of 0."""
     spend_ahead: float | None = None
     """s: never have spent more than C·(t + s) by the end of any round t; none for no limit."""
+    least_share: float = 0.0
+    """Of a client's part of the budget, what is spent on it at its own price in any case."""
     charge_prefill: bool = False
     """Whether samples stored before a client's first round are paid for, at that round's price."""
 

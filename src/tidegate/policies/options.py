@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate._internal.arguments import check_number, check_whole_number
+from tidegate.admission.floor import LEAST_SHARE
 from tidegate.errors import ConfigurationError
 from tidegate.policies.joint import JointPolicy
 from tidegate.problem import MOST_ROUNDS
@@ -30,6 +31,10 @@ class ControlOptions:
     spend_ahead: float | None = None
     """s, rounds whose budget may be spent before they come: never have spent more than C·(t + s) by
     the end of any round t. None for no limit: the paper limits the average."""
+    least_share: float = LEAST_SHARE
+    """Where clients have prices of their own: of the money that a client would get if all were
+    treated alike, by memory, the part that is spent on it in any case. Tide alone buys by price;
+    the other policies split an order by memory, and need none."""
     endless: bool = False
     """Plan for no last round; of the policies, Tide alone can."""
 
@@ -45,6 +50,7 @@ class ControlOptions:
                 lambda given: 0 <= given <= MOST_ROUNDS,
                 "None is for no limit",
             )
+        check_number("least_share", self.least_share, "from 0 to 1", lambda given: 0 <= given <= 1)
         if self.strict_spending and ahead:
             raise ConfigurationError(
                 f"strict spending is a spend_ahead of 0, and {ahead} was given, too; "

@@ -38,4 +38,5 @@ def tide(
         hard_capacity=True,
         strict_spending=options.strict_spending,
         spend_ahead=options.spend_ahead,
+        least_share=options.least_share,
     )

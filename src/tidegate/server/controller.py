@@ -38,8 +38,7 @@ class Controller:
         self._ledger = Ledger(run)
         self._fleet = Fleet(terms, self._ledger)
         self._server: Any = None
-        self._tally = ReuseTally()
-        self._waits = WaitTally()
+        self._tally, self._waits = ReuseTally(), WaitTally()
         self._overspend = 0.0
         self._decision: Decision | None = None
         self._pause = BuyingPause()
@@ -148,7 +147,8 @@ class Controller:
             price = quote.price if quote.own is None else float(quote.own[place])
             orders[client] = self._order(number, client, count, price, wanted.thresholds)
         if each and wanted.thresholds:
-            orders = within_cash(orders, self._ledger, self._cash(budget))
+            least = self._fleet.least(members, quote, self._round_number)
+            orders = within_cash(orders, self._ledger, self._cash(budget), least)
         for client, order in orders.items():
             self._ledger.send(client, order)
         ordered = None if wanted.thresholds else wanted.total_admission

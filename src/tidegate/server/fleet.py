@@ -14,6 +14,7 @@ import numpy as np
 
 from tidegate._internal.arrays import EVERYONE, IntArray, Members
 from tidegate.admission.allocation import Allocation
+from tidegate.admission.floor import least_counts
 from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.cohorts import Cohorts, share_reached
 from tidegate.errors import ConfigurationError
@@ -273,6 +274,22 @@ class Fleet:
         if self.retention(0)[0] != "oldest_first":
             return quote
         return replace(quote, empty_slots=sum(self._empty_slots(*one) for one in members))
+
+    def least(
+        self, members: Sequence[tuple[int, str]], quote: Quote, round_number: int
+    ) -> IntArray:
+        """Samples that each of these is bought in any case, at a price of its own."""
+        accounts = [self._ledger.account(client) for _, client in members]
+        held = [one.carried_samples(0) + one.under_way for one in accounts]
+        has_more = np.array([not one.exhausted for one in accounts], dtype=np.int64)
+        return has_more * least_counts(
+            self.policy.least_share,
+            self._terms.budget * self.policy.shares[self._numbers(members)],
+            np.asarray(quote.own)[: len(members)],  # the whole fleet's, where nobody takes part
+            np.array([one.total_spent for one in accounts], dtype=np.float64),
+            np.array(held, dtype=np.int64),
+            round_number,
+        )
 
     def _empty_slots(self, number: int, client: str) -> int:
         """Slots that a client can fill, where samples stay until others take their place."""

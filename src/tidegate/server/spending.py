@@ -6,24 +6,45 @@ from dataclasses import replace
 
 import numpy as np
 
-from tidegate.admission.allocation import cheapest_first
+from tidegate._internal.arrays import IntArray
+from tidegate.admission.floor import with_least
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Order
 
 
-def within_cash(orders: Mapping[str, Order], ledger: Ledger, money: float) -> dict[str, Order]:
+def within_cash(
+    orders: Mapping[str, Order], ledger: Ledger, money: float, least: IntArray
+) -> dict[str, Order]:
     """The same orders, with what each may lead to limited such that money pays for all of it.
 
-    The ledger knows what each client stores, and so how many samples a rule can lead to there.
-    Where money does not pay for all, those with the lowest prices come first.
+    The ledger knows what each client stores, and so how many samples a rule can lead to there. Who
+    is owed more than that is told to buy it at any price; where money does not pay for all, these
+    come first, and then those with the lowest prices.
+
+    Args:
+        orders: of those that take part, each at its own price.
+        ledger: of the run.
+        money: what may be spent; infinity for no limit.
+        least: samples that each is bought in any case.
     """
-    if math.isinf(money):
-        return dict(orders)
-    accounts = {client: ledger.account(client) for client in orders}
-    wanted = np.array([accounts[one].most_bought(orders[one]) for one in orders], dtype=np.int64)
+    wanted = np.array([_most(ledger, *one) for one in orders.items()], dtype=np.int64)
+    room = np.array([ledger.account(one).buffer_capacity for one in orders], dtype=np.int64)
     prices = np.array([order.price for order in orders.values()], dtype=np.float64)
-    counts = cheapest_first(wanted, prices, money).tolist()
+    counts, owed = with_least(wanted, np.minimum(least, room), prices, money)
     return {
-        client: replace(order, count=min(order.count, count))
-        for (client, order), count in zip(orders.items(), counts, strict=True)
+        client: _limited(order, count, is_owed=due > 0, is_free=math.isinf(money))
+        for (client, order), count, due in zip(
+            orders.items(), counts.tolist(), owed.tolist(), strict=True
+        )
     }
+
+
+def _most(ledger: Ledger, client: str, order: Order) -> int:
+    return ledger.account(client).most_bought(order)
+
+
+def _limited(order: Order, count: int, *, is_owed: bool, is_free: bool) -> Order:
+    """An order for so many samples at most; for as many at any price where they are owed."""
+    if is_owed:
+        return replace(order, thresholds=(order.price,), count=count)
+    return order if is_free else replace(order, count=min(order.count, count))

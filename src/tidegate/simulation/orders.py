@@ -9,13 +9,18 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from tidegate._internal.arrays import CountArray, FloatArray, IntArray, Members
+from tidegate._internal.randomness import PRICES, generator
 from tidegate.admission.allocation import Allocation
+from tidegate.admission.floor import least_counts
 from tidegate.admission.rule import FleetOrder, Quote
-from tidegate.prices import Price
+from tidegate.errors import ConfigurationError
+from tidegate.policies import JointPolicy
+from tidegate.prices import Price, PriceLaw, length_of
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
 
@@ -46,6 +51,27 @@ def room_for(buffers: Buffers, who: Members, reserved: IntArray | int) -> IntArr
     return free
 
 
+def least_for(
+    policy: JointPolicy[Any],
+    buffers: Buffers,
+    reserved: IntArray | int,
+    paid: FloatArray,
+    prices: FloatArray,
+    who: Members,
+    round_number: int,
+) -> IntArray:
+    """Samples that each of these is bought in any case, at a price of its own."""
+    least = least_counts(
+        policy.least_share,
+        policy.admission.budget * policy.shares[who],
+        prices,
+        paid[who],
+        buffers.occupancy[who] + reserved,
+        round_number,
+    )
+    return np.minimum(least, buffers.room(who))
+
+
 def buys(
     allocation: Allocation,
     buffers: Buffers,
@@ -69,13 +95,26 @@ def buys(
 
 
 def with_prices_ahead(
-    path: Iterator[Price], known: int
+    law: PriceLaw, seed: int, size: int | None, known: int
 ) -> Iterator[tuple[Price, tuple[float, ...]]]:
     """Each price of a path, and those of the next rounds, as many as are known.
 
-    >>> list(with_prices_ahead(iter([3.0, 1.0, 2.0]), known=2))
+    Args:
+        law: of prices.
+        seed: of the path.
+        size: clients with a price of their own; none for one price for all.
+        known: rounds whose prices are known beforehand.
+
+    >>> from tidegate.prices import RecordedPrices
+    >>> list(with_prices_ahead(RecordedPrices([3.0, 1.0, 2.0]), 0, size=None, known=2))
     [(3.0, (1.0, 2.0)), (1.0, (2.0,)), (2.0, ())]
     """
+    if known and size is not None:
+        raise ConfigurationError(
+            f"known_ahead={known} needs one price for all clients; leave it out, or leave out "
+            "price_per_client"
+        )
+    path = itertools.islice(law.rounds(generator(seed, PRICES), size), length_of(law))
     coming = deque(itertools.islice(path, known + 1))
     while coming:
         now = coming.popleft()

@@ -21,19 +21,26 @@ import numpy as np
 
 from tidegate._internal.arguments import shown
 from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
-from tidegate._internal.randomness import COHORTS, PRICES, generator
-from tidegate.admission.allocation import Allocation, cheapest_first
+from tidegate._internal.randomness import COHORTS, generator
+from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash, certificate_holds
+from tidegate.admission.floor import with_least
 from tidegate.admission.rule import RoundTotals, State
 from tidegate.admission.waiting import WaitTally
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
-from tidegate.prices import Price, Prices, as_price, check_length, law_of, length_of
+from tidegate.prices import Price, Prices, as_price, check_length, law_of
 from tidegate.problem import Problem
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
 from tidegate.simulation.deliveries import Deliveries
-from tidegate.simulation.orders import buys, quote_for, room_for, with_prices_ahead
+from tidegate.simulation.orders import (
+    buys,
+    least_for,
+    quote_for,
+    room_for,
+    with_prices_ahead,
+)
 from tidegate.theory.bounds import SampleSizes, bound_terms
 from tidegate.theory.reuse import ReuseTally
 
@@ -54,6 +61,8 @@ class SimulationState(Generic[State]):
     deliveries: Deliveries
     tally: ReuseTally
     waits: WaitTally
+    paid: FloatArray
+    """For the samples of each client, so far."""
     occupancy_sums: IntArray
     """Σ_t n_m(t) over the rounds that a client took part in, for each client."""
     overspend: float
@@ -73,6 +82,7 @@ class SimulationState(Generic[State]):
             self,
             buffers=self.buffers.copy(),
             deliveries=self.deliveries.copy(),
+            paid=self.paid.copy(),
             occupancy_sums=self.occupancy_sums.copy(),
         )
 
@@ -149,6 +159,7 @@ def begin(policy: JointPolicy[State], problem: Problem, seed: int = 0) -> Simula
         deliveries=Deliveries.start(problem, seed),
         tally=ReuseTally(),
         waits=WaitTally(),
+        paid=np.zeros(problem.num_clients),
         occupancy_sums=np.zeros(problem.num_clients, dtype=np.int64),
         overspend=0.0,
     )
@@ -179,10 +190,9 @@ def play_round(
     quote = dataclasses.replace(quote, ahead=ahead)
     if not isinstance(price, float):
         price = price[who]
-    money, budget = math.inf, policy.admission.budget
+    now, money, budget = state.round_number + 1, math.inf, policy.admission.budget
     if policy.ahead is not None:
-        now, early = state.round_number + 1, policy.ahead * budget
-        money = cash(budget, now, state.overspend, early)
+        money = cash(budget, now, state.overspend, policy.ahead * budget)
     server = policy.admission.learn(state.server, quote)
     room, limit = None, math.inf
     if policy.hard_capacity:
@@ -193,9 +203,11 @@ def play_round(
         order, most = order.within(money, quote, limit)
     held = state.allocation, state.buffers
     bought, allocation = buys(*held, order, price, room, most, who, reserved)
-    if order.each_pays_its_own(quote) and not math.isinf(money):
-        pays_for = cheapest_first(bought.astype(np.int64), np.asarray(price), money)
-        bought = pays_for.astype(np.int32)
+    if order.each_pays_its_own(quote):
+        own = np.asarray(price)
+        least = least_for(policy, state.buffers, reserved, state.paid, own, who, now)
+        bought = with_least(bought.astype(np.int64), least, own, money)[0].astype(np.int32)
+    state.paid[who] += price * bought
 
     arrived = state.deliveries.step(state.round_number + 1, who, bought)
     stored = state.buffers.step(who, arrived)
@@ -280,18 +292,11 @@ def simulate(
             f"and the run should stop after round {last}"
         )
     law = law_of(prices)
-    known = problem.known_ahead
     check_length(law, last)
-    if known and price_per_client:
-        raise ConfigurationError(
-            f"known_ahead={known} needs one price for all clients; leave it out, or leave out "
-            "price_per_client"
-        )
     size = problem.num_clients if price_per_client else None
-    path = itertools.islice(law.rounds(generator(seed, PRICES), size), length_of(law))
+    path = with_prices_ahead(law, seed, size, problem.known_ahead)
     members = problem.cohorts.rounds(generator(seed, COHORTS), problem.num_clients)
-    rows = []
-    rounds = zip(with_prices_ahead(path, known), members, strict=False)
+    rows, rounds = [], zip(path, members, strict=False)
     for (price, ahead), who in itertools.islice(rounds, state.round_number, last):
         state, row = play_round(policy, problem, state, price, who, ahead)
         rows.append(dataclasses.astuple(row))
@@ -306,11 +311,6 @@ def _run(
     names = [entry.name for entry in dataclasses.fields(RoundRow)]
     table = np.array(rows, dtype=np.float64)
     columns = dict(zip(names, table.T, strict=True))
-    run = Run(
-        problem=problem,
-        seed=seed,
-        columns=columns,
-        final=state,
-    )
+    run = Run(problem=problem, seed=seed, columns=columns, final=state)
     columns["bound"] = bound_terms(run.sizes, problem.learning).total
     return run
