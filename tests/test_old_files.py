@@ -36,7 +36,7 @@ def copy_of(folder: Path, into: Path) -> Path:
 def with_newer_fields(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of an older version, with what they are read as."""
     new = {"under_way": 0, "under_way_spent": 0.0, "refunded": 0.0, "oldest_under_way": 0}
-    new |= {"failing_suppliers": 0, "full_spools": 0, "spool_dropped": 0}
+    new |= {"failing_suppliers": 0, "full_spools": 0, "spool_dropped": 0, "empty_clients": 0}
     return [{"set_aside": 0, "pause": 0, "retired": 0, **new, **row} for row in rows]
 
 

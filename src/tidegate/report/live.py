@@ -165,6 +165,7 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "failing_suppliers": last.failing_suppliers,
         "full_spools": last.full_spools,
         "spool_dropped": last.spool_dropped,
+        "empty_clients": last.empty_clients,
         "refunded": last.refunded,
     }
 

@@ -1,4 +1,4 @@
-"""Purchases under way, suppliers and spools of a run, in words."""
+"""Purchases under way, suppliers, spools and empty buffers of a run, in words."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,8 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         for each matter its name, a sentence, and whether all is well.
 
     >>> late = {"under_way": 3, "under_way_spent": 7.5, "oldest_under_way": 12}
-    >>> well = {"failing_suppliers": 0, "full_spools": 0, "spool_dropped": 0}
+    >>> well = dict.fromkeys(["failing_suppliers", "full_spools", "spool_dropped"], 0)
+    >>> well["empty_clients"] = 0
     >>> told_of_purchases(late | well)[0][1]
     '3 samples, for 7.5, are bought and have not come yet, the oldest bought 12 rounds ago'
     """
@@ -40,6 +41,13 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         dropped = told["spool_dropped"]
         words = f"{dropped:,} message{'s' * (dropped > 1)} dropped unread by full streams so far"
         found.append(("dropped", words, False))
+    if told["empty_clients"]:
+        hold = "holds" if told["empty_clients"] == 1 else "hold"
+        words = (
+            f"{_clients(told['empty_clients'])} {hold} no sample; tidegate watch --json shows what "
+            "each has spent. Where prices are their own, least_share buys everybody a part"
+        )
+        found.append(("empty", words, False))
     return found
 
 

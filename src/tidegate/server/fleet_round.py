@@ -56,6 +56,8 @@ class FleetRound:
     """Clients whose stream has no room for more."""
     spool_dropped: int = 0
     """Messages that streams have dropped so far, because they were full."""
+    empty_clients: int = 0
+    """Clients that hold no sample, and to which none is under way."""
     refunded: float = 0.0
     """What suppliers have paid back so far."""
 

@@ -86,7 +86,7 @@ class Ledger:
         return math.fsum(account.under_way_spent for account in self._members())
 
     def troubles(self, now: int) -> dict[str, int]:
-        """What an operator should see of purchases and spools, by its name in a round's row."""
+        """What an operator should see of buffers and purchases, by its name in a round's row."""
         members = self._members()
         bought = [one.oldest_under_way for one in members if one.oldest_under_way]
         return {
@@ -94,6 +94,7 @@ class Ledger:
             "failing_suppliers": sum(one.supplier_fails for one in members),
             "full_spools": sum(one.spool_full for one in members),
             "spool_dropped": sum(one.spool_dropped for one in members),
+            "empty_clients": sum(not (one.batches or one.under_way) for one in members),
         }
 
     @property

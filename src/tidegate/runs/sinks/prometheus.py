@@ -37,6 +37,7 @@ GAUGES = {
     "failing_suppliers": "Clients whose supplier could not be asked or did not answer.",
     "full_spools": "Clients whose stream has no room for more.",
     "spool_dropped": "Messages that full streams have dropped so far.",
+    "empty_clients": "Clients that hold no sample, and to which none is under way.",
     "refunded": "What suppliers have paid back so far.",
     "pause": "Rounds to come in which nothing is bought, because nothing could be used.",
     "slots": "Samples that the memory of the clients that were sent an order holds.",
