@@ -168,7 +168,7 @@ def test_a_stream_that_is_closed_closes_its_sockets_at_once(tmp_path: Path) -> N
             reader = subscribed(stream(broker, tmp_path / "a.spool"))
             reader.close()
             del reader
-        held = [one for one in gc.get_objects() if isinstance(one, Client)]
+        held = [one for one in gc.get_objects() if type(one) is Client]
     finally:
         gc.enable()
     assert not held
