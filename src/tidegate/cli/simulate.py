@@ -67,6 +67,10 @@ def simulate(
     Labels from people, which come 1 to 20 rounds after they were paid for:
 
         tidegate simulate --delay uniform:1,20
+
+    Prices that are known a day of 24 rounds ahead:
+
+        tidegate simulate --policy tide --known-ahead 24
     """
     _check_files(out, plot)
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
