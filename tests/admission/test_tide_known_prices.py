@@ -5,6 +5,8 @@ import pytest
 from check_size import at_size
 
 from tidegate._internal.arrays import FloatArray
+from tidegate.admission.rule import Quote, RoundTotals
+from tidegate.admission.tide import Tide
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.tide import tide
@@ -72,6 +74,20 @@ def test_a_run_that_is_stopped_and_goes_on_decides_the_same() -> None:
     half = simulate(tide(given), given, RecordedPrices(path), 0, until=60)
     rest = simulate(tide(given), given, RecordedPrices(path), 0, resume=half.final)
     np.testing.assert_array_equal(rest.columns["admitted"], whole.columns["admitted"][60:])
+
+
+def test_orders_can_be_sent_where_prices_fall_to_next_to_nothing() -> None:
+    """All that is bought costs less than is allowed, so that no multiplier is low enough."""
+    path = [10.0] * 60 + [0.1] * 60 + [0.0] * 60
+    one = Tide(budget=55.0, num_rounds=None, total_capacity=100)
+    state = one.start()
+    for now, price in enumerate(path):
+        quote = Quote(price, ahead=tuple(path[now + 1 : now + 49]), empty_slots=0)
+        state = one.learn(state, quote)
+        order = one.decide(state, quote, limit=100.0)
+        assert max(order.thresholds) <= 10.0
+        assert order.thresholds[-1] >= price or price == 10.0
+        state = one.settle(state, RoundTotals(5, 5 * price, 100, 0, 500, slots=100))
 
 
 def test_prices_of_clients_own_are_not_known_ahead() -> None:

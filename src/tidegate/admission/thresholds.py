@@ -82,7 +82,9 @@ class Thresholds:
             return by_age, filling
         ages = len(self.behind)
         keeping = keeping_costs(ages, _weight(ages, most_uses))
-        known = thresholds_now(ahead, self.informed, np.array(self.behind), keeping).tolist()
+        rule = thresholds_now(ahead, self.informed, np.array(self.behind), keeping)
+        # Where prices ahead cost next to nothing, any price will do: the highest that was seen.
+        known = np.minimum(rule, max(self.highest, price)).tolist()
         if ages == most_uses:
             filling = known.pop()
         # All that are older than one that is replaced at this price are replaced, too.
