@@ -61,3 +61,15 @@ def test_the_first_sample_comes_on_credit_unless_it_is_out_of_all_bounds(
 def test_what_is_no_share_is_refused(share: float) -> None:
     with pytest.raises(ConfigurationError, match="least_share must be from 0 to 1"):
         ControlOptions(least_share=share)
+
+
+def test_who_empties_its_buffer_or_has_just_joined_is_not_owed_more() -> None:
+    money, dear = np.full(1, 4.0), np.array([20.0])
+    spent = 0.0
+    for now in range(1, 201):  # a buffer that is always empty: a cap of one use
+        count = least_counts(0.25, money, dear, np.array([spent]), np.zeros(1, int), now)
+        spent += 20.0 * int(count[0])
+    assert spent <= 0.25 * 4.0 * (200 + CREDIT)
+    joined = least_counts(0.25, np.full(1, 10.0), dear, np.zeros(1), np.zeros(1, int), 2001)
+    assert joined.tolist() == [2]  # 20 rounds' money
+    assert least_counts(0.25, money, np.array([1e-20]), np.zeros(1), np.zeros(1, int), 9) > 0

@@ -61,3 +61,9 @@ def test_tide_forgets_the_level_that_is_over() -> None:
     assert state.prices.values[state.prices.weights > 0].min() > 2.9
     assert state.in_order[:-1].min() > 2.9  # the last is that of the round to come
     assert state.solved.round_number > 300
+
+
+@pytest.mark.parametrize("other", [5.01, 6.0, 1e7])
+def test_one_other_price_is_not_a_new_level(other: float) -> None:
+    assert rounds_since_change(np.array([5.0] * 100 + [other] + [5.0] * 3)) is None
+    assert rounds_since_change(np.array([5.0] * 100 + [other] * 20)) == 20

@@ -10,6 +10,7 @@ import numpy as np
 
 from tidegate._internal.arrays import FloatArray, IntArray
 from tidegate.admission.allocation import cheapest_first
+from tidegate.wire import LARGEST_CAPACITY
 
 LEAST_SHARE = 0.25
 """Of the money that a client would get if all were treated alike."""
@@ -42,11 +43,14 @@ def least_counts(
     [0, 1, 0]
     """
     rate = least_share * money
-    owed = np.maximum(rate * round_number - spent, 0.0)
-    count = np.floor(np.divide(owed, prices, out=np.zeros_like(owed), where=prices > 0))
+    most = np.maximum(CREDIT * rate, prices)  # who has just joined is not owed the past
+    owed = np.clip(rate * round_number - spent, 0.0, most)
+    with np.errstate(over="ignore"):  # next to nothing pays for any number
+        count = np.floor(np.divide(owed, prices, out=np.zeros_like(owed), where=prices > 0))
     if round_number > FIRST_AFTER:
-        count = np.where((stored == 0) & (prices <= CREDIT * rate), np.maximum(count, 1), count)
-    return count.astype(np.int64)
+        is_first = (stored == 0) & (spent == 0) & (prices <= CREDIT * rate)
+        count = np.where(is_first, np.maximum(count, 1), count)
+    return np.minimum(count, LARGEST_CAPACITY).astype(np.int64)
 
 
 def with_least(

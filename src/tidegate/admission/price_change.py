@@ -25,6 +25,8 @@ DEPENDENT = 4.0
 """
 FEW = 6.0
 """How much wider a spread is taken for that was seen in few stretches."""
+SAME = 0.01
+"""Of the variance of all ranks: prices with less of it were all the same."""
 SHORTEST = 8
 """Rounds that a new level lasts at least, when it is noticed."""
 
@@ -50,15 +52,17 @@ def rounds_since_change(prices: FloatArray) -> int | None:
         if older < OLDER * stretch:
             return None
         apart = abs((sums[count] - sums[older]) / stretch - sums[older] / older)
-        if apart > ALARM * _spread(ranks[:older], stretch):
+        if apart > ALARM * _spread(ranks[:older], stretch, float(ranks.var())):
             return _begun(sums, 2 * stretch)
     return None
 
 
-def _spread(ranks: FloatArray, stretch: int) -> float:
+def _spread(ranks: FloatArray, stretch: int, overall: float) -> float:
     """The standard deviation of the mean of so many ranks, from the mean of those before."""
     count, centred = len(ranks), ranks - ranks.mean()
     variance = float(centred @ centred) / count
+    if variance < SAME * overall:
+        variance = overall  # one other price after many that were the same is not a new level
     by_chance = math.sqrt(variance * (1 / stretch + 1 / count))
     followed = float(centred[1:] @ centred[:-1]) / count
     if followed < DEPENDENT * variance / math.sqrt(count):

@@ -11,6 +11,7 @@ from tidegate._internal.saving import ADDED
 from tidegate.admission.price_memory import PriceMemory
 from tidegate.theory.filling import filling_threshold
 from tidegate.theory.known_prices import (
+    FARTHEST,
     continuation,
     keeping_costs,
     thresholds_now,
@@ -130,8 +131,14 @@ def solve(
         ages, weight = most_uses, weight_of_empty(most_uses)
     if ahead and plan.best.multiplier and independent.affordable:
         window = np.append(recent[-WINDOW:], ahead)
-        keeping = keeping_costs(min(ages, LONGEST_LIFE), weight)
-        behind = continuation(window, allowance, near or plan.best.multiplier, keeping)
+        if window.mean() <= allowance:
+            return independent  # all of them can be paid: there is nothing to wait for
+        keeping = keeping_costs(
+            min(ages, LONGEST_LIFE), weight if ages <= LONGEST_LIFE else math.inf
+        )
+        usual = plan.best.multiplier
+        is_near = usual / FARTHEST <= near <= usual * FARTHEST
+        behind = continuation(window, allowance, near if is_near else usual, keeping)
         return replace(
             independent, behind=tuple(behind.values.tolist()), informed=behind.multiplier
         )

@@ -7,7 +7,15 @@ by a running fleet: ``price_feed`` makes one from a number, a text or a law.
 """
 
 from tidegate.prices.feeds import FarSightedFeed, PriceFeed, PricePath, RecordedPrices, fed_price
-from tidegate.prices.given import Prices, check_length, check_mean, law_of, length_of, price_feed
+from tidegate.prices.given import (
+    FedPrices,
+    Prices,
+    check_length,
+    check_mean,
+    law_of,
+    length_of,
+    price_feed,
+)
 from tidegate.prices.growing import GrowingPrices
 from tidegate.prices.laws import (
     ConstantPrice,
@@ -22,6 +30,7 @@ from tidegate.prices.words import price_law, price_text
 __all__ = [
     "ConstantPrice",
     "FarSightedFeed",
+    "FedPrices",
     "GrowingPrices",
     "MarkovPrice",
     "Price",

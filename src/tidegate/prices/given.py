@@ -56,7 +56,8 @@ def law_of(prices: Prices) -> PriceLaw:
     (ConstantPrice(value=5.5), ConstantPrice(value=5.0))
     """
     if isinstance(prices, str):
-        return price_law(prices)
+        growing = prices.startswith(GROWING)
+        return FedPrices(price_feed(prices)) if growing else price_law(prices)
     if is_number(prices):
         return ConstantPrice(float(cast("float", prices)))
     if _is_feed(prices):

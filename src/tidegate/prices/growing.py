@@ -9,6 +9,9 @@ from tidegate._internal.arrays import FloatArray
 from tidegate.errors import SupplierError
 from tidegate.prices.feeds import RecordedPrices, read_text
 
+FIRST = 24
+"""Rows that the average is taken of: have them in the file before the run begins."""
+
 
 class GrowingPrices:
     """The feed of a column of a CSV file: one row a round, and more rows as they become known.
@@ -24,8 +27,8 @@ class GrowingPrices:
         self._read()
 
     def mean(self, num_rounds: int) -> float:
-        """Average of the rows that there are, up to the last round."""
-        return float(self._read()[:num_rounds].mean())
+        """Average of the first rows, which stays the same when others are added."""
+        return float(self._read()[: min(num_rounds, FIRST)].mean())
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
         """The row of a round."""

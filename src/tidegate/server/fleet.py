@@ -281,15 +281,16 @@ class Fleet:
         """Samples that each of these is bought in any case, at a price of its own."""
         accounts = [self._ledger.account(client) for _, client in members]
         held = [one.carried_samples(0) + one.under_way for one in accounts]
-        has_more = np.array([not one.exhausted for one in accounts], dtype=np.int64)
-        return has_more * least_counts(
+        is_dry = np.array([one.exhausted for one in accounts], dtype=bool)
+        least = least_counts(
             self.policy.least_share,
             self._terms.budget * self.policy.shares[self._numbers(members)],
             np.asarray(quote.own)[: len(members)],  # the whole fleet's, where nobody takes part
-            np.array([one.total_spent for one in accounts], dtype=np.float64),
+            np.array([one.paid for one in accounts], dtype=np.float64),
             np.array(held, dtype=np.int64),
             round_number,
         )
+        return np.where(is_dry, np.minimum(least, 1), least)
 
     def _empty_slots(self, number: int, client: str) -> int:
         """Slots that a client can fill, where samples stay until others take their place."""

@@ -28,7 +28,8 @@ def within_cash(
         least: samples that each is bought in any case.
     """
     wanted = np.array([_most(ledger, *one) for one in orders.items()], dtype=np.int64)
-    room = np.array([ledger.account(one).buffer_capacity for one in orders], dtype=np.int64)
+    accounts = [ledger.account(one) for one in orders]
+    room = np.array([max(one.buffer_capacity - one.under_way, 0) for one in accounts], np.int64)
     prices = np.array([order.price for order in orders.values()], dtype=np.float64)
     counts, owed = with_least(wanted, np.minimum(least, room), prices, money)
     return {

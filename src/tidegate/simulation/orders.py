@@ -20,7 +20,7 @@ from tidegate.admission.floor import least_counts
 from tidegate.admission.rule import FleetOrder, Quote
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
-from tidegate.prices import Price, PriceLaw, length_of
+from tidegate.prices import FedPrices, Price, PriceLaw, length_of
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
 
@@ -69,7 +69,8 @@ def least_for(
         buffers.occupancy[who] + reserved,
         round_number,
     )
-    return np.minimum(least, buffers.room(who))
+    room: IntArray = np.maximum(buffers.room(who) - reserved, 0)
+    return np.minimum(least, room)
 
 
 def buys(
@@ -95,7 +96,7 @@ def buys(
 
 
 def with_prices_ahead(
-    law: PriceLaw, seed: int, size: int | None, known: int
+    law: PriceLaw, seed: int, size: int | None, known: int, num_rounds: int | None = None
 ) -> Iterator[tuple[Price, tuple[float, ...]]]:
     """Each price of a path, and those of the next rounds, as many as are known.
 
@@ -104,6 +105,7 @@ def with_prices_ahead(
         seed: of the path.
         size: clients with a price of their own; none for one price for all.
         known: rounds whose prices are known beforehand.
+        num_rounds: of the run; a feed is not asked for later ones.
 
     >>> from tidegate.prices import RecordedPrices
     >>> list(with_prices_ahead(RecordedPrices([3.0, 1.0, 2.0]), 0, size=None, known=2))
@@ -114,7 +116,8 @@ def with_prices_ahead(
             f"known_ahead={known} needs one price for all clients; leave it out, or leave out "
             "price_per_client"
         )
-    path = itertools.islice(law.rounds(generator(seed, PRICES), size), length_of(law))
+    length = num_rounds if isinstance(law, FedPrices) else length_of(law)
+    path = itertools.islice(law.rounds(generator(seed, PRICES), size), length)
     coming = deque(itertools.islice(path, known + 1))
     while coming:
         now = coming.popleft()

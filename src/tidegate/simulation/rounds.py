@@ -22,6 +22,7 @@ import numpy as np
 from tidegate._internal.arguments import shown
 from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, generator
+from tidegate._internal.saving import ADDED
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash, certificate_holds
 from tidegate.admission.floor import with_least
@@ -61,7 +62,7 @@ class SimulationState(Generic[State]):
     deliveries: Deliveries
     tally: ReuseTally
     waits: WaitTally
-    paid: FloatArray
+    paid: FloatArray = dataclasses.field(metadata=ADDED)
     """For the samples of each client, so far."""
     occupancy_sums: IntArray
     """Σ_t n_m(t) over the rounds that a client took part in, for each client."""
@@ -294,7 +295,7 @@ def simulate(
     law = law_of(prices)
     check_length(law, last)
     size = problem.num_clients if price_per_client else None
-    path = with_prices_ahead(law, seed, size, problem.known_ahead)
+    path = with_prices_ahead(law, seed, size, problem.known_ahead, problem.num_rounds)
     members = problem.cohorts.rounds(generator(seed, COHORTS), problem.num_clients)
     rows, rounds = [], zip(path, members, strict=False)
     for (price, ahead), who in itertools.islice(rounds, state.round_number, last):
