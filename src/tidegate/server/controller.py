@@ -146,7 +146,7 @@ class Controller:
         for place, ((number, client), count) in enumerate(zip(members, counts, strict=True)):
             price = quote.price if quote.own is None else float(quote.own[place])
             orders[client] = self._order(number, client, count, price, wanted.thresholds)
-        if each and wanted.thresholds:
+        if each and wanted.thresholds and wanted.total_admission:
             least = self._fleet.least(members, quote, self._round_number)
             orders = within_cash(orders, self._ledger, self._cash(budget), least)
         for client, order in orders.items():

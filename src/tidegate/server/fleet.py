@@ -280,7 +280,8 @@ class Fleet:
     ) -> IntArray:
         """Samples that each of these is bought in any case, at a price of its own."""
         accounts = [self._ledger.account(client) for _, client in members]
-        held = [one.carried_samples(0) + one.under_way for one in accounts]
+        uses = self.retention(0)[1]  # a rule by age is the same for all
+        held = [one.carried_samples(uses) + one.under_way for one in accounts]
         is_dry = np.array([one.exhausted for one in accounts], dtype=bool)
         least = least_counts(
             self.policy.least_share,

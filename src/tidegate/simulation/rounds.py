@@ -204,7 +204,7 @@ def play_round(
         order, most = order.within(money, quote, limit)
     held = state.allocation, state.buffers
     bought, allocation = buys(*held, order, price, room, most, who, reserved)
-    if order.each_pays_its_own(quote):
+    if order.each_pays_its_own(quote) and order.total_admission:
         own = np.asarray(price)
         least = least_for(policy, state.buffers, reserved, state.paid, own, who, now)
         bought = with_least(bought.astype(np.int64), least, own, money)[0].astype(np.int32)
