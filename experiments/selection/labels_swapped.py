@@ -16,10 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from price_and_worth import CAPACITIES, Client, client_data
+from price_and_worth import averaged, client_data, clients_of
 from rich.progress import track
 
-from tidegate._internal.randomness import PRICES, STREAM, generator
+from tidegate._internal.randomness import PRICES, generator
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.report.comparison import write_csv
@@ -36,12 +36,7 @@ RECOVERED = 0.95
 def play(folder: str, policy: str, seed: int) -> tuple[float, float]:
     """Rounds until the model has recovered, and money a round."""
     parts, (images, digits) = client_data(folder, seed)
-    clients = [
-        Client(
-            inputs, labels.copy(), generator(seed, STREAM, number).permutation(len(labels)), size
-        )
-        for number, ((inputs, labels), size) in enumerate(zip(parts, CAPACITIES, strict=True))
-    ]
+    clients = clients_of([(rows, labels.copy()) for rows, labels in parts], seed)
     experiment = EXPERIMENTS["mnist"]
     problem = experiment.problem(ROUNDS)
     made = make_policy(policy.partition(",")[0], problem, ControlOptions(hard_capacity=True))
@@ -66,11 +61,7 @@ def play(folder: str, policy: str, seed: int) -> tuple[float, float]:
             client.look(count)
             for candidate in list(client.waiting):
                 client.buy(candidate)
-        taking = [client for client in clients if client.stored]
-        if taking:
-            shares = np.array([len(client.stored) for client in taking], dtype=np.float32)
-            trained = np.stack([client.train(weights) for client in taking])
-            weights = np.tensordot(shares / shares.sum(), trained, axes=1)
+        weights = averaged(clients, weights)
         accuracies.append(float(np.mean((images @ weights).argmax(1) == digits)))
     level = RECOVERED * float(np.mean(accuracies[CHANGE - BEFORE : CHANGE]))
     after = np.array(accuracies[CHANGE:]) >= level

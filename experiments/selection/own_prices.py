@@ -15,11 +15,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from price_and_worth import BUDGET, CAPACITIES, Client, client_data
+from price_and_worth import BUDGET, CAPACITIES, averaged, client_data, clients_of
 from rich.progress import track
 
 from tidegate._internal.arrays import FloatArray
-from tidegate._internal.randomness import PRICES, STREAM, generator
+from tidegate._internal.randomness import PRICES, generator
 from tidegate.policies import ControlOptions
 from tidegate.policies.tide import tide
 from tidegate.prices import RecordedPrices
@@ -51,10 +51,7 @@ def own_prices(spread: float, kind: str, seed: int) -> FloatArray:
 def play(folder: str, spread: float, kind: str, share: float, seed: int) -> Result:
     """Best accuracy in percent, effective samples and money a round, and who is empty early."""
     parts, test = client_data(folder, seed)
-    clients = [
-        Client(inputs, labels, generator(seed, STREAM, number).permutation(len(labels)), capacity)
-        for number, ((inputs, labels), capacity) in enumerate(zip(parts, CAPACITIES, strict=True))
-    ]
+    clients = clients_of(parts, seed)
     path = own_prices(spread, kind, seed)
     law = RecordedPrices(path)
     problem = Problem(
@@ -75,12 +72,8 @@ def play(folder: str, spread: float, kind: str, share: float, seed: int) -> Resu
             for candidate in list(client.waiting):
                 client.buy(candidate)
         empty = sum(not client.stored for client in clients) if now == EARLY else empty
-        taking = [client for client in clients if client.stored]
-        if taking:
-            shares = np.array([len(client.stored) for client in taking], dtype=np.float32)
-            trained = np.stack([client.train(weights) for client in taking])
-            weights = np.tensordot(shares / shares.sum(), trained, axes=1)
-            best = max(best, float(np.mean((test[0] @ weights).argmax(1) == test[1])))
+        weights = averaged(clients, weights)
+        best = max(best, float(np.mean((test[0] @ weights).argmax(1) == test[1])))
     return 100 * best, row.effective_samples / ROUNDS, spent / ROUNDS, float(empty)
 
 

@@ -103,6 +103,25 @@ class Client:
         yield from list(self.ages)
 
 
+def clients_of(parts: Sequence[tuple[Floats, NDArray[np.int64]]], seed: int) -> list[Client]:
+    """A client for each part of the data, with the stream of a seed."""
+    return [
+        Client(inputs, labels, generator(seed, STREAM, number).permutation(len(labels)), capacity)
+        for number, ((inputs, labels), capacity) in enumerate(zip(parts, CAPACITIES, strict=True))
+    ]
+
+
+def averaged(clients: Sequence[Client], weights: Floats) -> Floats:
+    """The model after a round: those of clients with samples, by how many each trained on."""
+    taking = [client for client in clients if client.stored]
+    if not taking:
+        return weights
+    shares = np.array([len(client.stored) for client in taking], dtype=np.float32)
+    trained = np.stack([client.train(weights) for client in taking])
+    after: Floats = np.tensordot(shares / shares.sum(), trained, axes=1)
+    return after
+
+
 def bought(
     way: str, client: Client, weights: Floats, price: float, thresholds: Sequence[float]
 ) -> list[int]:
@@ -131,10 +150,7 @@ def bought(
 def play(folder: str, way: str, law: str, candidates: int, seed: int) -> tuple[float, float, float]:
     """Best accuracy in percent, money a round, and labels of one run."""
     parts, test = client_data(folder, seed)
-    clients = [
-        Client(inputs, labels, generator(seed, STREAM, number).permutation(len(labels)), capacity)
-        for number, ((inputs, labels), capacity) in enumerate(zip(parts, CAPACITIES, strict=True))
-    ]
+    clients = clients_of(parts, seed)
     prices = price_law(law)
     known = optimum(price_distribution(prices, ROUNDS), BUDGET, sum(CAPACITIES))
     mean = float(np.mean(prices.mean(ROUNDS)))
@@ -151,12 +167,8 @@ def play(folder: str, way: str, law: str, candidates: int, seed: int) -> tuple[f
             for row in bought(way, client, weights, price, thresholds):
                 client.buy(row)
                 spent, labels = spent + price, labels + 1
-        taking = [client for client in clients if client.stored]
-        if taking:
-            shares = np.array([len(client.stored) for client in taking], dtype=np.float32)
-            trained = np.stack([client.train(weights) for client in taking])
-            weights = np.tensordot(shares / shares.sum(), trained, axes=1)
-            best = max(best, float(np.mean((test[0] @ weights).argmax(1) == test[1])))
+        weights = averaged(clients, weights)
+        best = max(best, float(np.mean((test[0] @ weights).argmax(1) == test[1])))
     return 100 * best, spent / ROUNDS, float(labels)
 
 
