@@ -63,7 +63,11 @@ class Reader:
         assert status == -9, (self.folder / "log").read_text()
 
     def read_the_rest(self, newest: int) -> tuple[list[int], SpoolHealth]:
-        """Read on in this process until the newest message is there: all that was ever admitted."""
+        """Read on in this process until the newest is there and no more come: all ever admitted.
+
+        The newest need not be the last to come: a device that connects again may publish it before
+        it repeats what nobody acknowledged.
+        """
         settings = {} if self.numbered else {"identify": None}
         spool = self.folder / "readings.spool"
         last = stream(self.broker, spool, patience=1.0, **settings)
@@ -71,8 +75,10 @@ class Reader:
         gate = Gate(store, last)
 
         def there() -> bool | None:
+            before = len(gate.samples())
             gate.apply(mqtt_reader.order(store.books().last_round + 1, 1_000))
-            return newest in gate.samples()[-1:] or None
+            samples = gate.samples()
+            return (newest in samples and len(samples) == before) or None
 
         wait_for(there, f"message {newest}", 120)
         seen, health = gate.samples(), last.health()

@@ -5,9 +5,11 @@ import os
 import shutil
 import signal
 import subprocess
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,7 +113,17 @@ class LabelStudio:
         """The newest that were made and not deleted, with their annotations, oldest first."""
         query = urllib.parse.quote(json.dumps({"ordering": ["-tasks:id"]}))
         path = f"/api/tasks?project={project}&fields=all&page_size={newest}&query={query}"
-        return list(reversed(self.request("GET", path)["tasks"]))
+        found = wait_for(lambda: self._read(path), "a list of tasks", 60)
+        return list(reversed(found["tasks"]))
+
+    def _read(self, path: str) -> Any | None:
+        """An answer, or None for a 500: its SQLite file was locked by somebody who writes."""
+        try:
+            return self.request("GET", path)
+        except urllib.error.HTTPError as failure:
+            if failure.code != HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise
+            return None
 
     def label(self, task: Mapping[str, Any], label: str) -> None:
         """What clicking Submit does."""
