@@ -99,6 +99,8 @@ def test_a_full_fleet_is_told_a_rule_and_no_number() -> None:
 def test_the_last_money_is_a_limit() -> None:
     nearly_all = dataclasses.replace(after([4.0, 5.0]), admitted=100, spent=5500.0 - 21.0)
     assert rule().decide(nearly_all, Quote(5.0), math.inf).total_admission == 4
+    own = Quote.of(np.array([2.0, 8.0]), np.full(2, 0.5))
+    assert rule().decide(nearly_all, own, math.inf).money == pytest.approx(21.0)
     gone = dataclasses.replace(nearly_all, spent=5600.0)
     assert rule().decide(gone, Quote(5.0), math.inf).total_admission == 0
     endless = rule(num_rounds=None).decide(gone, Quote(5.0), math.inf)

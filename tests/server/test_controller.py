@@ -30,7 +30,7 @@ from tidegate.problem import Problem
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Coordinator, Purse, Report
+from tidegate.server.shards import Coordinator, Grant, Purse, Report
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.wire import NO_LIMIT, Introduction, Order
 
@@ -346,6 +346,21 @@ def test_nobody_is_shut_out_by_its_price(share: float, ahead: float | None) -> N
     assert (min(dear[20:]) > 0) == (share > 0)
     if ahead is not None:
         assert all(one.overspend <= 1e-9 for one in rounds)
+
+
+@pytest.mark.parametrize(("granted", "has_some"), [(5.5, False), (55.0, True)])
+def test_what_a_client_of_a_shard_is_bought_at_least_follows_the_grants(
+    granted: float, has_some: bool
+) -> None:
+    """A tenth of its nominal budget does not pay for the dear client's samples."""
+    purse = Purse("r", "east")
+    budgets = (granted,) * 30
+    purse.take(Grant(run="r", shard="east", first_round=1, before=0.0, budgets=budgets))
+    controller = Controller(terms("tide", prices=FixedPrices(), budget=55.0, purse=purse), "r")
+    gates = fleet(controller, {f"client-{number}": 10 for number in range(10)})
+    for _ in budgets:
+        play(controller, gates)
+    assert (controller.ledger.account("client-9").total_admitted > 0) == has_some
 
 
 class BadPrices(OwnPrices):

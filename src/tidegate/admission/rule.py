@@ -80,6 +80,8 @@ class FleetOrder:
     most that it may lead to, infinity for no limit."""
     thresholds: tuple[float, ...] = ()
     """A rule: the price up to which a slot takes a fresh sample, as in ``wire.Order``."""
+    money: float = math.inf
+    """What the fleet may spend on it at most, where clients have prices of their own."""
 
     @property
     def highest_price(self) -> float:
@@ -99,7 +101,7 @@ class FleetOrder:
             limit: samples that there is room for.
 
         >>> FleetOrder(9.0).within(11.0, Quote(2.5), limit=100.0)
-        (FleetOrder(total_admission=4.0, thresholds=()), 4)
+        (FleetOrder(total_admission=4.0, thresholds=(), money=inf), 4)
         """
         paid_for = quote.affordable(money, self.highest_price)
         if math.isinf(paid_for) or (self.thresholds and paid_for >= limit):

@@ -192,7 +192,7 @@ class Tide:
             thresholds = (usual, *by_age)
         if not solved.affordable:
             money = min(money, saved)
-        order, _ = FleetOrder(math.inf, thresholds).within(money, quote, limit)
+        order, _ = FleetOrder(math.inf, thresholds, money).within(money, quote, limit)
         return order
 
     def settle(self, state: TideState, totals: RoundTotals) -> TideState:

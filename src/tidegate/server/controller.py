@@ -123,11 +123,12 @@ class Controller:
         self._fleet.see({*present, *online})
         if self._server is None:
             self._server = self._fleet.policy.admission.start()
-        budget = expected = self._terms.budget
+        budget = expected = usual = self._terms.budget
         if self._terms.purse is not None:
             earned = self._granted_rule.earned(self._server)
             budget = self._terms.purse.budget(self._round_number, earned)
             expected = self._terms.purse.rate(self._round_number)
+            usual = (earned + budget) / self._round_number
         admission = self._rule(budget, expected)
         members = self._fleet.members(
             {one for one in present if self._ledger.account(one).outstanding is None}
@@ -147,8 +148,8 @@ class Controller:
             price = quote.price if quote.own is None else float(quote.own[place])
             orders[client] = self._order(number, client, count, price, wanted.thresholds)
         if each and wanted.thresholds and wanted.total_admission:
-            least = self._fleet.least(members, quote, self._round_number)
-            orders = within_cash(orders, self._ledger, self._cash(budget), least)
+            least = self._fleet.least(members, quote, self._round_number, usual)
+            orders = within_cash(orders, self._ledger, min(self._cash(budget), wanted.money), least)
         for client, order in orders.items():
             self._ledger.send(client, order)
         ordered = None if wanted.thresholds else wanted.total_admission
@@ -294,11 +295,10 @@ class Controller:
 
     def _cash(self, budget: float) -> float:
         """What a round may cost at most; what was not heard of may have been spent."""
-        ahead = self._fleet.ahead
-        if ahead is None:
+        if self._fleet.ahead is None:
             return math.inf
         so_far = self._overspend + self._ledger.exposure + self._ledger.booked.spent
-        return cash(budget, self._round_number, so_far, ahead * self._terms.budget)
+        return cash(budget, self._round_number, so_far, self._fleet.ahead * self._terms.budget)
 
     def _order(
         self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]

@@ -276,16 +276,16 @@ class Fleet:
         return replace(quote, empty_slots=sum(self._empty_slots(*one) for one in members))
 
     def least(
-        self, members: Sequence[tuple[int, str]], quote: Quote, round_number: int
+        self, members: Sequence[tuple[int, str]], quote: Quote, round_number: int, budget: float
     ) -> IntArray:
-        """Samples that each of these is bought in any case, at a price of its own."""
+        """Samples that each of these is bought in any case, from its part of a round's budget."""
         accounts = [self._ledger.account(client) for _, client in members]
         uses = self.retention(0)[1]  # a rule by age is the same for all
         held = [one.carried_samples(uses) + one.under_way for one in accounts]
         is_dry = np.array([one.exhausted for one in accounts], dtype=bool)
         least = least_counts(
             self.policy.least_share,
-            self._terms.budget * self.policy.shares[self._numbers(members)],
+            budget * self.policy.shares[self._numbers(members)],
             np.asarray(quote.own)[: len(members)],  # the whole fleet's, where nobody takes part
             np.array([one.paid for one in accounts], dtype=np.float64),
             np.array(held, dtype=np.int64),

@@ -207,7 +207,8 @@ def play_round(
     if order.each_pays_its_own(quote) and order.total_admission:
         own = np.asarray(price)
         least = least_for(policy, state.buffers, reserved, state.paid, own, who, now)
-        bought = with_least(bought.astype(np.int64), least, own, money)[0].astype(np.int32)
+        cost = min(money, order.money)
+        bought = with_least(bought.astype(np.int64), least, own, cost)[0].astype(np.int32)
     state.paid[who] += price * bought
 
     arrived = state.deliveries.step(state.round_number + 1, who, bought)
