@@ -58,7 +58,7 @@ def real_files() -> Mapping[str, bytes]:
         saved.begin(controller, arrays, strategy)
         for now in range(1, ROUNDS + 2):
             orders = controller.decide(["a", "b"], ["a", "b"])
-            saved.save_control(controller)
+            saved.save_orders(controller, orders)
             if now > ROUNDS:
                 break
             controller.book("a", gate.apply(orders["a"]))

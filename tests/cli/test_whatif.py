@@ -1,6 +1,7 @@
 """Replaying a run's prices: the same terms give the same run, others what they would have given."""
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from recorded_run import BUDGET, ROUNDS, recorded_run
 
 from tidegate.cli import main
+from tidegate.runs.own_prices import price_table
+from tidegate.runs.reader import read_run
 
 
 def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -31,6 +34,50 @@ def test_the_same_terms_give_the_same_run(
     assert recorded.pop("policy") == f"{again.pop('policy')}, recorded"
     assert again == pytest.approx(recorded)
     assert found["rounds"] == ROUNDS
+
+
+class OwnPrices:
+    """A round's price, times a factor of each client's own."""
+
+    def mean(self, num_rounds: int) -> float:
+        return 10.0
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Mapping[str, float]:
+        return {one: (1.0 + int(one[-1]) ** 2) * (1 + round_number % 3) for one in clients}
+
+
+@pytest.mark.parametrize("policy", ["tide", "acdpp"])
+@pytest.mark.parametrize("until", [ROUNDS, 4])
+def test_clients_meet_their_own_prices_again(
+    policy: str, until: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded_run(tmp_path, policy=policy, prices=OwnPrices(), until=until)
+    if until < ROUNDS:  # half a line of a server that was killed, which the next one decides again
+        with (tmp_path / "prices.jsonl").open("a") as file:
+            file.write('{"round": 6, "prices": {"partition-')
+        recorded_run(tmp_path, policy=policy, prices=OwnPrices())
+    found = told([str(tmp_path), "--policy", policy], capsys)
+    (again,) = found["replayed"]
+    recorded = found["recorded"]
+    assert recorded.pop("policy") == f"{again.pop('policy')}, recorded"
+    assert again == pytest.approx(recorded)
+    rows = [json.loads(line) for line in (tmp_path / "prices.jsonl").read_text().split("\n\n")[:1]]
+    assert rows[0]["prices"] == OwnPrices().at(1, sorted(rows[0]["prices"]))
+
+
+def test_a_client_without_a_price_in_a_round_is_given_the_mean_of_its_own(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    prices = '{"round": 2, "prices": {"partition-1": 4.0, "partition-0": 1.0}}\n'
+    more = '{"round": 3, "prices": {"partition-1": 6.0}}\n{"round": 99, "prices": {"gone": 1.0}}\n'
+    (tmp_path / "prices.jsonl").write_text(prices + more)
+    view = read_run(tmp_path)
+    table = price_table(view)
+    assert table is not None
+    assert table[:4, 1].tolist() == [5.0, 4.0, 6.0, 5.0]
+    assert set(table[:, 0]) == {1.0}
+    assert table[:, 2].tolist() == [row.price for row in view.rounds]
+    (tmp_path / "prices.jsonl").unlink()
+    assert price_table(view) is None
 
 
 def test_other_budgets_and_buffers_are_all_combinations(

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
-from tidegate.prices import PricePath, UniformPrice
+from tidegate.prices import PriceFeed, PricePath, UniformPrice
 
 BUDGET = 22.0
 ROUNDS = 8
@@ -32,6 +32,7 @@ def recorded_run(
     failing: int = -1,
     poisoned: bool = False,
     diverging_from: int = ROUNDS + 1,
+    prices: PriceFeed | None = None,
 ) -> AdmissionControl:
     """A run, or the part of it up to a round; one client may fail from the third round on.
 
@@ -58,7 +59,7 @@ def recorded_run(
         FedAvg(fraction_evaluate=0.0),
         policy,
         budget=BUDGET,
-        prices=PricePath(UniformPrice(1, 10), seed=1),
+        prices=prices or PricePath(UniformPrice(1, 10), seed=1),
         folder=folder,
         run=run,
     )

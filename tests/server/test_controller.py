@@ -386,7 +386,9 @@ class BadPrices(OwnPrices):
         (True, "got True"),
         ({"a": 1.0, "b": "3"}, "for b, got '3'"),
         (-1.0, "got -1.0"),
-        ({"a": 1.0}, "the price of round 1 for b, got None"),
+        ({"a": 1.0}, "has no price for 'b' in round 1, only for 'a'; a client goes by the name"),
+        ({}, "has no price for 'a', 'b' in round 1, only for nobody"),
+        ({f"site-{n}": 1.0 for n in range(5)}, "only for 'site-0', 'site-1', 'site-2' and others;"),
         (
             {"a": 1.0, "b": float("inf")},
             "as the price of round 1 for b, got inf",

@@ -23,6 +23,7 @@ from tidegate.policies.presets import find_policy, make_policy
 from tidegate.prices import RecordedPrices
 from tidegate.problem import LearningConstants, Problem
 from tidegate.report.tables import amount
+from tidegate.runs.own_prices import price_table
 from tidegate.runs.reader import RunView, read_run
 from tidegate.server.fleet import planned_slots
 from tidegate.simulation.rounds import simulate
@@ -71,8 +72,8 @@ def whatif(
 
     The first row is what the run did; the others are simulated, round by round, at the prices that
     it met, with its settings and the clients that it knew, all of them answering. A run that is
-    under way is replayed as far as it is, planned for all its rounds. Where clients had prices of
-    their own, the mean of each round is taken; of a shard, the mean of its budgets.
+    under way is replayed as far as it is, planned for all its rounds, that of a shard with the
+    mean of its budgets. Clients with prices of their own meet these again.
 
     Would another policy have gained more?
 
@@ -85,15 +86,16 @@ def whatif(
     view = read_run(folder)
     if not view.rounds:
         raise ConfigurationError(f"{folder} holds no settled round yet; wait for the first")
-    own = [view.policy] if view.policy in POLICIES else []
-    names = policy or list(dict.fromkeys([*own, *OTHERS]))
+    its = [view.policy] if view.policy in POLICIES else []
+    names = policy or list(dict.fromkeys([*its, *OTHERS]))
     for name in names:
         find_policy(name)
     cases = list(itertools.product(names, budget or [view.allowed_per_round], memory or [1.0]))
     options = ControlOptions(**view.options)
     if strict_spending:
         options = dataclasses.replace(options, strict_spending=True, spend_ahead=None)
-    law = RecordedPrices([row.price for row in view.rounds])
+    own = price_table(view)
+    law = RecordedPrices([row.price for row in view.rounds] if own is None else own)
     outcomes = [_recorded(view)]
     seeds = range(1 if _share(view) == 1 else SEEDS)
     with progress_bar("replaying", len(cases) * len(seeds) * len(view.rounds)) as one_round:
@@ -101,7 +103,12 @@ def whatif(
             problem = _problem(view, law, money, factor)
             made = make_policy(name, problem, options)
             runs = [
-                simulate(made, problem, law, seed, until=len(view.rounds), each_round=one_round)
+                simulate(
+                    *(made, problem, law, seed),
+                    price_per_client=own is not None,
+                    until=len(view.rounds),
+                    each_round=one_round,
+                )
                 for seed in seeds
             ]
             outcomes.append(_replayed(name, money, problem, [run.columns for run in runs]))

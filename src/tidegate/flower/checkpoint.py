@@ -3,6 +3,7 @@
 The model is on disk before the books that name it, and the one before is deleted after them.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,10 +26,12 @@ from tidegate.flower.wrapped_strategies import (
     warn_of_what_is_lost,
 )
 from tidegate.runs.folder import REMEDY
+from tidegate.runs.own_prices import write_prices
 from tidegate.runs.writer import RunWriter
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
+from tidegate.wire import Order
 
 
 @dataclass(frozen=True)
@@ -109,11 +112,12 @@ class Checkpoint:
         warn_of_what_is_lost(strategy)
         self._books.begin()
         self._save_model(0, arrays, strategy)
-        self.save_control(controller)
+        self._save_control(controller)
 
-    def save_control(self, controller: Controller) -> None:
+    def save_orders(self, controller: Controller, orders: Mapping[str, Order]) -> None:
         """What was decided, before it is sent."""
-        self._books.save_control(controller, self._model)
+        write_prices(self.folder, controller.round_number, orders)
+        self._save_control(controller)
 
     def save_round(
         self, controller: Controller, arrays: ArrayRecord, strategy: Strategy, row: FleetRound
@@ -122,8 +126,11 @@ class Checkpoint:
         older = self.folder / self._model
         self._save_model(row.round_number, arrays, strategy)
         self._books.append(row)
-        self.save_control(controller)
+        self._save_control(controller)
         older.unlink(missing_ok=True)
+
+    def _save_control(self, controller: Controller) -> None:
+        self._books.save_control(controller, self._model)
 
     def _save_model(self, round_number: int, arrays: ArrayRecord, strategy: Strategy) -> None:
         self._model = f"model-{round_number:06}.npz"

@@ -198,7 +198,7 @@ class AdmissionControl(Strategy):
         present = [client for client, node_id in nodes.items() if node_id in messages]
         orders = controller.decide(present, nodes)
         if self._checkpoint is not None:
-            self._checkpoint.save_control(controller)
+            self._checkpoint.save_orders(controller, orders)
         self._sinks.decided(now, controller.price)
         ready = []
         for client, order in orders.items() if written else ():

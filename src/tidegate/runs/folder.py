@@ -1,7 +1,8 @@
 """The folder of a run: the files in it, and how they are read back and checked.
 
-A server writes ``control.npz`` (its books), ``rounds.jsonl`` (what each round did) and
-``metrics.jsonl`` (what was measured about the model). An operator writes ``retired.jsonl`` (who is
+A server writes ``control.npz`` (its books), ``rounds.jsonl`` (what each round did),
+``metrics.jsonl`` (what was measured about the model) and, where clients have prices of their own,
+``prices.jsonl`` (what each paid for a sample). An operator writes ``retired.jsonl`` (who is
 to leave the fleet for good), which the server reads at the start of each round.
 """
 
@@ -13,6 +14,7 @@ __all__ = [
     "METRICS",
     "NOTHING_USED",
     "OLDEST_FORMAT",
+    "PRICES",
     "REMEDY",
     "RESUMING",
     "RETIRED",
@@ -28,6 +30,7 @@ OLDEST_FORMAT = 5
 CONTROL = "control.npz"
 ROUNDS = "rounds.jsonl"
 METRICS = "metrics.jsonl"
+PRICES = "prices.jsonl"
 RETIRED = "retired.jsonl"
 SAVING = "the run is saved in %s"
 RESUMING = "resuming run %s after round %d"

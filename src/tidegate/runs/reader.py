@@ -140,7 +140,7 @@ def read_run(folder: Path) -> RunView:
     averaged = dict[int, int]()
     server: tuple[int, str] | None = None
     starts, ending = list[tuple[float, dict[str, str]]](), ""
-    for text in _lines(folder / METRICS):
+    for text in whole_lines(folder / METRICS):
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
@@ -211,7 +211,7 @@ def _control_path(folder: Path) -> Path:
 def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
     """The first rows of a file of rounds; one of a round that was not settled may follow."""
     with reading(path, REMEDY):
-        rounds = [plain(FleetRound, json.loads(row)) for row in _lines(path)[:settled]]
+        rounds = [plain(FleetRound, json.loads(row)) for row in whole_lines(path)[:settled]]
     if len(rounds) < settled:
         told = f"tells of {len(rounds)} rounds, and {settled} were settled"
         raise DamagedFileError(path, told, REMEDY)
@@ -259,7 +259,7 @@ def _client(
     )
 
 
-def _lines(path: Path) -> list[str]:
+def whole_lines(path: Path) -> list[str]:
     """Whole lines of a file that somebody may be writing to."""
     text = path.read_text("utf-8") if path.exists() else ""
     return [line for line in text[: text.rfind("\n") + 1].splitlines() if line]

@@ -22,7 +22,7 @@ import numpy as np
 from tidegate._internal.saving import Archive, reading, replace_file
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
-from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, REMEDY, RETIRED, ROUNDS
+from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, PRICES, REMEDY, RETIRED, ROUNDS
 from tidegate.runs.reader import control_of, settled_rounds
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
@@ -102,8 +102,8 @@ class RunWriter:
     def begin(self) -> None:
         """A new run, before its first round."""
         (self._folder / ROUNDS).write_bytes(b"")
-        (self._folder / METRICS).unlink(missing_ok=True)
-        (self._folder / RETIRED).unlink(missing_ok=True)
+        for name in (METRICS, PRICES, RETIRED):
+            (self._folder / name).unlink(missing_ok=True)
 
     def save_control(self, controller: Controller, model: str) -> None:
         """The books, and the name of the model that goes with them."""

@@ -1,6 +1,6 @@
 """Ask a price feed, and tell what it raises as its own failure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tidegate.errors import SupplierError
@@ -8,6 +8,8 @@ from tidegate.prices import FarSightedFeed, PriceFeed, fed_price
 
 MOST_AHEAD = 512
 """Rounds whose prices a feed is asked for beforehand."""
+SHOWN = 3
+"""Names of clients in a message."""
 
 
 def asked_price(
@@ -15,7 +17,17 @@ def asked_price(
 ) -> float | Mapping[str, float]:
     """What a sample costs in a round: one price for all, or each client's own."""
     with _fed(round_number):
-        return feed.at(round_number, clients)
+        price = feed.at(round_number, clients)
+    if isinstance(price, Mapping):
+        unknown = [client for client in clients if client not in price]
+        if unknown:
+            raise SupplierError(
+                "the price feed",
+                f"has no price for {_some(unknown)} in round {round_number}, only for "
+                f"{_some(price)}; a client goes by the name its SuperNode was registered with, else "
+                "by tidegate-client in its node-config, else by partition-N, its partition-id",
+            )
+    return price
 
 
 def known_prices(feed: PriceFeed, round_number: int) -> tuple[float, ...]:
@@ -25,6 +37,12 @@ def known_prices(feed: PriceFeed, round_number: int) -> tuple[float, ...]:
     with _fed(round_number):
         known = list(feed.known(round_number, MOST_AHEAD))[:MOST_AHEAD]
     return tuple(fed_price(one, round_number + n) for n, one in enumerate(known, start=1))
+
+
+def _some(names: Iterable[object]) -> str:
+    """The first names, and whether there are more."""
+    told = [repr(name) for name in names]
+    return ", ".join(told[:SHOWN]) + (" and others" if len(told) > SHOWN else "") or "nobody"
 
 
 @contextmanager
