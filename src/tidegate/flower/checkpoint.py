@@ -25,6 +25,7 @@ from tidegate.flower.wrapped_strategies import (
     kept_by,
     warn_of_what_is_lost,
 )
+from tidegate.prices import PriceFeed
 from tidegate.runs.folder import REMEDY
 from tidegate.runs.own_prices import write_prices
 from tidegate.runs.writer import RunWriter
@@ -56,6 +57,7 @@ class Checkpoint:
         self.folder = self._given.absolute()
         self._books = RunWriter(self.folder)
         self._model = ""
+        self._feed: PriceFeed | None = None
 
     def held(self, grid: Grid) -> AbstractContextManager[None]:
         """Keep other servers and apps out of the folder, as long as this process has it.
@@ -84,6 +86,7 @@ class Checkpoint:
             strategy: that it is started with.
             run: its name, if it was given one.
         """
+        self._feed = terms.prices
         found = self._books.load(terms)
         if found is None:
             return None
@@ -112,12 +115,12 @@ class Checkpoint:
         warn_of_what_is_lost(strategy)
         self._books.begin()
         self._save_model(0, arrays, strategy)
-        self._save_control(controller)
+        self.save_control(controller)
 
     def save_orders(self, controller: Controller, orders: Mapping[str, Order]) -> None:
         """What was decided, before it is sent."""
-        write_prices(self.folder, controller.round_number, orders)
-        self._save_control(controller)
+        write_prices(self.folder, controller.round_number, orders, self._feed)
+        self.save_control(controller)
 
     def save_round(
         self, controller: Controller, arrays: ArrayRecord, strategy: Strategy, row: FleetRound
@@ -126,10 +129,11 @@ class Checkpoint:
         older = self.folder / self._model
         self._save_model(row.round_number, arrays, strategy)
         self._books.append(row)
-        self._save_control(controller)
+        self.save_control(controller)
         older.unlink(missing_ok=True)
 
-    def _save_control(self, controller: Controller) -> None:
+    def save_control(self, controller: Controller) -> None:
+        """The books, with the name of the model that belongs to them."""
         self._books.save_control(controller, self._model)
 
     def _save_model(self, round_number: int, arrays: ArrayRecord, strategy: Strategy) -> None:

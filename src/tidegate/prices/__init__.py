@@ -6,7 +6,14 @@ rounds, so a longer run begins exactly like a shorter one. A price *feed* is ask
 by a running fleet: ``price_feed`` makes one from a number, a text or a law.
 """
 
-from tidegate.prices.feeds import FarSightedFeed, PriceFeed, PricePath, RecordedPrices, fed_price
+from tidegate.prices.feeds import (
+    FarSightedFeed,
+    PricedByAmounts,
+    PriceFeed,
+    PricePath,
+    RecordedPrices,
+    fed_price,
+)
 from tidegate.prices.given import (
     FedPrices,
     Prices,
@@ -16,7 +23,7 @@ from tidegate.prices.given import (
     length_of,
     price_feed,
 )
-from tidegate.prices.growing import GrowingPrices
+from tidegate.prices.growing import ClockPrices, GrowingPrices
 from tidegate.prices.laws import (
     ConstantPrice,
     MarkovPrice,
@@ -28,6 +35,7 @@ from tidegate.prices.laws import (
 from tidegate.prices.words import price_law, price_text
 
 __all__ = [
+    "ClockPrices",
     "ConstantPrice",
     "FarSightedFeed",
     "FedPrices",
@@ -37,6 +45,7 @@ __all__ = [
     "PriceFeed",
     "PriceLaw",
     "PricePath",
+    "PricedByAmounts",
     "Prices",
     "RecordedPrices",
     "UniformPrice",

@@ -17,6 +17,7 @@ import numpy as np
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
 from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.prices.amounts import rates_of
 from tidegate.prices.laws import Price, PriceLaw
 from tidegate.wire import LARGEST_AMOUNT
 
@@ -46,6 +47,20 @@ class FarSightedFeed(PriceFeed, Protocol):
             round_number: t.
             horizon: how many rounds are asked for at most: t + 1, ..., t + horizon.
         """
+        ...
+
+
+@runtime_checkable
+class PricedByAmounts(PriceFeed, Protocol):
+    """A feed whose price is a sum of amounts, each at a rate."""
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """What one unit of each amount counts for in the price."""
+        ...
+
+    def amounts(self, round_number: int) -> Mapping[str, float]:
+        """What a sample takes of each in a round; nothing for a round that was not asked for."""
         ...
 
 
@@ -155,32 +170,32 @@ class RecordedPrices:
 
     @classmethod
     def from_csv(cls, path: Path, columns: Sequence[str]) -> "RecordedPrices":
-        """Read one column (one price for all) or several (one a client) of a CSV file."""
+        """Read one column (one price for all) or several (one a client) of a CSV file.
+
+        A column may be a sum of several, each at a rate: ``eur+0.08*gco2``.
+        """
         return cls.from_text(read_text(path), path, columns)
 
     @classmethod
     def from_text(cls, text: str, path: Path, columns: Sequence[str]) -> "RecordedPrices":
         """The same from what a file holds; its path is for messages."""
-        reader = csv.DictReader(io.StringIO(text, newline=""))
-        try:
-            header = list(reader.fieldnames or [])
-        except csv.Error as wrong:
-            raise ConfigurationError(f"{path} has no header: {wrong}") from None
-        for column in columns:
+        header = csv_header(text, path)
+        wanted = [rates_of(column, header) for column in columns]
+        for column in itertools.chain.from_iterable(wanted):
             if column not in header:
                 named = (name if name.isprintable() else repr(name) for name in header)
                 raise ConfigurationError(
                     f"{path} has no column {column!r}; it has {', '.join(named)[:1000]}. {FORM}"
                 )
-        rows = []
-        try:
-            for row in reader:
-                line = reader.line_num
-                rows.append([_cell(path, line, column, row[column]) for column in columns])
-        except csv.Error as wrong:
-            raise ConfigurationError(
-                f"{path}, line {reader.line_num}, is not CSV: {wrong}"
-            ) from None
+        rows = [
+            [
+                math.fsum(
+                    rate * _cell(path, line, column, row[column]) for column, rate in rates.items()
+                )
+                for rates in wanted
+            ]
+            for line, row in _csv(text, path)
+        ]
         if not rows:
             raise ConfigurationError(f"{path} has a header but no prices below it. {FORM}")
         table = np.array(rows)
@@ -221,6 +236,35 @@ class RecordedPrices:
         raise ConfigurationError(
             f"the record ends after {len(table)} rounds; shorten the run or record more"
         )
+
+
+def csv_header(text: str, path: Path) -> list[str]:
+    """The names of a CSV file's columns."""
+    try:
+        return list(csv.DictReader(io.StringIO(text, newline="")).fieldnames or [])
+    except csv.Error as wrong:
+        raise ConfigurationError(f"{path} has no header: {wrong}") from None
+
+
+def csv_rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str | None]]:
+    """The lines of a CSV file, each with its cell of one column."""
+    header = csv_header(text, path)
+    if column not in header:
+        raise ConfigurationError(
+            f"{path} has no column {column!r}; it has {', '.join(header)[:1000]}"
+        )
+    for line, row in _csv(text, path):
+        yield line, row[column]
+
+
+def _csv(text: str, path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """The lines of a CSV file below its header, each with its number."""
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as wrong:
+        raise ConfigurationError(f"{path}, line {reader.line_num}, is not CSV: {wrong}") from None
 
 
 def read_text(path: Path) -> str:

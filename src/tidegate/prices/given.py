@@ -1,6 +1,7 @@
 """Prices as people give them: a number, a text, a law or a feed."""
 
 import math
+import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ import numpy as np
 from tidegate._internal.arguments import check_number, check_whole_number, is_number
 from tidegate.errors import ConfigurationError
 from tidegate.prices.feeds import PriceFeed, PricePath, RecordedPrices, fed_price
-from tidegate.prices.growing import GrowingPrices
+from tidegate.prices.growing import ClockPrices, GrowingPrices
 from tidegate.prices.laws import ConstantPrice, Price, PriceLaw, as_price
 from tidegate.prices.words import price_law
 
 GROWING = "growing:"
-"""A text that begins so names a file to which rows are added while the run goes on."""
+CLOCK = "clock:"
+"""Texts that begin so name a file to which rows are added while the run goes on: one row a round,
+or by time."""
 Prices = float | str | PriceLaw | PriceFeed
 """What a sample costs: always the same, a law in words, a law, or a feed."""
 
@@ -26,8 +29,9 @@ def price_feed(prices: Prices, seed: int = 0, known_ahead: int = 0) -> PriceFeed
 
     Args:
         prices: a number, which is the price in every round; a text such as ``"uniform:1,10"``
-            (``price_law``), or ``"growing:FILE.csv:COLUMN"`` for a file to which rows are added
-            (``GrowingPrices``); a law; or a feed, which stays as it is.
+            (``price_law``), ``"growing:FILE.csv:COLUMN"`` for a file to which rows are added
+            (``GrowingPrices``), or ``"clock:FILE.csv:COLUMN:30m"`` for one whose rows have a time
+            (``ClockPrices``); a law; or a feed, which stays as it is.
         seed: of the path that is drawn from a law; 0 by default, so that a server that is started
             again meets the same prices.
         known_ahead: rounds whose prices the server may know beforehand; a feed of your own says
@@ -46,7 +50,21 @@ def price_feed(prices: Prices, seed: int = 0, known_ahead: int = 0) -> PriceFeed
         if not path:
             raise ConfigurationError(f"price {prices!r} must read {GROWING}FILE.csv:COLUMN")
         return GrowingPrices(path, column)
+    if isinstance(prices, str) and prices.startswith(CLOCK):
+        return _clock_prices(prices)
     return PricePath(law_of(prices), seed, known_ahead)
+
+
+def _clock_prices(text: str) -> ClockPrices:
+    """The feed of ``clock:FILE.csv:COLUMN:30m``."""
+    path, column, length = (*text.removeprefix(CLOCK).rsplit(":", 2), "", "")[:3]
+    found = re.fullmatch(r"(\d{1,9})(s|m|h)", length)
+    if not path or found is None:
+        raise ConfigurationError(
+            f"price {text!r} must read {CLOCK}FILE.csv:COLUMN:LENGTH, with the length of a round, "
+            "such as 90s, 30m or 1h"
+        )
+    return ClockPrices(path, column, int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]])
 
 
 def law_of(prices: Prices) -> PriceLaw:
@@ -56,6 +74,11 @@ def law_of(prices: Prices) -> PriceLaw:
     (ConstantPrice(value=5.5), ConstantPrice(value=5.0))
     """
     if isinstance(prices, str):
+        if prices.startswith(CLOCK):
+            raise ConfigurationError(
+                f"price {prices!r} is that of the present time, which a simulation does not know; "
+                "play the same file with trace:FILE.csv:COLUMN, one row a round"
+            )
         growing = prices.startswith(GROWING)
         return FedPrices(price_feed(prices)) if growing else price_law(prices)
     if is_number(prices):

@@ -1,62 +1,215 @@
-"""Prices of a CSV file to which rows are added while the run goes on."""
+"""Prices of a CSV file to which rows are added while the run goes on: a row a round, or by time."""
 
-from collections.abc import Sequence
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.errors import SupplierError
-from tidegate.prices.feeds import RecordedPrices, read_text
+from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.prices.amounts import rates_of
+from tidegate.prices.feeds import RecordedPrices, csv_header, csv_rows, read_text
 
 FIRST = 24
 """Rows that the average is taken of: have them in the file before the run begins."""
+ADD_ROWS = "add rows, each ended by a new line, and start the run again: it goes on from here"
+
+
+class PriceFile:
+    """A CSV file of prices that is read again when it has changed.
+
+    A row that is not ended by a new line is still being written, and waited for.
+
+    Args:
+        path: of the file.
+        column: that has the price, or several with their rates (``eur+0.08*gco2``).
+        time_column: that says from when on each row holds; none for rows that are rounds.
+    """
+
+    def __init__(self, path: Path | str, column: str, time_column: str | None = None) -> None:
+        self.path, self._column, self._time_column = Path(path), column, time_column
+        self._seen: tuple[int, int] | None = None
+        self.rates: dict[str, float] = {}
+        self.amounts: FloatArray = np.zeros((0, 1))
+        """A row each, a column for each rate."""
+        self.times: list[float] = []
+        """From when on each row holds, in seconds since 1970."""
+        self.read()
+
+    def read(self) -> FloatArray:
+        """The price of each row."""
+        seen = None
+        if self.path.exists():
+            told = self.path.stat()
+            seen = told.st_mtime_ns, told.st_size
+        if seen is None or seen != self._seen:
+            text = read_text(self.path)
+            written = text[: text.rfind("\n") + 1]
+            self.rates = rates_of(self._column, csv_header(written, self.path))
+            table = RecordedPrices.from_text(written, self.path, list(self.rates)).values
+            self.amounts = np.asarray(table).reshape(-1, len(self.rates))
+            if self._time_column is not None:
+                self.times = _times(written, self.path, self._time_column)
+            self._seen = seen
+        prices: FloatArray = self.amounts @ np.array(list(self.rates.values()))
+        return prices
+
+    def mean(self, num_rounds: int) -> float:
+        """Average of the first rows, which stays the same when others are added."""
+        return float(self.read()[: min(num_rounds, FIRST)].mean())
+
+    def amounts_of(self, row: int) -> dict[str, float]:
+        """What a row has of each amount."""
+        return dict(zip(self.rates, self.amounts[row].tolist(), strict=True))
 
 
 class GrowingPrices:
     """The feed of a column of a CSV file: one row a round, and more rows as they become known.
 
-    The file is read again when it has changed. Rows beyond the present round are prices known
-    ahead. A row that is not ended by a new line is still being written, and waited for.
+    Rows beyond the present round are prices known ahead.
+
+    Args:
+        path: of the file, which is read again when it has changed.
+        column: that has the price, or several with their rates (``eur+0.08*gco2``).
     """
 
     def __init__(self, path: Path | str, column: str) -> None:
-        self._path, self._column = Path(path), column
-        self._seen: tuple[int, int] | None = None
-        self._prices: FloatArray = np.zeros(0)
-        self._read()
+        self._file = PriceFile(path, column)
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """What one unit of each column counts for in the price."""
+        return self._file.rates
 
     def mean(self, num_rounds: int) -> float:
         """Average of the first rows, which stays the same when others are added."""
-        return float(self._read()[: min(num_rounds, FIRST)].mean())
+        return self._file.mean(num_rounds)
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
         """The row of a round."""
-        prices = self._read()
+        prices = self._file.read()
         if round_number > len(prices):
             raise SupplierError(
-                f"the price file {self._path}",
-                f"has rows for {len(prices)} rounds, and round {round_number} needs its price; add "
-                "rows, each ended by a new line, and start the run again: it goes on from here",
+                f"the price file {self._file.path}",
+                f"has rows for {len(prices)} rounds, and round {round_number} needs its price; "
+                f"{ADD_ROWS}",
             )
         return float(prices[round_number - 1])
 
     def known(self, round_number: int, horizon: int) -> Sequence[float]:
         """The rows after that of a round."""
-        rows: list[float] = self._read()[round_number : round_number + horizon].tolist()
+        rows: list[float] = self._file.read()[round_number : round_number + horizon].tolist()
         return rows
 
-    def _read(self) -> FloatArray:
-        """All rows, read again if the file has changed."""
-        seen = None
-        if self._path.exists():
-            told = self._path.stat()
-            seen = told.st_mtime_ns, told.st_size
-        if seen is None or seen != self._seen:
-            text = read_text(self._path)
-            written = text[: text.rfind("\n") + 1]
-            self._prices = np.asarray(
-                RecordedPrices.from_text(written, self._path, [self._column]).values
+    def amounts(self, round_number: int) -> Mapping[str, float]:
+        """What the row of a round has of each column."""
+        return self._file.amounts_of(round_number - 1)
+
+
+class ClockPrices:
+    """The feed of a CSV file whose rows say from when on they hold: the price is that of now.
+
+    Args:
+        path: of the file, which is read again when it has changed.
+        column: that has the price, or several with their rates (``eur+0.08*gco2``).
+        round_length: seconds that a round takes, about: with it rows to come are prices known
+            ahead of the next rounds.
+        time_column: of the file, in ISO 8601 with an offset (``2026-01-31T13:00+01:00``). A row
+            holds until the next one begins, and the last as long as the one before.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        path: Path | str,
+        column: str,
+        round_length: float,
+        *,
+        time_column: str = "time",
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if not 0 < round_length < float("inf"):
+            raise ConfigurationError(f"round_length must be more than 0 s, got {round_length!r}")
+        self._file = PriceFile(path, column, time_column)
+        self._round_length, self._clock = round_length, clock
+        self._asked = 0, 0.0
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """What one unit of each column counts for in the price."""
+        return self._file.rates
+
+    def mean(self, num_rounds: int) -> float:
+        """Average of the first rows, which stays the same when others are added."""
+        return self._file.mean(num_rounds)
+
+    def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
+        """The price of now, when the round begins."""
+        prices, now = self._file.read(), self._clock()
+        row = self._row(now)
+        if row is None:
+            first, end = (_told(one) for one in (self._file.times[0], self._end))
+            raise SupplierError(
+                f"the price file {self._file.path}",
+                f"has prices from {first} to {end}, and round {round_number} begins at "
+                f"{_told(now)}; {ADD_ROWS}",
             )
-            self._seen = seen
-        return self._prices
+        self._asked = round_number, now
+        return float(prices[row])
+
+    def known(self, round_number: int, horizon: int) -> Sequence[float]:
+        """The prices of the times at which the next rounds will begin, as far as there are rows."""
+        prices = self._file.read()
+        of, begun = self._asked
+        rows = (
+            self._row(begun + n * self._round_length)
+            for n in range(1, horizon + 1 if of == round_number else 1)
+        )
+        return [float(prices[row]) for row in rows if row is not None]
+
+    def amounts(self, round_number: int) -> Mapping[str, float]:
+        """What the row of a round has of each column."""
+        of, begun = self._asked
+        row = self._row(begun) if of == round_number else None
+        return {} if row is None else self._file.amounts_of(row)
+
+    @property
+    def _end(self) -> float:
+        times = self._file.times
+        return times[-1] + (times[-1] - times[-2])
+
+    def _row(self, at: float) -> int | None:
+        """The row that holds at a time."""
+        row = bisect_right(self._file.times, at) - 1
+        return row if row >= 0 and at < self._end else None
+
+
+def _times(text: str, path: Path, column: str) -> list[float]:
+    """The column of times: each later than the one before."""
+    found: list[float] = []
+    for line, cell in csv_rows(text, path, column):
+        try:
+            at = datetime.fromisoformat(cell or "")
+        except ValueError:
+            at = datetime.min  # noqa: DTZ901 - refused below, as it has no offset
+        if at.tzinfo is None:
+            raise ConfigurationError(
+                f"{path}, line {line}, column {column}: {cell!r} is not a time with an offset; "
+                "write it as 2026-01-31T13:00+01:00, or 2026-01-31T12:00Z"
+            )
+        if found and at.timestamp() <= found[-1]:
+            raise ConfigurationError(
+                f"{path}, line {line}, column {column}: {cell} is not later than the row before; "
+                "sort the rows by time"
+            )
+        found.append(at.timestamp())
+    if len(found) < 2:  # noqa: PLR2004 - nobody could say how long one row holds
+        raise ConfigurationError(f"{path} needs at least two rows, got {len(found)}")
+    return found
+
+
+def _told(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%MZ")

@@ -1,11 +1,10 @@
 """A run on one page: what was run, what was spent, what was learned."""
 
-import itertools
 import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.report.figures import COLOURS, STYLES
 from tidegate.report.live import (
@@ -13,13 +12,11 @@ from tidegate.report.live import (
     awaits_first,
     clock,
     newest,
-    pause_words,
-    set_aside_words,
     state_of,
     summary,
 )
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
-from tidegate.report.purchases import told_of_purchases
+from tidegate.report.spending import spending_in_words
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
 
@@ -68,7 +65,7 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
     sections = [
         Section(
             "What was spent",
-            [_spent(view, told), *_dry(view), *_paused(view), *_set_aside(told), *_waiting(told)],
+            spending_in_words(view, told),
             pictures=money,
         ),
         Section(
@@ -91,64 +88,6 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
         Section("What was run", details=[_configuration(view), _starts(view)]),
     ]
     write_page(path, f"Run {view.run[:SHOWN]}", _lead(view, told, now), sections)
-
-
-def _spent(view: RunView, told: dict[str, Any]) -> str:
-    certificate = "held" if told["certificate_holds"] else "DID NOT HOLD"
-    return (
-        f"{amount(told['spent'])} in {len(view.rounds):,} rounds, "
-        f"{amount(told['spent_per_round'])} a round where the budget allows "
-        f"{amount(view.allowed_per_round)}. Overspend {amount(told['overspend'])}, cost debt "
-        f"{amount(told['cost_debt'])}, exposure {amount(told['exposure'])}. The certificate "
-        f"{certificate} in every round."
-    )
-
-
-def _dry(view: RunView) -> list[str]:
-    """Why money may be left."""
-    short = [row for row in view.rounds if row.exhausted]
-    if not short:
-        return []
-    most = max(row.exhausted for row in short)
-    told = (
-        f"In {len(short):,} rounds, the first of them {short[0].round_number:,}, up to {most:,} "
-        "clients could not take in all that was ordered: their streams were dry, or a supplier "
-        "failed. What it would have cost was not spent."
-    )
-    return [told]
-
-
-def _paused(view: RunView) -> list[str]:
-    """Why nothing was bought for a while."""
-    pairs = itertools.pairwise(view.rounds)
-    paused = [after.round_number for before, after in pairs if before.pause]
-    now = view.rounds[-1].pause
-    told = []
-    if paused:
-        told.append(
-            f"Buying paused in {len(paused):,} of the rounds, for the first time in round "
-            f"{paused[0]:,}: what clients had bought before could not be used."
-        )
-    if now and not view.is_over:
-        told.append(f"Buying pauses now: {pause_words(now)}.")
-    return told
-
-
-def _set_aside(told: dict[str, Any]) -> list[str]:
-    """Samples that could not be used, because they were damaged or not to be had."""
-    if not told["set_aside"]:
-        return []
-    paid = "Those that a supplier had delivered are paid for; the others are not."
-    return [f"{set_aside_words(told['set_aside'])}. {paid}"]
-
-
-def _waiting(told: dict[str, Any]) -> list[str]:
-    """What is under way, and who has trouble with it; and what came back."""
-    words = [f"{words[0].upper()}{words[1:]}." for _, words, _ in told_of_purchases(told)]
-    if told["refunded"]:
-        back = amount(told["refunded"])
-        words.append(f"Suppliers paid {back} back, which lowered what the rounds spent.")
-    return words
 
 
 def _lead(view: RunView, told: dict[str, object], now: float) -> str:

@@ -1,27 +1,59 @@
-"""``prices.jsonl``: what a sample cost each client in each round, where each has its own price."""
+"""``prices.jsonl``: what prices were, where a round's one price does not tell it all.
+
+Each client's own, where they differ, and the amounts that a price was made of, such as money and
+carbon.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.saving import reading
+from tidegate.prices import PricedByAmounts, PriceFeed
 from tidegate.runs.folder import PRICES, REMEDY
 from tidegate.runs.reader import RunView, whole_lines
 from tidegate.wire import Order
 
 
-def write_prices(folder: Path, round_number: int, orders: Mapping[str, Order]) -> None:
-    """Add the prices of a round's orders, unless all are the same.
+def write_prices(
+    folder: Path, round_number: int, orders: Mapping[str, Order], feed: PriceFeed | None
+) -> None:
+    """Add the prices of a round's orders unless all are the same, and the amounts if several.
 
     A server that was killed may have left half a line: this one begins on a line of its own.
     """
+    told: dict[str, object] = {}
     prices = {client: order.price for client, order in orders.items()}
     if len(set(prices.values())) > 1:
+        told["prices"] = prices
+    if isinstance(feed, PricedByAmounts) and len(feed.rates) > 1:
+        amounts = feed.amounts(round_number)
+        if amounts:  # a round that an earlier server has decided is told already
+            told["amounts"] = {name: [amounts[name], rate] for name, rate in feed.rates.items()}
+    if told:
         with (folder / PRICES).open("a", encoding="utf-8") as lines:
-            lines.write(f"\n{json.dumps({'round': round_number, 'prices': prices})}\n")
+            lines.write(f"\n{json.dumps({'round': round_number, **told})}\n")
+
+
+def amounts_paid(view: RunView) -> dict[str, tuple[float, float]]:
+    """By name, how much of each amount all samples took, and what of the money it counted for.
+
+    Nothing where prices are not made of several amounts.
+    """
+    rows = {row.round_number: row for row in view.rounds}
+    paid: dict[str, tuple[float, float]] = {}
+    told = {number: line["amounts"] for number, line in _told(view.folder) if "amounts" in line}
+    for number in rows.keys() & told.keys():
+        row = rows[number]
+        bought = row.spent / row.price if row.price else 0.0
+        for name, (amount, rate) in told[number].items():
+            before = paid.get(name, (0.0, 0.0))
+            paid[name] = before[0] + bought * amount, before[1] + bought * amount * rate
+    return paid
 
 
 def price_table(view: RunView) -> FloatArray | None:
@@ -33,7 +65,8 @@ def price_table(view: RunView) -> FloatArray | None:
     names = {client.name: number for number, client in enumerate(view.clients)}
     rows = {row.round_number: place for place, row in enumerate(view.rounds)}
     table = np.full((len(rows), len(names)), np.nan)
-    for round_number, prices in _told(view.folder / PRICES):
+    for round_number, line in _told(view.folder):
+        prices = line.get("prices", {})
         for client in names.keys() & prices.keys() if round_number in rows else ():
             table[rows[round_number], names[client]] = prices[client]
     if np.isnan(table).all():
@@ -46,12 +79,13 @@ def price_table(view: RunView) -> FloatArray | None:
     return np.where(np.isnan(table), of_the_round[:, None], table)
 
 
-def _told(path: Path) -> Iterator[tuple[int, dict[str, float]]]:
-    """Rounds and their prices; one that was decided again, by another server, is told twice."""
+def _told(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Rounds and what is told of them; one that two servers have decided is told twice."""
+    path = folder / PRICES
     for text in whole_lines(path):
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
             continue  # what a server that died left
         with reading(path, REMEDY):
-            yield int(line["round"]), {name: float(one) for name, one in line["prices"].items()}
+            yield int(line["round"]), line

@@ -24,8 +24,8 @@ def asked_price(
             raise SupplierError(
                 "the price feed",
                 f"has no price for {_some(unknown)} in round {round_number}, only for "
-                f"{_some(price)}; a client goes by the name its SuperNode was registered with, else "
-                "by tidegate-client in its node-config, else by partition-N, its partition-id",
+                f"{_some(price)}; a client goes by the name its SuperNode was registered with, "
+                "or by tidegate-client in its node-config, or by partition-N, its partition-id",
             )
     return price
 
