@@ -120,7 +120,7 @@ class Controller:
         if self._decision is not None:
             there = {*present, *online}
             return self._ledger.orders_of(self._round_number, self._fleet.clients, there)
-        self._fleet.see({*present, *online})
+        self._fleet.see(present, online)
         if self._server is None:
             self._server = self._fleet.policy.admission.start()
         budget = expected = usual = self._terms.budget
@@ -196,7 +196,7 @@ class Controller:
             round_number=self._round_number - 1,
             price=decision.price,
             ordered=float(totals.admitted) if decision.ordered is None else decision.ordered,
-            fleet=len(self._fleet.absences),
+            fleet=len(self._fleet),
             orders=decision.orders,
             answered=decision.answered,
             exhausted=decision.exhausted,
@@ -225,7 +225,7 @@ class Controller:
             "terms": self._terms.fixed(),
             "round_number": self._round_number,
             "ledger": self._ledger.to_record(),
-            "absences": self._fleet.absences,
+            "absences": self._fleet.roster.absences,
             "tally": asdict(self._tally),
             "waits": asdict(self._waits),
             "overspend": self._overspend,

@@ -23,6 +23,7 @@ from tidegate.prices import PriceFeed, check_length, check_mean, fed_price
 from tidegate.problem import LearningConstants, Problem
 from tidegate.server.asking import asked_price, known_prices
 from tidegate.server.ledger import Ledger
+from tidegate.server.roster import Roster
 from tidegate.server.shards import Purse
 from tidegate.wire import NO_LIMIT, Retention
 
@@ -114,8 +115,7 @@ class Fleet:
     ) -> None:
         self._terms = terms
         self._ledger = ledger
-        self.absences = dict(absences or {})
-        """Rounds since each client was last seen."""
+        self.roster = Roster(absences)
         self._policy: JointPolicy[Any] | None = None
         self.allocation: Allocation | None = None
         """None before anybody was planned for."""
@@ -123,7 +123,11 @@ class Fleet:
     @property
     def clients(self) -> list[str]:
         """Everybody, in an order that is the same on every engine and in every process."""
-        return list(self.absences)
+        return list(self.roster.places)
+
+    def __len__(self) -> int:
+        """How many clients are planned for."""
+        return len(self.roster.places)
 
     @property
     def policy(self) -> JointPolicy[Any]:
@@ -131,14 +135,14 @@ class Fleet:
         if self._policy is None:
             terms = self._terms
             problem = Problem(
-                buffer_capacities=[self._planned_capacity(client) for client in self.absences],
+                buffer_capacities=[self._planned_capacity(client) for client in self.roster.places],
                 budget=terms.budget,
                 mean_price=terms.prices.mean(terms.num_rounds),
                 num_rounds=terms.num_rounds,
-                cohorts=Cohorts(fraction_train=terms.share_of(len(self.absences))),
+                cohorts=Cohorts(fraction_train=terms.share_of(len(self))),
                 learning=terms.learning,
             )
-            policy, clients = terms.policy(problem), len(self.absences)
+            policy, clients = terms.policy(problem), len(self)
             rules = {policy.retention.for_client(one, clients)[0] for one in range(clients)}
             if "oldest_first" in rules and terms.headroom > 1:
                 raise ConfigurationError(
@@ -167,38 +171,31 @@ class Fleet:
     @property
     def away(self) -> int:
         """Clients that could not be reached when the last round began, and are waited for."""
-        retired = self._ledger.is_retired
-        return sum(absent > 0 and not retired(one) for one, absent in self.absences.items())
+        return len(self.roster.away - self._ledger.accounts.retired.keys())
 
-    def see(self, reachable: Collection[str]) -> None:
+    def see(self, present: Collection[str], online: Collection[str]) -> None:
         """Let newcomers in, and those go who are retired, or not reached for K rounds."""
-        absences = {one: 0 for one in reachable if not self._ledger.is_retired(one)}
-        for number, (client, absent) in enumerate(self.absences.items()):
-            if client not in absences and not self._ledger.is_retired(client):
-                retention, horizon = self.retention(number)
-                if retention != "k_step" or absent + 1 < horizon:
-                    absences[client] = absent + 1
-        if not absences:  # everybody has left: they stay in the plan until somebody comes
-            absences = {client: absent + 1 for client, absent in self.absences.items()}
-        if not absences:
-            raise ConfigurationError(
-                "there is no client to order from; the log says why each that was asked is left out"
-            )
-        if absences.keys() != self.absences.keys():
-            self._replan(sorted(absences))
-        self.absences = dict(sorted(absences.items()))
+        retired = self._ledger.accounts.retired.keys()
+        new, gone = self.roster.look(present, online) - retired, retired & self.roster.places.keys()
+        if self.roster.away and self.retention(0)[0] == "k_step":  # or nobody's samples expire
+            gone |= self.roster.absent_for(self._rounds_kept)
+        clients = self.roster.changed(new, gone)
+        if clients is not None:
+            self._replan(clients)
+
+    def _rounds_kept(self, number: int) -> int:
+        """Rounds after which a client that was not reached has no sample that is not too old."""
+        retention, horizon = self.retention(number)
+        return horizon if retention == "k_step" else NO_LIMIT
 
     def retention(self, number: int) -> tuple[Retention, int]:
         """The rule and K of a client."""
-        return self.policy.retention.for_client(number, len(self.absences))
+        return self.policy.retention.for_client(number, len(self))
 
     def members(self, chosen: Collection[str]) -> list[tuple[int, str]]:
         """The clients that take part, each with its number in the fleet."""
-        return [
-            (number, client)
-            for number, client in enumerate(self.absences)
-            if client in chosen and not self._ledger.is_retired(client)
-        ]
+        retired, places = self._ledger.is_retired, self.roster.places
+        return sorted((places[one], one) for one in chosen if one in places and not retired(one))
 
     def split(
         self,
@@ -234,7 +231,7 @@ class Fleet:
 
     def _numbers(self, members: Sequence[tuple[int, str]]) -> Members:
         """Clients as indices into the fleet."""
-        if len(members) == len(self.absences):
+        if len(members) == len(self):
             return EVERYONE
         return np.array([number for number, _ in members], dtype=np.int64)
 
@@ -260,7 +257,7 @@ class Fleet:
         self, round_number: int, members: Sequence[tuple[int, str]], delay: float = 0.0
     ) -> Quote:
         """What a sample costs these clients in a round; the whole fleet where there are none."""
-        asked = members or list(enumerate(self.absences))
+        asked = members or [(number, client) for client, number in self.roster.places.items()]
         clients = [client for _, client in asked]
         price = asked_price(self._terms.prices, round_number, clients)
         if isinstance(price, Mapping):
@@ -303,13 +300,13 @@ class Fleet:
 
     def _planned_capacity(self, client: str) -> int:
         """B_m: all the slots that a client has, unless some are left for peaks."""
-        return planned_slots(self._ledger.account(client).buffer_capacity, self._terms.headroom)
+        return planned_slots(self._ledger.accounts.capacity(client), self._terms.headroom)
 
     def _replan(self, clients: list[str]) -> None:
         """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""
-        old, before = self.allocation, {client: n for n, client in enumerate(self.absences)}
+        old, before = self.allocation, self.roster.places
         self._policy = None
-        self.absences = dict.fromkeys(clients, 0)
+        self.roster.replace(clients)
         shares = self.policy.shares
         if old is None:
             self.allocation = Allocation.start(shares)

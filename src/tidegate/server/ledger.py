@@ -15,6 +15,7 @@ from tidegate._internal.saving import plain
 from tidegate.admission.rule import RoundTotals
 from tidegate.errors import WireError
 from tidegate.server.account import Account
+from tidegate.server.accounts import UNITS, Accounts
 from tidegate.wire import Introduction, Order, Receipt
 
 
@@ -41,29 +42,27 @@ class Ledger:
     def __init__(
         self,
         run: str,
-        accounts: Mapping[str, Account] | None = None,
+        accounts: Accounts | None = None,
         closed_round: int = 0,
         booked: RoundTotals = NOTHING,
     ) -> None:
         self.run = run
-        self._accounts = dict(accounts or {})
+        self.accounts = accounts or Accounts()
         self._closed_round = closed_round
         self._booked = booked
 
     def account(self, client: str) -> Account:
         """The account of a client."""
-        if client not in self._accounts:
-            raise WireError(f"no client {client!r} has an account")
-        return self._accounts[client]
+        return self.accounts[client]
 
     def __contains__(self, client: str) -> bool:
         """Whether a client has an account."""
-        return client in self._accounts
+        return client in self.accounts
 
     @property
     def clients(self) -> list[str]:
         """Everybody with an account."""
-        return list(self._accounts)
+        return list(self.accounts)
 
     @property
     def booked(self) -> RoundTotals:
@@ -73,52 +72,49 @@ class Ledger:
     @property
     def exposure(self) -> float:
         """What unanswered orders may turn out to have cost, all clients together."""
-        return math.fsum(account.exposure for account in self._accounts.values())
+        return math.fsum(self.accounts[one].exposure for one in self.accounts.unanswered)
 
     @property
     def under_way(self) -> int:
         """Samples that clients of the fleet have bought and that have not come yet."""
-        return sum(account.under_way for account in self._members())
+        return self.accounts.sums.under_way
 
     @property
     def under_way_spent(self) -> float:
         """Committed for them."""
-        return math.fsum(account.under_way_spent for account in self._members())
+        return self.accounts.sums.under_way_spent / UNITS
 
     def troubles(self, now: int) -> dict[str, int]:
         """What an operator should see of buffers and purchases, by its name in a round's row."""
-        members = self._members()
-        bought = [one.oldest_under_way for one in members if one.oldest_under_way]
+        waiting = (self.accounts[one].oldest_under_way for one in self.accounts.waiting)
+        sums = self.accounts.sums
         return {
-            "oldest_under_way": now - min(bought, default=now),
-            "failing_suppliers": sum(one.supplier_fails for one in members),
-            "full_spools": sum(one.spool_full for one in members),
-            "spool_dropped": sum(one.spool_dropped for one in members),
-            "empty_clients": sum(not (one.batches or one.under_way) for one in members),
+            "oldest_under_way": now - min(filter(None, waiting), default=now),
+            "failing_suppliers": sums.failing_suppliers,
+            "full_spools": sums.full_spools,
+            "spool_dropped": sums.spool_dropped,
+            "empty_clients": sums.empty_clients,
         }
 
     @property
     def refunded(self) -> float:
         """What suppliers have paid back, all clients together."""
-        return math.fsum(account.total_refunded for account in self._accounts.values())
-
-    def _members(self) -> list[Account]:
-        """Accounts of clients that are not retired."""
-        return [account for account in self._accounts.values() if not account.retired_in]
+        return self.accounts.sums.refunded / UNITS
 
     @property
     def refused(self) -> int:
         """Purchases that will never come, all clients together."""
-        return sum(account.total_refused for account in self._accounts.values())
+        return self.accounts.sums.refused
 
     @property
     def set_aside(self) -> int:
         """Samples that could not be used, all clients together."""
-        return sum(account.total_set_aside for account in self._accounts.values())
+        return self.accounts.sums.set_aside
 
     def open(self, client: str, buffer_capacity: int, buffer_id: str = "") -> None:
         """Give a client an account; one that has it keeps it."""
-        self._accounts.setdefault(client, Account(buffer_capacity, buffer_id))
+        if client not in self.accounts:
+            self.accounts[client] = Account(buffer_capacity, buffer_id)
 
     def introduce(self, client: str, introduction: Introduction) -> None:
         """Note how far a client has read its stream, and how much it reads for an order."""
@@ -129,7 +125,7 @@ class Ledger:
                 "to; it is not believed",
                 *(client, introduction.seen),
             )
-        self._accounts[client] = after
+        self.accounts[client] = after
 
     def begin_again(self, client: str, buffer_id: str = "") -> float:
         """Go on with a client that has lost its buffer and its books with it.
@@ -144,18 +140,18 @@ class Ledger:
         """
         account = self.account(client)
         lost = account.exposure
-        self._accounts[client] = account.with_new_buffer(buffer_id)
+        self.accounts[client] = account.with_new_buffer(buffer_id)
         self._booked = replace(self._booked, spent=self._booked.spent + lost)
         return lost
 
     def is_retired(self, client: str) -> bool:
         """Whether an operator has taken a client out of the fleet."""
-        return client in self._accounts and self._accounts[client].retired_in > 0
+        return client in self.accounts.retired
 
     @property
     def retired(self) -> int:
         """Clients that an operator has taken out of the fleet."""
-        return sum(account.retired_in > 0 for account in self._accounts.values())
+        return len(self.accounts.retired)
 
     def retire(self, client: str, round_number: int) -> float:
         """Take a client out of the fleet for good; doing so twice is the same as once.
@@ -174,19 +170,19 @@ class Ledger:
         if account.retired_in:
             return 0.0
         lost = 0.0 if account.outstanding is None else self.begin_again(client)
-        self._accounts[client] = replace(self.account(client), retired_in=round_number)
+        self.accounts[client] = replace(self.account(client), retired_in=round_number)
         return lost
 
     def reinstate(self, client: str) -> None:
         """Let a client that was retired introduce itself again; nothing for one that was not."""
-        self._accounts[client] = replace(self.account(client), retired_in=0)
+        self.accounts[client] = replace(self.account(client), retired_in=0)
 
     def void(self, client: str, last_round: int, void_round: int) -> None:
         """Forget an order that a client will never apply: one after its last, up to a round."""
         account = self.account(client)
         order = account.outstanding
         if order is not None and last_round < order.round_number <= void_round:
-            self._accounts[client] = replace(account, outstanding=None)
+            self.accounts[client] = replace(account, outstanding=None)
 
     def send(self, client: str, order: Order) -> None:
         """Write down an order before it is sent."""
@@ -202,7 +198,7 @@ class Ledger:
             raise WireError(
                 f"{client} has answered round {account.last_round}, and gets no order of an older"
             )
-        self._accounts[client] = replace(account, outstanding=order)
+        self.accounts[client] = replace(account, outstanding=order)
 
     def orders_of(
         self, round_number: int, clients: Sequence[str], reachable: Collection[str]
@@ -245,7 +241,7 @@ class Ledger:
             spent=after.paid - account.paid,
             on_time=receipt.round_number > self._closed_round,
         )
-        self._accounts[client] = after
+        self.accounts[client] = after
         self._booked = _plus(self._booked, booking, receipt)
         return booking
 
@@ -263,13 +259,7 @@ class Ledger:
 
     def to_record(self) -> dict[str, Any]:
         """All of it as JSON can carry it."""
-        accounts = {
-            client: {
-                **vars(account),
-                "outstanding": account.outstanding and account.outstanding.to_record(),
-            }
-            for client, account in self._accounts.items()
-        }
+        accounts = {client: account_record(self.accounts[client]) for client in self.accounts}
         return {
             "run": self.run,
             "closed_round": self._closed_round,
@@ -280,18 +270,28 @@ class Ledger:
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Ledger":
         """The ledger that ``to_record`` gave."""
-        accounts = {}
+        accounts = Accounts()
         for client, values in record["accounts"].items():
-            batches = {
-                name: tuple((int(since), int(count)) for since, count in values[name])
-                for name in ("batches", "lost_batches")
-            }
-            sent = values["outstanding"]
-            order = None if sent is None else Order.from_record(sent)
-            known = {**values, **batches, "outstanding": order}
-            accounts[client] = plain(Account, known)
+            accounts[client] = account_from(values)
         booked = plain(RoundTotals, record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
+
+
+def account_record(account: Account) -> dict[str, Any]:
+    """An account as JSON can carry it."""
+    sent = account.outstanding
+    return {**vars(account), "outstanding": sent and sent.to_record()}
+
+
+def account_from(values: Mapping[str, Any]) -> Account:
+    """The account that ``account_record`` gave."""
+    batches = {
+        name: tuple((int(since), int(count)) for since, count in values[name])
+        for name in ("batches", "lost_batches")
+    }
+    sent = values["outstanding"]
+    order = None if sent is None else Order.from_record(sent)
+    return plain(Account, {**values, **batches, "outstanding": order})
 
 
 def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotals:

@@ -1,0 +1,111 @@
+"""Sums kept up to date are what counting gives, and accounts of a file are read when needed."""
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tidegate.server.accounts as module
+from tidegate.errors import WireError
+from tidegate.server.account import Account
+from tidegate.server.accounts import UNITS, Accounts
+from tidegate.wire import Order
+
+ORDER = Order(run="r", round_number=1, count=1, price=1.0, retention_horizon=5)
+MONEY = st.floats(0, 1e15)
+ACCOUNTS = st.builds(
+    Account,
+    buffer_capacity=st.integers(1, 9),
+    total_refunded=MONEY,
+    total_refused=st.integers(0, 9),
+    total_set_aside=st.integers(0, 9),
+    under_way=st.integers(0, 2),
+    under_way_spent=MONEY,
+    oldest_under_way=st.integers(0, 9),
+    supplier_fails=st.booleans(),
+    spool_full=st.booleans(),
+    spool_dropped=st.integers(0, 9),
+    batches=st.sampled_from([(), ((0, 3),)]),
+    outstanding=st.sampled_from([None, ORDER]),
+    retired_in=st.sampled_from([0, 0, 7]),
+)
+CHANGES = st.lists(st.tuples(st.sampled_from("abcdef"), ACCOUNTS), max_size=30)
+
+
+def check(accounts: Accounts, expected: dict[str, Account]) -> None:
+    sums, members = accounts.sums, [one for one in expected.values() if not one.retired_in]
+    assert sums.refunded / UNITS == math.fsum(one.total_refunded for one in expected.values())
+    assert sums.refused == sum(one.total_refused for one in expected.values())
+    assert sums.set_aside == sum(one.total_set_aside for one in expected.values())
+    assert sums.under_way == sum(one.under_way for one in members)
+    assert sums.under_way_spent / UNITS == math.fsum(one.under_way_spent for one in members)
+    assert sums.failing_suppliers == sum(one.supplier_fails for one in members)
+    assert sums.full_spools == sum(one.spool_full for one in members)
+    assert sums.spool_dropped == sum(one.spool_dropped for one in members)
+    assert sums.empty_clients == sum(not (one.batches or one.under_way) for one in members)
+    marked: dict[str, Any] = {
+        "unanswered": lambda one: one.outstanding is not None,
+        "waiting": lambda one: one.under_way > 0 and not one.retired_in,
+        "retired": lambda one: one.retired_in > 0,
+    }
+    for name, is_in in marked.items():
+        assert set(getattr(accounts, name)) == {
+            one for one, told in expected.items() if is_in(told)
+        }
+    assert {client: accounts[client] for client in accounts} == expected
+    assert len(accounts) == len(expected)
+    capacities = {client: accounts.capacity(client) for client in accounts}
+    assert capacities == {client: one.buffer_capacity for client, one in expected.items()}
+
+
+@given(CHANGES)
+def test_sums_are_what_counting_gives(changes: list[tuple[str, Account]]) -> None:
+    accounts, expected = Accounts(), dict[str, Account]()
+    for client, account in changes:
+        accounts[client] = expected[client] = account
+        check(accounts, expected)
+
+
+@given(CHANGES, st.integers(0, 30))
+def test_accounts_of_a_file_are_the_same(changes: list[tuple[str, Account]], saved_at: int) -> None:
+    """After it was saved, brought back with what was noted, and changed again."""
+    accounts, file, expected = Accounts(), dict[str, Account](), dict[str, Account]()
+    for number, (client, account) in enumerate(changes):
+        if number == saved_at:
+            file = {**file, **accounts.changed}
+            known = {one: told.buffer_capacity for one, told in file.items()}
+            noted = {*accounts.unanswered, *accounts.waiting, *accounts.retired}
+            sums = dataclasses.replace(accounts.sums)
+            accounts = Accounts(file.__getitem__, known, sums, noted)
+            assert accounts.changed == {}
+        accounts[client] = expected[client] = account
+    check(accounts, expected)
+    assert {**file, **accounts.changed} == expected
+
+
+def test_what_was_saved_need_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_HELD", 3)
+    file, read = dict[str, Account](), list[str]()
+
+    def reader(client: str) -> Account:
+        read.append(client)
+        return file[client]
+
+    accounts = Accounts(reader)
+    for client in "abcde":
+        accounts[client] = Account(9, outstanding=ORDER if client == "e" else None)
+    file.update(accounts.changed)
+    assert sorted(file) == ["a", "b", "c", "d", "e"]
+    accounts.saved()
+    assert accounts.changed == {}
+    assert (accounts["a"], accounts["a"], accounts["e"]) == (file["a"], file["a"], file["e"])
+    assert read == ["a"]  # and who owes an answer is still there
+
+
+def test_a_client_without_an_account_is_named() -> None:
+    with pytest.raises(WireError, match="no client 'x' has an account"):
+        Accounts()["x"]
+    assert "x" not in Accounts(lambda client: Account(1))
