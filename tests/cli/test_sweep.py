@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from histories import DAY, Device, found
 
+from tidegate._internal import sqlite_file
 from tidegate.cli import main
-from tidegate.client import sqlite_file
 from tidegate.client.streams import Spool
 
 

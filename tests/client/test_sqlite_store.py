@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from breakable import Disk, can_mount
 
-from tidegate.client import memory_store, sqlite_file, sqlite_store
+from tidegate._internal import sqlite_file
+from tidegate.client import memory_store, sqlite_store
+from tidegate.client import sqlite_file as buffer_file
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
@@ -44,7 +46,7 @@ def test_an_older_file_is_brought_up_to_date(
     Gate(store, IndexedStream("abcdef")).apply(order(1, 3))
     store.close()
     newer = (*MIGRATIONS, ("ALTER TABLE samples ADD COLUMN origin TEXT",))
-    monkeypatch.setattr(sqlite_file, "MIGRATIONS", newer)
+    monkeypatch.setattr(buffer_file, "MIGRATIONS", newer)
     store = SqliteStore(path, "r", "site", 5)
     assert store.samples() == ["a", "b", "c"]
     assert store._connection.execute("SELECT origin FROM samples").fetchall() == [(None,)] * 3

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from tidegate._internal.saving import plain, reading
+from tidegate._internal.sqlite_file import check_tables, transaction
 from tidegate.client.buffer_files import check_ours
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.keeping import CONTENTS
 from tidegate.client.limits import Clock, OwnTime, milliseconds
 from tidegate.client.record import FIRST, KINDS, Entry, Replay, mark_of, next_digest
 from tidegate.client.sealing import binding
-from tidegate.client.sqlite_file import buffer_kind, check_tables, transaction
+from tidegate.client.sqlite_file import buffer_kind
 from tidegate.client.store import Books
 from tidegate.errors import DamagedFileError
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from tidegate._internal.saving import reading, replace_file
-from tidegate.client.sqlite_file import OWNER_ONLY
+from tidegate._internal.sqlite_file import OWNER_ONLY
 from tidegate.errors import DamagedFileError
 
 NAME = "forgotten.json"

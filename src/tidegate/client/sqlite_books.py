@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from tidegate._internal.saving import plain, reading
-from tidegate.client.forgotten import Forgotten
-from tidegate.client.keeping import Keeping
-from tidegate.client.limits import Clock
-from tidegate.client.record import Event
-from tidegate.client.sqlite_file import (
-    REMEDY,
-    buffer_kind,
+from tidegate._internal.sqlite_file import (
     connect,
     empty_log,
     is_damage,
@@ -27,6 +21,11 @@ from tidegate.client.sqlite_file import (
     prepare,
     transaction,
 )
+from tidegate.client.forgotten import Forgotten
+from tidegate.client.keeping import Keeping
+from tidegate.client.limits import Clock
+from tidegate.client.record import Event
+from tidegate.client.sqlite_file import REMEDY, buffer_kind
 from tidegate.client.store import Books, BooksMovedError, Origin
 from tidegate.errors import DamagedFileError, RunDiffersError
 from tidegate.wire import LARGEST_INTEGER

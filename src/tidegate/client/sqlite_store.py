@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from tidegate._internal.saving import plain, reading
+from tidegate._internal.sqlite_file import empty_log, transaction
 from tidegate.client.codec import ArrayCodec, SampleCodec
 from tidegate.client.limits import Clock
 from tidegate.client.record import Entry
 from tidegate.client.slots import most_uses
 from tidegate.client.sqlite_books import as_text, names_the_file
-from tidegate.client.sqlite_file import REMEDY, empty_log, transaction
+from tidegate.client.sqlite_file import REMEDY
 from tidegate.client.sqlite_waiting import SqliteWaiting
 from tidegate.client.store import (
     KEPT_ANSWERS,

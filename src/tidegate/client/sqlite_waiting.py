@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from tidegate._internal.sqlite_file import transaction
 from tidegate.client.sqlite_books import SqliteBooks, names_the_file
-from tidegate.client.sqlite_file import transaction
 from tidegate.client.store import Candidate, Origin, Purchase
 
 ORIGIN = "origins.held_at, origins.subject, origins.secret"

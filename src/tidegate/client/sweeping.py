@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate._internal.sqlite_errors import is_busy
+from tidegate._internal.sqlite_file import BUSY_SECONDS
 from tidegate.client.buffer_files import REMEDY, mark_of_file
 from tidegate.client.limits import Clock
 from tidegate.client.sqlite_books import SqliteBooks
-from tidegate.client.sqlite_file import APPLICATION_ID, BUSY_SECONDS
+from tidegate.client.sqlite_file import APPLICATION_ID
 from tidegate.client.streams.messages import KIND
 from tidegate.client.streams.spool_file import SpoolFile
 from tidegate.errors import DamagedFileError, TidegateError

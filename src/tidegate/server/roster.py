@@ -23,8 +23,8 @@ class Roster:
         self._away = {client: -absent for client, absent in (absences or {}).items() if absent}
         """Clients that could not be reached the last time, and the last look that reached each."""
         self._seen: list[str] | None = None
-        """Clients that could be reached the last time, if that is all who were there. The same names in the same order are mostly
-        the same objects, and lists of these are compared a hundred times as fast as sets."""
+        """Clients that could be reached the last time, if that is all who were there. Mostly the
+        same names come again, as the same objects, and lists of these are compared fast."""
 
     @property
     def absences(self) -> dict[str, int]:

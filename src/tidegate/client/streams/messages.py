@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate.client.sqlite_file import FileKind
+from tidegate._internal.sqlite_file import FileKind
 from tidegate.client.streams.arrivals import TABLES as ARRIVALS
 from tidegate.client.streams.numbering import TABLES
 

@@ -13,7 +13,7 @@ import weakref
 from typing import Any
 
 from tidegate._internal.arguments import check_function, check_number
-from tidegate.client.sqlite_file import OWNER_ONLY
+from tidegate._internal.sqlite_file import OWNER_ONLY
 from tidegate.client.streams.mqtt_connection import MqttConnection
 from tidegate.client.streams.mqtt_session import Identify, MqttSession
 from tidegate.client.streams.spool import Spool

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from tidegate._internal.arguments import check_whole_number
+from tidegate._internal.sqlite_file import empty_log, transaction
 from tidegate.client.limits import Clock
-from tidegate.client.sqlite_file import empty_log, transaction
 from tidegate.client.streams.messages import REMEDY, Delivery, Gap, Message, SpoolHealth
 from tidegate.client.streams.numbering import follows, missing, note
 from tidegate.client.streams.spool_file import SpoolFile

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tidegate._internal.sqlite_file import connect, empty_log, opening, prepare, transaction
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.limits import Clock
-from tidegate.client.sqlite_file import connect, empty_log, opening, prepare, transaction
 from tidegate.client.streams.arrivals import Arrivals
 from tidegate.client.streams.messages import KIND, Message
 

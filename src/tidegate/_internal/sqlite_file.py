@@ -1,0 +1,190 @@
+"""SQLite files that are ours: their tables, how an older one gets them, and what is damage."""
+
+import itertools
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tidegate._internal.sqlite_errors import is_busy
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
+
+BUSY_SECONDS = 30.0
+"""How long to wait for another process that is writing to the same file."""
+OWNER_ONLY = 0o600
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file is for, and the tables that it has."""
+
+    name: str
+    application_id: int
+    """Marks a file as one of this kind."""
+    migrations: tuple[tuple[str, ...], ...]
+    """Statements number v take a file of schema version v to version v + 1."""
+    remedy: str
+    """What to do where it is damaged."""
+
+
+def is_damage(wrong: sqlite3.DatabaseError | OverflowError) -> bool:
+    """Whether it is the file's content; a full disk or a locked file is not."""
+    code = getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    return not isinstance(wrong, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
+
+
+def connect(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
+    """Open a file that only its owner can read.
+
+    Args:
+        path: of the file, which is created where it is missing.
+        any_thread: several threads use the connection, one at a time; its owner sees to that.
+    """
+    path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
+    path.chmod(OWNER_ONLY)
+    return sqlite3.connect(
+        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=not any_thread
+    )
+
+
+@contextmanager
+def opening(connection: sqlite3.Connection, path: Path, kind: FileKind) -> Iterator[None]:
+    """Close a file that cannot be opened after all, and say what is wrong with it."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, OverflowError) as wrong:
+        connection.close()
+        told = f"cannot be opened as a {kind.name}: {wrong}"
+        if is_damage(wrong):
+            raise DamagedFileError(path, told, kind.remedy) from wrong
+        raise ConfigurationError(
+            f"{path} {told}; see that its disk has room, that this user may write to it, and "
+            "that no other program holds it"
+        ) from wrong
+    except BaseException:
+        connection.close()
+        raise
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: Path,
+    kind: FileKind,
+    first: tuple[str, tuple[object, ...]],
+) -> None:
+    """Bring a file up to date, and refuse one of another kind.
+
+    Args:
+        connection: to the file.
+        path: to name it by.
+        kind: what it must be.
+        first: a statement and its values, executed in a file that is new or older.
+    """
+    ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+    # In this order: whoever sees our tables sees the mark that was written with them.
+    if tables and _pragma(connection, "application_id") != kind.application_id:
+        raise ConfigurationError(f"{path} is a database, but not a {kind.name}; use another file")
+    if tables:
+        check_tables(connection, path, kind)
+    _use_write_ahead_log(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA secure_delete = ON")
+    connection.execute("PRAGMA temp_store = MEMORY")  # no copy of a page outside of the file
+    if _pragma(connection, "user_version") != len(kind.migrations):
+        _migrate(connection, path, kind, first)
+
+
+@contextmanager
+def transaction(
+    connection: sqlite3.Connection, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
+) -> Iterator[None]:
+    """All that is executed within happens, or nothing of it; reads see one moment.
+
+    Args:
+        connection: to the file.
+        kind: ``DEFERRED`` keeps nobody from writing, for reading alone.
+    """
+    try:
+        connection.execute(f"BEGIN {kind}")
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def empty_log(connection: sqlite3.Connection, *, wait: bool = False) -> bool:
+    """Overwrite what was deleted in the file, and leave nothing of it in the log.
+
+    Args:
+        connection: to the file.
+        wait: for ``BUSY_SECONDS`` if somebody is reading it; without, it is done next time.
+
+    Returns:
+        whether it is done.
+    """
+    busy, usual = 1, int(1000 * BUSY_SECONDS)
+    with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
+        connection.execute(f"PRAGMA busy_timeout = {usual if wait else 0}")
+        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.execute(f"PRAGMA busy_timeout = {usual}")
+    return not busy
+
+
+def check_tables(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
+    """Refuse tables, views and triggers that are not ours: reading them may run anything."""
+    version = _pragma(connection, "user_version")
+    made = itertools.chain.from_iterable(kind.migrations[:version])
+    ours = {statement for statement in made if statement.startswith("CREATE")}
+    found = connection.execute("SELECT sql FROM sqlite_master").fetchall()
+    if version <= len(kind.migrations) and {statement for (statement,) in found} != ours:
+        raise DamagedFileError(
+            path, f"is damaged (it has other tables than a {kind.name})", kind.remedy
+        )
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Two processes may open a new file at once; SQLite does not wait here by itself."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as wrong:
+            if not is_busy(wrong) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+        else:
+            return
+
+
+def _migrate(
+    connection: sqlite3.Connection,
+    path: Path,
+    kind: FileKind,
+    first: tuple[str, tuple[object, ...]],
+) -> None:
+    with transaction(connection):
+        version = _pragma(connection, "user_version")
+        if version > len(kind.migrations):
+            raise RunDiffersError(
+                f"{path} has schema {version}, this program knows {len(kind.migrations)}; "
+                "it was written by a newer one",
+                name="schema",
+                saved=version,
+                given=len(kind.migrations),
+            )
+        for statements in kind.migrations[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(*first)
+        connection.execute(f"PRAGMA application_id = {kind.application_id}")
+        connection.execute(f"PRAGMA user_version = {len(kind.migrations)}")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    ((value,),) = connection.execute(f"PRAGMA {name}")
+    return int(value)
