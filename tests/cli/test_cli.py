@@ -78,13 +78,64 @@ def test_the_plans_of_the_papers_other_settings(tidegate: Shell, flags: str, tar
 
 
 def test_a_plan_for_people_says_what_to_do(tidegate: Shell) -> None:
-    printed = tidegate("plan --rounds 60 --seeds 2 --offline")
+    printed = tidegate("plan --rounds 60 --seeds 4 --offline")
     assert "10 clients with 100 slots in all, budget 55 a round" in printed
+    assert "\nUse tide: about " in printed
+    assert " times those of constant admission) for " in printed
+    assert "10 % more budget could add" in printed
     assert "Keep a sample for 10 rounds (K)." in printed
     assert "Admit 10 samples a round in all, 1 a client." in printed
     assert "10 % more budget would bring it to" in printed
     assert "Offline selection of K" in printed
     assert "acdpp" in printed
+
+
+def test_the_answer_of_a_plan_is_in_its_json(tidegate: Shell) -> None:
+    told = tidegate.json("plan --rounds 200 --seeds 3")
+    answer, rows = told["answer"], {row["policy"]: row for row in told["policies"]}
+    tide, constant = (rows[name]["effective_per_round"] for name in ("tide", "constant_admission"))
+    assert answer["policy"] == "tide"
+    assert answer["effective_per_round"] == tide
+    assert answer["times_constant_admission"] == pytest.approx(tide / constant)
+    spent, distinct = (rows["tide"][name] for name in ("spent_per_round", "distinct_per_round"))
+    assert answer["price_paid"] == pytest.approx(spent / distinct)
+    for flags, name in (
+        ("--budget 60.5", "more_budget"),
+        ("--capacities 11x10 --budget 55", "more_memory"),
+    ):
+        setting = "--capacities 10x10 --budget 55" if name == "more_memory" else ""
+        before, after = (
+            tidegate.json(f"optimum {one}".strip())["effective_per_round"]
+            for one in (setting, flags)
+        )
+        planned = tidegate.json(f"plan --rounds 60 --seeds 2 --policy tide {setting}".strip())[
+            "answer"
+        ]
+        assert planned[name] == pytest.approx(after - before)
+
+
+def test_a_plan_claims_no_lead_where_there_is_none(tidegate: Shell) -> None:
+    printed = tidegate("plan --rounds 60 --seeds 3 --policy constant_admission --policy acdpp")
+    assert (
+        "Use acdpp (no clear lead over constant_admission; more --seeds may tell): about "
+        in printed
+    )
+    assert "10 % more budget could add" not in printed
+    alone = tidegate.json("plan --rounds 60 --seeds 1 --policy costless_oracle")
+    assert alone["answer"] is None
+    single = tidegate("plan --rounds 60 --seeds 1 --currency EUR")
+    assert "\nUse tide: about " in single
+    assert " EUR for a sample on average" in single
+
+
+def test_a_plan_says_what_a_delay_allows(tidegate: Shell) -> None:
+    told = tidegate.json("plan --rounds 60 --seeds 1 --policy tide --delay 10")
+    assert told["possible"] == {}
+    line = "so 100 slots gain at most 9.091 samples a round under a hard capacity"
+    assert line in tidegate("plan --rounds 60 --seeds 1 --policy tide --delay 10")
+    first = "This does not look at the delay. A slot waits 10 rounds for a purchase, on average, "
+    assert first + line in (tidegate("optimum --delay 10"))
+    assert "at most 10 samples a round" in tidegate("optimum --delay uniform:1,17")
 
 
 def test_a_plan_says_where_the_search_disagrees(tidegate: Shell) -> None:

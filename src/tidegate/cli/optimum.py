@@ -5,6 +5,7 @@ import json
 
 import typer
 
+from tidegate.cli.plan_answer import delay_told
 from tidegate.cli.running import AsJson, described, headline, rounds_told, screen
 from tidegate.cli.setting import Setting
 from tidegate.theory import optimum as theory
@@ -48,6 +49,8 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
         f"{best.distinct_per_round:,.4g} distinct ones, for {best.spent_per_round:,.4g} a round."
     )
     out.print(told, highlight=False, soft_wrap=True)
+    for line in delay_told(problem):
+        out.print(f"This does not look at the delay. {line}", highlight=False, soft_wrap=True)
     ages = ", ".join(f"{threshold:,.3g}" for threshold in best.thresholds[:SHOWN])
     more = " and so on" if len(best.thresholds) > SHOWN else ""
     out.print(

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from tidegate.cli.plan_answer import answer, in_words
 from tidegate.cli.running import (
     AsJson,
     PolicyNames,
@@ -49,6 +50,7 @@ from tidegate.wire import LARGEST_CAPACITY
 CURVES = ("constant_admission", "acdpp", "tide")
 """Policies whose curves a page shows, unless others are asked for."""
 CURVE_SEEDS = 3
+PAPERS = "For the paper's policies:"
 TIDE = "tide"
 """The policy that plans with a cap on uses."""
 
@@ -70,13 +72,18 @@ def plan(
             "minute or two more)."
         ),
     ] = None,
+    currency: Annotated[
+        str, typer.Option(help="Of the budget and the prices, such as EUR, for the answer.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Answer the planner's question before anything is bought.
 
-    From the fleet's memory, the budget and the prices follow how long a sample should stay (K),
-    how many to admit a round, the controller's settings V and rho, and what every policy would
-    then spend, store and gain. Without flags it plans the paper's MNIST setting.
+    Which policy to use for this memory, budget and prices, how many effective samples a round it
+    gains, what it pays for a sample, and what more money or memory would add. Then, for the
+    paper's policies, how long a sample should stay (K), how many to admit a round and the settings
+    V and rho, and what every policy would spend, store and gain. Without flags it plans the paper's
+    MNIST setting.
 
     Ten clients that hold 100 samples together, 55 to spend a round, prices from 1 to 10:
 
@@ -114,6 +121,8 @@ def plan(
     weight = penalty_weight(problem.num_rounds, setting.gamma)
     closing = contraction(problem.num_rounds, setting.phi)
     share = closed.target_admission / problem.num_clients
+    found = answer(setting, summaries, runs)
+    first = [] if found is None else in_words(found, setting, currency)
     advice = [
         f"Keep a sample for {rounds_told(closed.retention_horizon)} (K).",
         f"Admit {closed.target_admission:,.4g} samples a round in all, {share:,.3g} a client.",
@@ -123,11 +132,20 @@ def plan(
     ]
     if html is not None:
         chosen_for_curves = [name for name in policy or CURVES if name in runs]
-        _write_page(setting, advice, summaries, possible, chosen_for_curves, preset, html)
+        _write_page(
+            setting,
+            [*first, f"{PAPERS} {advice[0]}", *advice[1:]],
+            summaries,
+            possible,
+            chosen_for_curves,
+            preset,
+            html,
+        )
         typer.echo(f"wrote {html}", err=True)
     if as_json:
         told: dict[str, Any] = {
             "problem": described(setting),
+            "answer": None if found is None else vars(found),
             "preset": preset,
             "seeds": len(setting.seeds(seeds)),
             **vars(closed),
@@ -147,8 +165,11 @@ def plan(
         return
     out = screen()
     out.print(f"{headline(setting)}.\n", highlight=False)
+    for line in first:
+        out.print(line, highlight=False, soft_wrap=True)
+    out.print(f"\n{PAPERS}", highlight=False)
     for line in advice:
-        out.print(line, highlight=False)
+        out.print(f"  {line}", highlight=False)
     out.print()
     if chosen is not None:
         out.print(candidate_table(candidates, chosen))

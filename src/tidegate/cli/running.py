@@ -129,10 +129,12 @@ def yardsticks(setting: Setting) -> dict[str, float]:
     """What is possible at all: ``limit``, and for a recorded path of prices ``in_hindsight``.
 
     With a cap on uses also ``stored``, samples in buffers that are as full as they can be.
-    Empty where that is not known: a column of prices for each client, or a budget so small that
-    samples would have to stay for ten thousand rounds.
+    Empty where that is not known: a column of prices for each client, samples that come later, or a
+    budget so small that samples would have to stay for ten thousand rounds.
     """
     law, problem = setting.price_law, setting.problem
+    if not problem.delays.none:
+        return {}
     try:
         prices = price_distribution(law, setting.rounds)
         best = optimum(prices, problem.budget, problem.slots_a_round, setting.most_uses)
