@@ -126,6 +126,55 @@ class BuysFirst(MemoryStore):
         super().commit(change)
 
 
+class KeepsAll(MemoryStore):
+    def keep_at_most(self, length: int) -> None:
+        super().keep_at_most(10**9)
+
+
+class DropsAll(MemoryStore):
+    def let_go(self) -> None:
+        super().keep_at_most(1)
+        while self.stored():
+            super().let_go()
+
+
+class TellsNobody(MemoryStore):
+    def unheard(self) -> dict[int, int]:
+        return {}
+
+
+class TellsForEver(MemoryStore):
+    def commit(self, change: Change) -> None:
+        told = self.unheard()
+        super().commit(change)
+        self._unheard = told
+
+
+class CountsNoExpired(MemoryStore):
+    def let_go(self) -> None:
+        before = self.books().total_expired
+        super().let_go()
+        self._books = replace(self._books, total_expired=before)
+
+
+class NamesNames(MemoryStore):
+    def whose(self, subject: str) -> str:
+        return subject.lower() + subject
+
+
+class KnowsNobodyApart(MemoryStore):
+    def whose(self, subject: str) -> str:
+        return "somebody"
+
+
+class ForgetsItsKey(MemoryStore):
+    calls = 0
+
+    def whose(self, subject: str) -> str:
+        self.calls += 1
+        return f"{self.calls}"
+
+
 @pytest.mark.parametrize(
     ("open_store", "law", "found"),
     [
@@ -145,6 +194,14 @@ class BuysFirst(MemoryStore):
         (in_memory(ForgetsWhoWasAsked), "keeps_purchases_until_they_end", "its purchases are"),
         (in_memory(MixesContents), "keeps_purchases_until_they_end", "have other contents"),
         (in_memory(BuysFirst), "refuses_purchases_from_old_books", "was refused, its purchases"),
+        (in_memory(KeepsAll), "lets_go_what_is_too_old", "after let_go(), it holds"),
+        (in_memory(DropsAll), "lets_go_what_is_too_old", "without a limit, it holds"),
+        (in_memory(TellsNobody), "lets_go_what_is_too_old", "unheard() is {} in place of"),
+        (in_memory(TellsForEver), "lets_go_what_is_too_old", "which was told"),
+        (in_memory(CountsNoExpired), "lets_go_what_is_too_old", "total_expired grew by 0"),
+        (in_memory(NamesNames), "knows_subjects_by_a_hash", "which tells the name"),
+        (in_memory(KnowsNobodyApart), "knows_subjects_by_a_hash", "by the same name"),
+        (in_memory(ForgetsItsKey), "knows_subjects_by_a_hash", "is another"),
     ],
 )
 def test_a_broken_store_is_caught_by_law_and_input(open_store: Open, law: str, found: str) -> None:

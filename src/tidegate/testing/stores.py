@@ -10,6 +10,7 @@ from tidegate.testing.purchase_laws import (
     keeps_purchases_until_they_end,
     refuses_purchases_from_old_books,
 )
+from tidegate.testing.retention_laws import knows_subjects_by_a_hash, lets_go_what_is_too_old
 
 ROUNDS = 25
 SEEDS = 4
@@ -140,6 +141,8 @@ STORE_LAWS: Mapping[str, Law] = {
         refuses_a_choice_from_old_books,
         keeps_purchases_until_they_end,
         refuses_purchases_from_old_books,
+        lets_go_what_is_too_old,
+        knows_subjects_by_a_hash,
     )
 }
 
