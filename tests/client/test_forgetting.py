@@ -1,5 +1,6 @@
 """Somebody is erased: nothing of them is left on the device, and nothing comes back."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,13 @@ def test_content_is_found_where_it_is(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, CAPACITY) as store:
         Gate(store, IndexedStream([content(7)])).apply(order(1, 1))
         assert found(tmp_path, [6, 7]) == [7]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_root_forgets_in_a_folder_its_owner_can_read(tmp_path: Path) -> None:
+    folder = tmp_path / "device"
+    folder.mkdir()
+    os.chown(folder, 12345, 54321)
+    Forgotten(folder).add("ada")
+    found = {path.name: (path.stat().st_uid, path.stat().st_gid) for path in folder.iterdir()}
+    assert found == dict.fromkeys(["forgotten.json", "forgotten.lock"], (12345, 54321))
