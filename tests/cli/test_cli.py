@@ -116,15 +116,12 @@ def test_the_answer_of_a_plan_is_in_its_json(tidegate: Shell) -> None:
 
 def test_a_plan_claims_no_lead_where_there_is_none(tidegate: Shell) -> None:
     printed = tidegate("plan --rounds 60 --seeds 3 --policy constant_admission --policy acdpp")
-    assert (
-        "Use acdpp (no clear lead over constant_admission; more --seeds may tell): about "
-        in printed
-    )
+    assert "Use acdpp (beyond chance not 1 % ahead of constant_admission): about " in printed
     assert "10 % more budget could add" not in printed
     alone = tidegate.json("plan --rounds 60 --seeds 1 --policy costless_oracle")
     assert alone["answer"] is None
     single = tidegate("plan --rounds 60 --seeds 1 --currency EUR")
-    assert "\nUse tide: about " in single
+    assert "\nUse tide (beyond chance not 1 % ahead of constant_admission, " in single
     assert " EUR for a sample on average" in single
 
 
@@ -136,6 +133,7 @@ def test_a_plan_says_what_a_delay_allows(tidegate: Shell) -> None:
     first = "This does not look at the delay. A slot waits 10 rounds for a purchase, on average, "
     assert first + line in (tidegate("optimum --delay 10"))
     assert "at most 10 samples a round" in tidegate("optimum --delay uniform:1,17")
+    assert "A slot waits" not in tidegate("optimum --delay 10 --fraction-train 0.5")
 
 
 def test_a_plan_says_where_the_search_disagrees(tidegate: Shell) -> None:

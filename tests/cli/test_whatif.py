@@ -65,17 +65,23 @@ def test_clients_meet_their_own_prices_again(
     assert rows[0]["prices"] == OwnPrices().at(1, sorted(rows[0]["prices"]))
 
 
-def test_a_client_without_a_price_in_a_round_is_given_the_mean_of_its_own(tmp_path: Path) -> None:
+def test_what_a_client_did_not_pay_is_as_far_from_the_average_as_it_usually_was(
+    tmp_path: Path,
+) -> None:
     recorded_run(tmp_path)
-    prices = '{"round": 2, "prices": {"partition-1": 4.0, "partition-0": 1.0}}\n'
-    more = '{"round": 3, "prices": {"partition-1": 6.0}}\n{"round": 99, "prices": {"gone": 1.0}}\n'
-    (tmp_path / "prices.jsonl").write_text(prices + more)
     view = read_run(tmp_path)
+    average = [row.price for row in view.rounds]
+    lines = [
+        {"round": 2, "prices": {"partition-0": average[1] / 2, "partition-1": 2 * average[1]}},
+        {"round": 3, "prices": {"partition-1": 4 * average[2]}},
+        {"round": 99, "prices": {"gone": 1.0}},
+    ]
+    (tmp_path / "prices.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     table = price_table(view)
     assert table is not None
-    assert table[:4, 1].tolist() == [5.0, 4.0, 6.0, 5.0]
-    assert set(table[:, 0]) == {1.0}
-    assert table[:, 2].tolist() == [row.price for row in view.rounds]
+    assert table[0].tolist() == [average[0]] * 4  # all paid the same
+    assert table[1] == pytest.approx([average[1] / 2, 2 * average[1], average[1], average[1]])
+    assert table[2] == pytest.approx([average[2] / 2, 4 * average[2], average[2], average[2]])
     (tmp_path / "prices.jsonl").unlink()
     assert price_table(view) is None
 

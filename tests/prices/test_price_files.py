@@ -28,7 +28,10 @@ def by_clock(tmp_path: Path, now: list[float], column: str = "eur") -> ClockPric
 def test_a_round_costs_what_the_row_of_its_time_says(tmp_path: Path) -> None:
     now = [NOON]
     feed = by_clock(tmp_path, now)
-    assert feed.mean(100) == 50.0
+    assert feed.mean(3) == 50.0
+    told = "has 3 rows of prices, and a run of 100 rounds is planned with the average of the first"
+    with pytest.raises(ConfigurationError, match=told):
+        feed.mean(100)
     found = []
     for minutes in (0, 59, 60, 179):
         now[0] = NOON + 60 * minutes
@@ -52,13 +55,61 @@ def test_a_time_without_a_row_is_named_with_those_that_have_one(
 ) -> None:
     now = [NOON + 60 * minutes]
     feed = by_clock(tmp_path, now)
-    told = "has prices from 2026-01-31T12:00Z to 2026-01-31T15:00Z, and round 7 begins at 2026-"
+    told = "has prices from 2026-01-31T12:00Z to 2026-01-31T15:00Z, and none for 2026-"
     with pytest.raises(SupplierError, match=told):
         feed.at(7)
     with (tmp_path / "prices.csv").open("a") as rows:
         rows.write("2026-01-31T15:00Z,70,1\n")
     if minutes > 0:
         assert feed.at(7) == 70.0
+
+
+def test_a_hole_in_the_file_is_not_filled(tmp_path: Path) -> None:
+    now = [NOON]
+    feed = by_clock(tmp_path, now)
+    with (tmp_path / "prices.csv").open("a") as rows:
+        rows.write("2026-02-03T12:00Z,70,1\n")
+    found = list[float | None]()
+    for hours in (2, 5, 6, 71, 72, 75, 76):
+        now[0] = NOON + 3600 * hours
+        try:
+            found.append(feed.at(1))
+        except SupplierError:
+            found.append(None)
+    assert found == [60.0, 60.0, None, None, 70.0, 70.0, None]
+    now[0] = NOON + 3600 * 5
+    feed.at(1)
+    assert feed.known(1, 48) == [60.0]  # and not what comes behind the hole
+
+
+def test_a_price_below_zero_counts_as_zero(tmp_path: Path) -> None:
+    now = [NOON + 2 * 3600]
+    (tmp_path / "prices.csv").write_text(ROWS.replace("60,300", "-12.5,300"))
+    feed = ClockPrices(tmp_path / "prices.csv", "eur+0.01*gco2", 1800, clock=lambda: now[0])
+    assert feed.at(1) == 3.0
+
+
+def test_a_file_that_cannot_be_read_any_more_leaves_the_prices_as_they_were(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed = by_clock(tmp_path, [NOON])
+    for text in ("", "time,eur", "time,eur\nnoon,3\n"):
+        (tmp_path / "prices.csv").write_text(text)
+        assert feed.at(1) == 40.0
+        assert "the prices stay as they were before" in caplog.text
+        caplog.clear()
+    (tmp_path / "prices.csv").write_text(ROWS.replace(",40,", ",41,"))
+    assert feed.at(1) == 41.0
+
+
+def test_a_header_that_is_not_clear_is_refused(tmp_path: Path) -> None:
+    for text, told in (
+        ("eur,eur\n1,2\n", "has two columns 'eur'; rename one"),
+        ("eur", "has no whole line yet"),
+    ):
+        (tmp_path / "prices.csv").write_text(text)
+        with pytest.raises(ConfigurationError, match=told):
+            GrowingPrices(tmp_path / "prices.csv", "eur")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +158,7 @@ def test_a_price_is_a_sum_of_amounts_at_their_rates(tmp_path: Path) -> None:
     ("column", "told"),
     [
         ("eur+carbon", "has no column 'carbon'; it has time, eur, gco2"),
+        ("eur+", "'' must read RATE.COLUMN"),
         ("eur+-1*gco2", "'-1.gco2' must read RATE.COLUMN"),
         ("eur+much*gco2", "'much.gco2' must read RATE.COLUMN, with a rate of 0 or more"),
     ],
@@ -136,4 +188,5 @@ def test_the_report_shows_every_amount(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")])
     page = " ".join((tmp_path / "page.html").read_text().split())
-    assert "gco2, each at its rate." in page
+    assert "By the prices of its rounds it was spent as about" in page
+    assert " gco2." in page

@@ -236,6 +236,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     )
     planned = PlanAnswer(
         headline="three clients",
+        answer=["Use tide."],
         advice=["Buy <less>."],
         command="tidegate plan",
         budget=15.0,
@@ -250,6 +251,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     )
     write_plan_page(planned, tmp_path / "plan.html")
     text = (tmp_path / "plan.html").read_text("utf-8")
+    assert "three clients. Use tide." in text
     assert "Buy &lt;less&gt;." in text
     for point in money.points:
         assert f"<td>{show(point.policies['tide'].effective_per_round)}</td>" in text
@@ -257,7 +259,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         assert f"<td>{show(cap.policy.effective_per_round)}</td>" in text
         assert f"<td>{cap.limit.effective_per_round:,.4g}</td>" in text
     assert [cap.most_uses for cap in caps] == [2, 8]
-    alone = replace(planned, by_cap=[], summaries=[money.points[4].policies["tide"]])
+    alone = replace(planned, answer=[], by_cap=[], summaries=[money.points[4].policies["tide"]])
     write_plan_page(alone, tmp_path / "tide.html")  # which has no K, and needs no advice on it
     text = (tmp_path / "tide.html").read_text("utf-8")
     assert "Buy &lt;less&gt;." not in text

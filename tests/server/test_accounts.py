@@ -108,4 +108,6 @@ def test_what_was_saved_need_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch)
 def test_a_client_without_an_account_is_named() -> None:
     with pytest.raises(WireError, match="no client 'x' has an account"):
         Accounts()["x"]
+    with pytest.raises(WireError, match="no client 'x' has an account"):
+        Accounts().capacity("x")
     assert "x" not in Accounts(lambda client: Account(1))

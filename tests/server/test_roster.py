@@ -50,3 +50,11 @@ def test_the_roster_is_what_going_through_all_clients_gives(
         assert list(roster.places) == list(expected)
         assert set(roster.away) == {one for one, absent in roster.absences.items() if absent}
         roster = Roster(roster.absences)  # brought back after a restart
+
+
+def test_a_client_that_is_let_in_again_is_seen_at_once() -> None:
+    """It was online all the time, and retired; nothing else has changed."""
+    roster = Roster({"a": 0})
+    online = ["a", "b"]
+    assert roster.look(["a"], online) == {"b"}
+    assert roster.look(["a"], online) == {"b"}

@@ -132,15 +132,7 @@ def plan(
     ]
     if html is not None:
         chosen_for_curves = [name for name in policy or CURVES if name in runs]
-        _write_page(
-            setting,
-            [*first, f"{PAPERS} {advice[0]}", *advice[1:]],
-            summaries,
-            possible,
-            chosen_for_curves,
-            preset,
-            html,
-        )
+        _write_page(setting, first, advice, summaries, possible, chosen_for_curves, preset, html)
         typer.echo(f"wrote {html}", err=True)
     if as_json:
         told: dict[str, Any] = {
@@ -178,6 +170,7 @@ def plan(
 
 def _write_page(
     setting: Setting,
+    first: list[str],
     advice: list[str],
     summaries: list[PolicySummary],
     possible: Mapping[str, float],
@@ -223,6 +216,7 @@ def _write_page(
         )
     planned = PlanAnswer(
         headline=headline(setting),
+        answer=first,
         advice=advice,
         command=shlex.join(["tidegate", *sys.argv[1:]]),
         budget=problem.budget,

@@ -1,18 +1,20 @@
 """What a planner asked for: which policy to use, what it gains, and what more would give."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from tidegate.cli.setting import Setting
 from tidegate.errors import ConfigurationError
+from tidegate.prices import RecordedPrices
 from tidegate.problem import Problem
+from tidegate.report.tables import amount
 from tidegate.simulation.rounds import Run
 from tidegate.simulation.summary import PolicySummary, estimate
 from tidegate.theory.distribution import price_distribution
 from tidegate.theory.optimum import optimum
-from tidegate.wire import LARGEST_CAPACITY
 
 CONSTANT = "constant_admission"
 FREE = "costless_oracle"
@@ -36,11 +38,12 @@ class Answer:
     times_constant_admission: float | None
     """None where that was not tried, or is the answer itself."""
     rivals: tuple[str, ...]
-    """Policies that it does not lead on the same prices, beyond chance."""
+    """Policies that it does not lead by 1 % on the same prices, beyond chance."""
     price_paid: float
     """For a sample, on average."""
     spent_per_round: float
-    most_stored: float
+    most_in_training: int
+    """Samples, in any round of any run."""
     more_budget: float | None
     """Effective samples a round that a tenth more money could add; None if the limit is unknown."""
     more_memory: float | None
@@ -76,11 +79,13 @@ def answer(
         effective_per_round=best.effective_per_round.mean,
         times_constant_admission=gained,
         rivals=tuple(
-            one for one in tried if one != best.policy and not _leads(runs[best.policy], runs[one])
+            one
+            for one in tried
+            if one != best.policy and not _leads(runs[best.policy], runs[one], setting)
         ),
         price_paid=best.spent_per_round.mean / distinct if distinct else 0.0,
         spent_per_round=best.spent_per_round.mean,
-        most_stored=best.peak_occupancy.mean,
+        most_in_training=int(max(run.columns["training_size"].max() for run in runs[best.policy])),
         more_budget=budget,
         more_memory=memory,
     )
@@ -98,31 +103,34 @@ def in_words(found: Answer, setting: Setting, currency: str) -> list[str]:
     times = ""
     if CONSTANT not in found.rivals and found.times_constant_admission is not None:
         times = f" ({found.times_constant_admission:.3g} times those of constant admission)"
+    over = found.spent_per_round / setting.problem.budget - 1
+    above = f" ({over:.0%} above the budget)" if over > A_LEAD else ""
     lead = f"Use {found.policy}"
     if found.rivals:
-        lead += f" (no clear lead over {', '.join(found.rivals)}; more --seeds may tell)"
+        lead += f" (beyond chance not 1 % ahead of {', '.join(found.rivals)})"
     told = [
         (
-            f"{lead}: about {found.effective_per_round:,.3g} effective samples a round{times} for "
-            f"{found.spent_per_round:,.4g}{unit}, with at most {found.most_stored:,.0f} stored."
+            f"{lead}: about {amount(found.effective_per_round)} effective samples a round{times} "
+            f"for {amount(found.spent_per_round)}{unit}{above}, training on "
+            f"{found.most_in_training:,} samples at most."
         ),
         (
-            f"It pays {found.price_paid:,.3g}{unit} for a sample on average, where the mean price "
-            f"is {setting.problem.average_price:,.4g}{unit}."
+            f"It pays {amount(found.price_paid)}{unit} for a sample on average, where the mean "
+            f"price is {amount(setting.problem.average_price)}{unit}."
         ),
     ]
     if found.more_budget is not None and found.more_memory is not None:
         told.append(
-            f"10 % more budget could add {found.more_budget:,.2g} effective samples a round, "
-            f"10 % more memory {found.more_memory:,.2g}."
+            f"10 % more budget could add {amount(found.more_budget)} effective samples a round, "
+            f"10 % more memory {amount(found.more_memory)}."
         )
     return told + delay_told(setting.problem)
 
 
 def delay_told(problem: Problem) -> list[str]:
-    """How many samples slots can gain that wait for their purchases, if they do."""
+    """How many samples slots can gain that wait for their purchases, if all take part."""
     delays = problem.delays
-    if delays.none:
+    if delays.none or not problem.cohorts.everyone:
         return []
     mean = (delays.shortest + delays.longest) / 2
     slots = problem.slots_a_round
@@ -134,11 +142,15 @@ def delay_told(problem: Problem) -> list[str]:
     return [told]
 
 
-def _leads(best: Sequence[Run], other: Sequence[Run]) -> bool:
-    """Whether a policy gains more than another on the same prices, beyond chance."""
+def _leads(best: Sequence[Run], other: Sequence[Run], setting: Setting) -> bool:
+    """Whether a policy gains more than another on the same prices, beyond chance.
+
+    One run tells nothing of other paths of prices; of a trace there is only one.
+    """
     mine, its = ([run.columns["effective_samples"][-1] for run in runs] for runs in (best, other))
     lead = estimate([one - two for one, two in zip(mine, its, strict=True)])
-    low = lead.interval[0] if lead.interval else lead.mean
+    is_certain = isinstance(setting.price_law, RecordedPrices)
+    low = lead.interval[0] if lead.interval else lead.mean if is_certain else -math.inf
     return low > A_LEAD * float(np.mean(its))
 
 
@@ -147,16 +159,15 @@ def _with_more(setting: Setting) -> tuple[float | None, float | None]:
     problem = setting.problem
     if not problem.delays.none:
         return None, None
-    larger = np.minimum(np.ceil(MORE * problem.capacities), LARGEST_CAPACITY).astype(np.int64)
-    more = [
-        replace(problem, budget=MORE * problem.budget),
-        replace(problem, buffer_capacities=larger),
-    ]
     try:
         prices = price_distribution(setting.price_law, setting.rounds)
         limits = [
-            optimum(prices, one.budget, one.slots_a_round, setting.most_uses).effective_per_round
-            for one in (problem, *more)
+            optimum(prices, budget, slots, setting.most_uses).effective_per_round
+            for budget, slots in (
+                (problem.budget, problem.slots_a_round),
+                (MORE * problem.budget, problem.slots_a_round),
+                (problem.budget, MORE * problem.slots_a_round),
+            )
         ]
     except ConfigurationError:
         return None, None

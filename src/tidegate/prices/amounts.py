@@ -24,7 +24,7 @@ def rates_of(text: str, columns: Collection[str]) -> dict[str, float]:
             value = float(rate) if times else 1.0
         except ValueError:
             value = -1.0
-        if not 0 <= value < float("inf"):
+        if not (0 <= value < float("inf") and column.strip()):
             raise ConfigurationError(
                 f"{term!r} must read RATE*COLUMN, with a rate of 0 or more, as in eur+0.08*gco2"
             )

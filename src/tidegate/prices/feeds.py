@@ -177,8 +177,17 @@ class RecordedPrices:
         return cls.from_text(read_text(path), path, columns)
 
     @classmethod
-    def from_text(cls, text: str, path: Path, columns: Sequence[str]) -> "RecordedPrices":
-        """The same from what a file holds; its path is for messages."""
+    def from_text(
+        cls, text: str, path: Path, columns: Sequence[str], floor: float | None = None
+    ) -> "RecordedPrices":
+        """The same from what a file holds; its path is for messages.
+
+        Args:
+            text: of the file.
+            path: that it has.
+            columns: one, or one a client.
+            floor: what is below counts as so much; none where prices below 0 are refused.
+        """
         header = csv_header(text, path)
         wanted = [rates_of(column, header) for column in columns]
         for column in itertools.chain.from_iterable(wanted):
@@ -190,7 +199,8 @@ class RecordedPrices:
         rows = [
             [
                 math.fsum(
-                    rate * _cell(path, line, column, row[column]) for column, rate in rates.items()
+                    rate * _cell(path, line, column, row[column], floor)
+                    for column, rate in rates.items()
                 )
                 for rates in wanted
             ]
@@ -241,9 +251,13 @@ class RecordedPrices:
 def csv_header(text: str, path: Path) -> list[str]:
     """The names of a CSV file's columns."""
     try:
-        return list(csv.DictReader(io.StringIO(text, newline="")).fieldnames or [])
+        names = list(csv.DictReader(io.StringIO(text, newline="")).fieldnames or [])
     except csv.Error as wrong:
         raise ConfigurationError(f"{path} has no header: {wrong}") from None
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ConfigurationError(f"{path} has two columns {twice[0]!r}; rename one")
+    return names
 
 
 def csv_rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str | None]]:
@@ -285,11 +299,15 @@ def read_text(path: Path) -> str:
     return text
 
 
-def _cell(path: Path, line: int, column: str, text: str | None) -> float:
+def _cell(
+    path: Path, line: int, column: str, text: str | None, floor: float | None = None
+) -> float:
     try:
         price = float(text if text is not None else "")
     except ValueError:
         price = math.nan
+    if floor is not None and price < floor:
+        price = floor
     if not 0 <= price <= LARGEST_AMOUNT:
         raise ConfigurationError(
             f"{path}, line {line}, column {column}: {reprlib.repr(text)} is not a price; write a "

@@ -1,5 +1,8 @@
 """Prices of a CSV file to which rows are added while the run goes on: a row a round, or by time."""
 
+import itertools
+import logging
+import statistics
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +18,21 @@ from tidegate.prices.feeds import RecordedPrices, csv_header, csv_rows, read_tex
 
 FIRST = 24
 """Rows that the average is taken of: have them in the file before the run begins."""
+HOLE = 4
+"""Times what a row usually holds: longer is taken for a hole in the file. Some markets went from
+hours to quarters of an hour."""
 ADD_ROWS = "add rows, each ended by a new line, and start the run again: it goes on from here"
+
+logger = logging.getLogger("flwr.tidegate")
+"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 
 class PriceFile:
     """A CSV file of prices that is read again when it has changed.
 
-    A row that is not ended by a new line is still being written, and waited for.
+    A row that is not ended by a new line is still being written, and waited for. A file that cannot
+    be read any more leaves the prices as they were, with a warning. Below 0 counts as 0: markets
+    pay for electricity at times, and nobody is paid for taking a sample.
 
     Args:
         path: of the file.
@@ -46,20 +57,36 @@ class PriceFile:
             told = self.path.stat()
             seen = told.st_mtime_ns, told.st_size
         if seen is None or seen != self._seen:
-            text = read_text(self.path)
-            written = text[: text.rfind("\n") + 1]
-            self.rates = rates_of(self._column, csv_header(written, self.path))
-            table = RecordedPrices.from_text(written, self.path, list(self.rates)).values
-            self.amounts = np.asarray(table).reshape(-1, len(self.rates))
-            if self._time_column is not None:
-                self.times = _times(written, self.path, self._time_column)
+            try:
+                self._take(read_text(self.path))
+            except ConfigurationError as wrong:
+                if self._seen is None or seen is None:
+                    raise
+                logger.warning("the prices stay as they were before: %s", wrong)
             self._seen = seen
         prices: FloatArray = self.amounts @ np.array(list(self.rates.values()))
         return prices
 
+    def _take(self, text: str) -> None:
+        """The rows of a text, as far as they are written to their end; or nothing changes."""
+        written = text[: text.rfind("\n") + 1]
+        if not written:
+            raise ConfigurationError(f"{self.path} has no whole line yet; end its first line")
+        rates = rates_of(self._column, csv_header(written, self.path))
+        table = RecordedPrices.from_text(written, self.path, list(rates), floor=0.0).values
+        if self._time_column is not None:
+            self.times = _times(written, self.path, self._time_column)
+        self.rates, self.amounts = rates, np.asarray(table).reshape(-1, len(rates))
+
     def mean(self, num_rounds: int) -> float:
-        """Average of the first rows, which stays the same when others are added."""
-        return float(self.read()[: min(num_rounds, FIRST)].mean())
+        """Average of the first rows: the same as long as nobody changes these."""
+        prices, needed = self.read(), min(num_rounds, FIRST)
+        if len(prices) < needed:
+            raise ConfigurationError(
+                f"{self.path} has {len(prices)} rows of prices, and a run of {num_rounds} rounds "
+                f"is planned with the average of the first {needed}; add rows before it begins"
+            )
+        return float(prices[:needed].mean())
 
     def amounts_of(self, row: int) -> dict[str, float]:
         """What a row has of each amount."""
@@ -85,7 +112,7 @@ class GrowingPrices:
         return self._file.rates
 
     def mean(self, num_rounds: int) -> float:
-        """Average of the first rows, which stays the same when others are added."""
+        """Average of the first 24 rows, or of as many as there are rounds."""
         return self._file.mean(num_rounds)
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
@@ -118,7 +145,8 @@ class ClockPrices:
         round_length: seconds that a round takes, about: with it rows to come are prices known
             ahead of the next rounds.
         time_column: of the file, in ISO 8601 with an offset (``2026-01-31T13:00+01:00``). A row
-            holds until the next one begins, and the last as long as the one before.
+            holds until the next one begins, or about as long as rows usually do: not over a hole in
+            the file, nor long after its end.
         clock: seconds since 1970.
     """
 
@@ -143,7 +171,7 @@ class ClockPrices:
         return self._file.rates
 
     def mean(self, num_rounds: int) -> float:
-        """Average of the first rows, which stays the same when others are added."""
+        """Average of the first 24 rows, or of as many as there are rounds."""
         return self._file.mean(num_rounds)
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
@@ -154,8 +182,8 @@ class ClockPrices:
             first, end = (_told(one) for one in (self._file.times[0], self._end))
             raise SupplierError(
                 f"the price file {self._file.path}",
-                f"has prices from {first} to {end}, and round {round_number} begins at "
-                f"{_told(now)}; {ADD_ROWS}",
+                f"has prices from {first} to {end}, and none for {_told(now)}, when round "
+                f"{round_number} begins; {ADD_ROWS}",
             )
         self._asked = round_number, now
         return float(prices[row])
@@ -168,7 +196,8 @@ class ClockPrices:
             self._row(begun + n * self._round_length)
             for n in range(1, horizon + 1 if of == round_number else 1)
         )
-        return [float(prices[row]) for row in rows if row is not None]
+        there = itertools.takewhile(lambda row: row is not None, rows)
+        return [float(prices[row]) for row in there if row is not None]
 
     def amounts(self, round_number: int) -> Mapping[str, float]:
         """What the row of a round has of each column."""
@@ -178,13 +207,22 @@ class ClockPrices:
 
     @property
     def _end(self) -> float:
+        """When the last row ends: it holds as long as the one before."""
         times = self._file.times
-        return times[-1] + (times[-1] - times[-2])
+        return times[-1] + min(times[-1] - times[-2], self._longest)
+
+    @property
+    def _longest(self) -> float:
+        """Seconds that a row may hold."""
+        return HOLE * statistics.median_low(np.diff(self._file.times).tolist())
 
     def _row(self, at: float) -> int | None:
         """The row that holds at a time."""
-        row = bisect_right(self._file.times, at) - 1
-        return row if row >= 0 and at < self._end else None
+        times = self._file.times
+        row = bisect_right(times, at) - 1
+        if row < 0 or at >= self._end or at - times[row] >= self._longest:
+            return None
+        return row
 
 
 def _times(text: str, path: Path, column: str) -> list[float]:

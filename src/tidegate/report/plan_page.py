@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_SPENT = 1.05
-"""Times the budget, that a policy which keeps to it may spend in a run of finite length."""
 
 MakePicture = Callable[["Figure", str, str], Picture]
 
@@ -58,8 +56,10 @@ class PlanAnswer:
 
     headline: str
     """The problem in one line."""
+    answer: Sequence[str]
+    """Which policy to use and what it gives, sentence by sentence."""
     advice: Sequence[str]
-    """What follows from it, sentence by sentence."""
+    """What follows for the paper's policies."""
     command: str
     """That makes this page again."""
     budget: float
@@ -77,16 +77,9 @@ class PlanAnswer:
 
 def write_plan_page(planned: PlanAnswer, path: Path) -> None:
     """Write the page."""
-    within = [
-        one for one in planned.summaries if one.spent_per_round.mean <= MOST_SPENT * planned.budget
-    ]
-    lead = f"{planned.headline}. None of these policies keeps to the budget."
-    if within:
-        best = max(within, key=lambda one: one.effective_per_round.mean)
-        lead = (
-            f"{planned.headline}. Of the policies that keep to the budget, {best.policy} gains "
-            f"most: {best.effective_per_round.mean:,.3g} effective samples a round."
-        )
+    lead = f"{planned.headline}. {' '.join(planned.answer)}"
+    if not planned.answer:
+        lead = f"{planned.headline}. None of these policies keeps to the budget."
     with drawing() as picture:
         money = _curves(
             planned.by_budget, planned.budget, "budget, a round", "one more unit of money", picture
@@ -211,7 +204,7 @@ def _scale(axes: "Axes", amounts: FloatArray, planned: float, across: str) -> No
     shown = amounts[:: max((len(FACTORS) - 1) // 4, 1)]
     axes.set_xticks(shown, [_number(amount) for amount in shown])
     axes.set_xticks([], minor=True)
-    axes.set_xlabel(across)
+    axes.set_xlabel(f"{across} (logarithmic)")
     axes.axvline(planned, color=INK, linewidth=0.8)
 
 

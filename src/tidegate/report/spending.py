@@ -44,7 +44,8 @@ def _amounts(view: RunView) -> list[str]:
         f"{amount(paid)} for {amount(total)} {name}"
         for name, (total, paid) in amounts_paid(view).items()
     ]
-    return [f"The spending is {' and '.join(parts)}, each at its rate."] if parts else []
+    told = f"By the prices of its rounds it was spent as about {' and '.join(parts)}."
+    return [told] if parts else []
 
 
 def _dry(view: RunView) -> list[str]:

@@ -59,24 +59,30 @@ def amounts_paid(view: RunView) -> dict[str, tuple[float, float]]:
 def price_table(view: RunView) -> FloatArray | None:
     """A row of prices for each round that was settled, a column for each client; or None.
 
-    None where all clients paid the same in every round. A client that was not sent an order in a
-    round is given the price that is a mean of its own, and the round's where it never had any.
+    None where all clients paid the same in every round. What a client would have paid in a round
+    in which it was sent no order is not known: it is taken to be as far from the round's average
+    as the client's price usually was.
     """
     names = {client.name: number for number, client in enumerate(view.clients)}
     rows = {row.round_number: place for place, row in enumerate(view.rounds)}
-    table = np.full((len(rows), len(names)), np.nan)
+    average = np.array([row.price for row in view.rounds])
+    ratios, told = np.full((len(rows), len(names)), np.nan), np.zeros(len(rows), dtype=bool)
     for round_number, line in _told(view.folder):
-        prices = line.get("prices", {})
-        for client in names.keys() & prices.keys() if round_number in rows else ():
-            table[rows[round_number], names[client]] = prices[client]
-    if np.isnan(table).all():
+        place = rows.get(round_number)
+        if place is None or "prices" not in line:
+            continue
+        told[place] = True
+        for client in names.keys() & line["prices"].keys():
+            ratios[place, names[client]] = line["prices"][client] / (average[place] or 1.0)
+    if not told.any():
         return None
-    for column in table.T:
-        known = column[~np.isnan(column)]
-        if len(known):
-            column[np.isnan(column)] = known.mean()
-    of_the_round = np.array([row.price for row in view.rounds])
-    return np.where(np.isnan(table), of_the_round[:, None], table)
+    known = ~np.isnan(ratios)
+    usual = np.where(known, ratios, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    usual = np.where(known.any(axis=0), usual, 1.0)
+    ratios = np.where(known, ratios, usual)
+    ratios[~told] = 1.0  # all who were sent an order paid the same
+    table: FloatArray = average[:, None] * ratios
+    return table
 
 
 def _told(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:

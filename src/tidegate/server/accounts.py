@@ -125,7 +125,7 @@ class Accounts:
 
     def capacity(self, client: str) -> int:
         """Samples that a client's buffer can hold."""
-        return self._capacities[client]
+        return self._capacities[client] if client in self else self[client].buffer_capacity
 
     @property
     def changed(self) -> Mapping[str, Account]:

@@ -39,9 +39,8 @@ class Controller:
         self._fleet = Fleet(terms, self._ledger)
         self._server: Any = None
         self._tally, self._waits = ReuseTally(), WaitTally()
-        self._overspend = 0.0
         self._decision: Decision | None = None
-        self._pause = BuyingPause()
+        self._overspend, self._pause = 0.0, BuyingPause()
 
     @property
     def run(self) -> str:
@@ -149,7 +148,7 @@ class Controller:
             orders[client] = self._order(number, client, count, price, wanted.thresholds)
         if each and wanted.thresholds and wanted.total_admission:
             least = self._fleet.least(members, quote, self._round_number, usual)
-            orders = within_cash(orders, self._ledger, min(self._cash(budget), wanted.money), least)
+            orders = within_cash(orders, self._ledger, self._cash(budget, wanted.money), least)
         for client, order in orders.items():
             self._ledger.send(client, order)
         ordered = None if wanted.thresholds else wanted.total_admission
@@ -293,12 +292,13 @@ class Controller:
             return self._fleet.policy.admission
         return self._granted_rule.granted(budget, expected)
 
-    def _cash(self, budget: float) -> float:
+    def _cash(self, budget: float, left: float = math.inf) -> float:
         """What a round may cost at most; what was not heard of may have been spent."""
+        unsettled = self._ledger.exposure + self._ledger.booked.spent
         if self._fleet.ahead is None:
-            return math.inf
-        so_far = self._overspend + self._ledger.exposure + self._ledger.booked.spent
-        return cash(budget, self._round_number, so_far, self._fleet.ahead * self._terms.budget)
+            return left - unsettled
+        so_far, ahead = self._overspend + unsettled, self._fleet.ahead * self._terms.budget
+        return min(cash(budget, self._round_number, so_far, ahead), left - unsettled)
 
     def _order(
         self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]

@@ -47,7 +47,7 @@ class Ledger:
         booked: RoundTotals = NOTHING,
     ) -> None:
         self.run = run
-        self.accounts = accounts or Accounts()
+        self.accounts = Accounts() if accounts is None else accounts
         self._closed_round = closed_round
         self._booked = booked
 

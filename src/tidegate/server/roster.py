@@ -23,8 +23,8 @@ class Roster:
         self._away = {client: -absent for client, absent in (absences or {}).items() if absent}
         """Clients that could not be reached the last time, and the last look that reached each."""
         self._seen: list[str] | None = None
-        """Clients that could be reached the last time, if that is all who were there. Mostly the
-        same names come again, as the same objects, and lists of these are compared fast."""
+        """Clients that could be reached the last time, if all were known and nobody else came.
+        Mostly the same names come again, as the same objects: such lists are compared fast."""
 
     @property
     def absences(self) -> dict[str, int]:
@@ -42,15 +42,15 @@ class Roster:
         self._looks += 1
         if seen == self._seen and some <= known and some.isdisjoint(self._away):
             return set()  # as it was the last time
-        here = set(seen)
-        self._seen = seen if some <= here else None
-        here |= some
+        here = {*seen, *some}
         missing = {one for one in known if one not in here}
         for client in self._away.keys() - missing:
             del self._away[client]
         for client in sorted(missing - self._away.keys()):
             self._away[client] = self._looks - 1
-        return here - known
+        new = here - known
+        self._seen = seen if not new and some <= set(seen) else None
+        return new
 
     def absent_for(self, horizon: Callable[[int], int]) -> set[str]:
         """Clients that were not reached for as many rounds as the horizon of their number."""
