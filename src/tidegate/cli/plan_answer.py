@@ -10,7 +10,7 @@ from tidegate.cli.setting import Setting
 from tidegate.errors import ConfigurationError
 from tidegate.prices import RecordedPrices
 from tidegate.problem import Problem
-from tidegate.report.tables import amount
+from tidegate.report.tables import WHOLE
 from tidegate.simulation.rounds import Run
 from tidegate.simulation.summary import PolicySummary, estimate
 from tidegate.theory.distribution import price_distribution
@@ -110,19 +110,19 @@ def in_words(found: Answer, setting: Setting, currency: str) -> list[str]:
         lead += f" (beyond chance not 1 % ahead of {', '.join(found.rivals)})"
     told = [
         (
-            f"{lead}: about {amount(found.effective_per_round)} effective samples a round{times} "
-            f"for {amount(found.spent_per_round)}{unit}{above}, training on "
+            f"{lead}: about {_about(found.effective_per_round)} effective samples a round{times} "
+            f"for {_about(found.spent_per_round)}{unit}{above}, training on "
             f"{found.most_in_training:,} samples at most."
         ),
         (
-            f"It pays {amount(found.price_paid)}{unit} for a sample on average, where the mean "
-            f"price is {amount(setting.problem.average_price)}{unit}."
+            f"It pays {_about(found.price_paid)}{unit} for a sample on average, where the mean "
+            f"price is {_about(setting.problem.average_price)}{unit}."
         ),
     ]
     if found.more_budget is not None and found.more_memory is not None:
         told.append(
-            f"10 % more budget could add {amount(found.more_budget)} effective samples a round, "
-            f"10 % more memory {amount(found.more_memory)}."
+            f"10 % more budget could add {_about(found.more_budget)} effective samples a round, "
+            f"10 % more memory {_about(found.more_memory)}."
         )
     return told + delay_told(setting.problem)
 
@@ -140,6 +140,11 @@ def delay_told(problem: Problem) -> list[str]:
         "budget."
     )
     return [told]
+
+
+def _about(value: float) -> str:
+    """Three digits, or a whole number."""
+    return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:,.3g}"
 
 
 def _leads(best: Sequence[Run], other: Sequence[Run], setting: Setting) -> bool:
