@@ -20,7 +20,7 @@ import pytest
 from check_size import at_size
 from deployment import BIN
 from documented_lines import APP, LOAD, Quickstart, add_tidegate, gate
-from guide import ADDED, ROOT, TLS, Guide, blocks, joined
+from guide import ADDED, PRICES, ROOT, TLS, Guide, blocks, joined
 
 from tidegate.cli import main
 from tidegate.flower.strategy import AdmissionControl
@@ -78,8 +78,41 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guide]:
     for name in ("bare", "gated"):
         shutil.copytree(ROOT / "tests" / "helpers" / "batch_norm_app", reader.folder / name)
     add_tidegate(reader.folder / "gated", BATCH_NORM)
+    add_tariff(reader.folder)
     yield reader
     reader.stop()
+
+
+def add_tariff(folder: Path) -> None:
+    """The page's app with the first feed of another page, in which each client has its price."""
+    shutil.copytree(folder / "plain", folder / "tariff")
+    feed = blocks(PRICES, "python")[0].rpartition("strategy = ")[0]
+    server = folder / "tariff" / "plain" / "server_app.py"
+    old = 'prices="uniform:1,10")'
+    text = server.read_text("utf-8")
+    assert old in text
+    own = 'prices=Tariff(), folder=str(context.run_config["saved"]))'
+    server.write_text(f"{feed}\n{text.replace(old, own)}", "utf-8")
+    config = folder / "tariff" / "pyproject.toml"
+    known = "[tool.flwr.app.config]\n"
+    assert known in config.read_text("utf-8")
+    told = config.read_text("utf-8").replace(known, f'{known}saved = ""\n')
+    config.write_text(told, "utf-8")
+
+
+def assert_own_prices(run: Path, names: list[str], rounds: int) -> None:
+    """Both clients pay their own price, and the one with the slow link gets some samples, too."""
+    view = read_run(run)
+    assert [one.name for one in view.clients] == names
+    assert len(view.rounds) == rounds
+    near, far = view.clients
+    assert (near.total_spent, far.total_spent) == (
+        2.5 * near.total_admitted,
+        6 * far.total_admitted,
+    )
+    assert near.total_admitted > 0
+    told = [json.loads(one) for one in (run / "prices.jsonl").read_text().split("\n") if one]
+    assert [one["prices"] for one in told] == [dict(zip(names, (2.5, 6.0), strict=True))] * rounds
 
 
 @pytest.fixture(scope="module")
@@ -225,13 +258,39 @@ def test_a_network_is_that_of_the_bare_app_on_simulation(desk: Guide, bare: dict
     assert_same(saved(desk, "simulated.pt"), bare)
 
 
+@share
+@pytest.mark.deployment
+def test_clients_have_the_prices_of_the_guide_in_this_process(
+    desk: Guide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = desk.folder / "own-here"
+    options = f"--clients 2 --set num-server-rounds=3 --set saved={run}"
+    here(f"tidegate run tariff {options}", desk.folder, monkeypatch)
+    assert_own_prices(run, ["partition-0", "partition-1"], rounds=3)
+
+
+@share
+@on_ray
+@pytest.mark.full  # the guide's own run of Ray is enough at each change
+@pytest.mark.deployment
+def test_clients_have_the_prices_of_the_guide_on_simulation(desk: Guide) -> None:
+    run = desk.folder / "own-simulated"
+    options = line(ADDED, "flwr run plain --stream").removeprefix("flwr run plain")
+    values = f"num-server-rounds=3 saved={json.dumps(str(run))}"
+    desk.call(f"flwr run tariff {options} --run-config {shlex.quote(values)}")
+    assert_own_prices(run, ["partition-0", "partition-1"], rounds=3)
+
+
 @pytest.fixture(scope="module")
 def deployed(site: Guide, desk: Guide) -> dict[str, str]:
     """Runs of both apps on the deployment, which go on side by side: each mostly waits."""
     printed = line(ADDED, "flwr run plain fleet").replace("plain", str(desk.folder / "plain"))
     values = shlex.quote(" ".join(config(desk, "deployed.pt")))
     gated = f"flwr run {desk.folder / 'gated'} fleet --run-config {values}"
-    return {"plain": site.begin_run(printed), "gated": site.begin_run(gated)}
+    own = f"num-server-rounds=3 saved={json.dumps(str(site.folder / 'var' / 'own'))}"
+    tariff = f"flwr run {desk.folder / 'tariff'} fleet --run-config {shlex.quote(own)}"
+    commands = {"plain": printed, "gated": gated, "tariff": tariff}
+    return {name: site.begin_run(command) for name, command in commands.items()}
 
 
 @share
@@ -269,6 +328,16 @@ def test_an_app_with_the_lines_keeps_to_its_budget_on_a_deployment(
 ) -> None:
     site.await_run(deployed["plain"])
     assert_within_budget(site.follow(line(ADDED, "flwr log"), deployed["plain"]), rounds=3)
+
+
+@share
+@with_openssl
+@pytest.mark.deployment
+def test_clients_have_the_prices_of_the_guide_on_a_deployment(
+    site: Guide, deployed: dict[str, str]
+) -> None:
+    site.await_run(deployed["tariff"])
+    assert_own_prices(site.folder / "var" / "own", ["site-0", "site-1"], rounds=3)
 
 
 @share
