@@ -258,7 +258,7 @@ def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Pa
         tmp_path / "page.html",
         (
             "2 samples, for 7.5, are bought and have not come yet, the oldest bought 9 rounds ago",
-            "upplier of 1 client could not be asked or did not answer; their own log says why",
+            "upplier of 1 client could not be asked or did not answer; its own log says why",
             "tream of 2 clients has no room for more messages",
             "40 messages dropped unread by full streams so far",
             "1 client holds no sample; tidegate watch --json shows what each has spent",

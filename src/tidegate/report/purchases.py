@@ -33,7 +33,8 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     if told["failing_suppliers"]:
         clients = _clients(told["failing_suppliers"])
         words = f"the supplier of {clients} could not be asked or did not answer"
-        found.append(("suppliers", f"{words}; their own log says why", False))
+        whose = "its" if told["failing_suppliers"] == 1 else "their"
+        found.append(("suppliers", f"{words}; {whose} own log says why", False))
     if told["full_spools"]:
         words = f"the stream of {_clients(told['full_spools'])} has no room for more messages"
         found.append(("spools", words, False))

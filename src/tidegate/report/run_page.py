@@ -132,6 +132,8 @@ def _money(view: RunView, picture: MakePicture) -> list[Picture]:
 def _memory(view: RunView, picture: MakePicture) -> list[Picture]:
     numbers = [row.round_number for row in view.rounds]
     stored = [row.training_size for row in view.rounds]
+    waiting = [row.under_way for row in view.rounds]
+    late: Lines = {"under way": (numbers, waiting)}
     return [
         _lines(
             "samples stored",
@@ -146,6 +148,7 @@ def _memory(view: RunView, picture: MakePicture) -> list[Picture]:
             },
             picture,
         ),
+        *([_lines("samples bought that have not come yet", late, picture)] if any(waiting) else []),
     ]
 
 
