@@ -9,6 +9,7 @@ import pytest
 from real_data import DATA, needs_mnist
 
 from tidegate.cli import main
+from tidegate.errors import SupplierError
 from tidegate.flower.app import AppError, run_app
 
 ROOT = Path(__file__).parents[2]
@@ -443,3 +444,52 @@ def test_ctrl_c_says_after_which_round_and_how_to_go_on(
     code, printed = run(capsys, app, "--clients", "2", "--set", "rounds=9", "--set", name)
     assert code == 0, printed
     assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 5
+
+
+@pytest.mark.parametrize("price", ["FirstOnly()", "Broken()"])
+def test_a_price_feed_that_fails_is_told_in_one_line_unless_it_raised(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, price: str
+) -> None:
+    module = f"fed_by_{price[:3].lower()}"
+    app = make_app(tmp_path, WHOLE.replace("lonely", module))
+    (tmp_path / f"{module}.py").write_text(
+        f"""
+from flwr.app import Array, ArrayRecord
+from flwr.clientapp import ClientApp
+from flwr.serverapp import ServerApp
+from flwr.serverapp.strategy import FedAvg
+import numpy as np
+from tidegate.flower import AdmissionControl, ClientGate
+
+gate = ClientGate(lambda context: [1, 2, 3], 2)
+server, client = ServerApp(), ClientApp(mods=[gate])
+
+class FirstOnly:
+    def mean(self, num_rounds):
+        return 1.0
+
+    def at(self, round_number, clients):
+        return {{"partition-0": 1.0}}
+
+class Broken(FirstOnly):
+    def at(self, round_number, clients):
+        raise KeyError("market")
+
+@client.train()
+def train(message, context):
+    raise AssertionError("nobody is sent an order")
+
+@server.main()
+def main(grid, context):
+    strategy = AdmissionControl(FedAvg(), "tide", budget=9.0, prices={price})
+    strategy.start(grid, ArrayRecord({{"w": Array(np.zeros(1))}}), num_rounds=1)
+"""
+    )
+    if price == "Broken()":
+        with pytest.raises(SupplierError, match="failed in round 1 with KeyError: 'market'"):
+            main(["run", app, "--clients", "2"])
+        return
+    code, printed = run(capsys, app, "--clients", "2")
+    assert code == 2, printed
+    assert "Traceback" not in printed
+    assert "tidegate: the price feed has no price for 'partition-1' in round 1" in printed

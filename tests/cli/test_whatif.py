@@ -61,7 +61,7 @@ def test_clients_meet_their_own_prices_again(
     recorded = found["recorded"]
     assert recorded.pop("policy") == f"{again.pop('policy')}, recorded"
     assert again == pytest.approx(recorded)
-    rows = [json.loads(line) for line in (tmp_path / "prices.jsonl").read_text().split("\n\n")[:1]]
+    rows = [json.loads(line) for line in (tmp_path / "prices.jsonl").read_text().splitlines()[:1]]
     assert rows[0]["prices"] == OwnPrices().at(1, sorted(rows[0]["prices"]))
 
 

@@ -188,5 +188,5 @@ def test_the_report_shows_every_amount(tmp_path: Path) -> None:
     with pytest.raises(SystemExit):
         main(["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")])
     page = " ".join((tmp_path / "page.html").read_text().split())
-    assert "By the prices of its rounds it was spent as about" in page
-    assert " gco2." in page
+    assert "By the prices of the rounds this is about" in page
+    assert " gco2, which counts for " in page

@@ -22,8 +22,10 @@ def main(arguments: list[str] | None = None) -> None:
         told = [_mistake(dict(mistake)) for mistake in _causes(mistakes.errors())]
     except OSError as mistake:
         told = [f"{mistake.filename}: {mistake.strerror}" if mistake.filename else str(mistake)]
-    except SupplierError:
-        raise
+    except SupplierError as failure:
+        if failure.__cause__ is not None:  # somebody's feed or supplier raised something
+            raise
+        told = [str(failure)]
     except TidegateError as mistake:
         told = [str(mistake)]
     for line in told:

@@ -130,10 +130,6 @@ def plan(
         _searched(closed, searched),
         *_told(more),
     ]
-    if html is not None:
-        chosen_for_curves = [name for name in policy or CURVES if name in runs]
-        _write_page(setting, first, advice, summaries, possible, chosen_for_curves, preset, html)
-        typer.echo(f"wrote {html}", err=True)
     if as_json:
         told: dict[str, Any] = {
             "problem": described(setting),
@@ -154,18 +150,22 @@ def plan(
                 "candidates": [vars(candidate) for candidate in candidates],
             }
         typer.echo(json.dumps(told, indent=2))
-        return
-    out = screen()
-    out.print(f"{headline(setting)}.\n", highlight=False)
-    for line in first:
-        out.print(line, highlight=False, soft_wrap=True)
-    out.print(f"\n{PAPERS}", highlight=False)
-    for line in advice:
-        out.print(f"  {line}", highlight=False)
-    out.print()
-    if chosen is not None:
-        out.print(candidate_table(candidates, chosen))
-    show_summaries(summaries, possible)
+    else:
+        out = screen()
+        out.print(f"{headline(setting)}.\n", highlight=False)
+        for line in first:
+            out.print(line, highlight=False, soft_wrap=True)
+        out.print(f"\n{PAPERS}", highlight=False)
+        for line in advice:
+            out.print(f"  {line}", highlight=False)
+        out.print()
+        if chosen is not None:
+            out.print(candidate_table(candidates, chosen))
+        show_summaries(summaries, possible)
+    if html is not None:
+        chosen_for_curves = [name for name in policy or CURVES if name in runs]
+        _write_page(setting, first, advice, summaries, possible, chosen_for_curves, preset, html)
+        typer.echo(f"wrote {html}", err=True)
 
 
 def _write_page(

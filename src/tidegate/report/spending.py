@@ -41,10 +41,10 @@ def _spent(view: RunView, told: dict[str, Any]) -> str:
 def _amounts(view: RunView) -> list[str]:
     """What the money stands for, where prices are made of several amounts."""
     parts = [
-        f"{amount(paid)} for {amount(total)} {name}"
+        f"{amount(total)} {name}" + ("" if total == paid else f", which counts for {amount(paid)}")
         for name, (total, paid) in amounts_paid(view).items()
     ]
-    told = f"By the prices of its rounds it was spent as about {' and '.join(parts)}."
+    told = f"By the prices of the rounds this is about {'; and '.join(parts)}."
     return [told] if parts else []
 
 

@@ -24,7 +24,7 @@ def write_prices(
 ) -> None:
     """Add the prices of a round's orders unless all are the same, and the amounts if several.
 
-    A server that was killed may have left half a line: this one begins on a line of its own.
+    A server that was killed may have left half a line: the next begins on a line of its own.
     """
     told: dict[str, object] = {}
     prices = {client: order.price for client, order in orders.items()}
@@ -35,8 +35,11 @@ def write_prices(
         if amounts:  # a round that an earlier server has decided is told already
             told["amounts"] = {name: [amounts[name], rate] for name, rate in feed.rates.items()}
     if told:
-        with (folder / PRICES).open("a", encoding="utf-8") as lines:
-            lines.write(f"\n{json.dumps({'round': round_number, **told})}\n")
+        path = folder / PRICES
+        before = path.read_bytes()[-1:] if path.exists() else b""
+        with path.open("a", encoding="utf-8") as lines:
+            end = "" if before in (b"", b"\n") else "\n"
+            lines.write(f"{end}{json.dumps({'round': round_number, **told})}\n")
 
 
 def amounts_paid(view: RunView) -> dict[str, tuple[float, float]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from tidegate.errors import SupplierError
+from tidegate.errors import SupplierError, TidegateError
 from tidegate.prices import FarSightedFeed, PriceFeed, fed_price
 
 MOST_AHEAD = 512
@@ -49,6 +49,8 @@ def _some(names: Iterable[object]) -> str:
 def _fed(round_number: int) -> Iterator[None]:
     try:
         yield
+    except TidegateError:
+        raise
     except Exception as wrong:
         reason = f"failed in round {round_number} with {type(wrong).__name__}: {wrong}"
         raise SupplierError("the price feed", reason) from wrong
