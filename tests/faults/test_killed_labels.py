@@ -5,7 +5,9 @@ import random
 import signal
 import time
 import traceback
+import urllib.error
 from collections import defaultdict
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -86,14 +88,21 @@ def killed_at_work(label_studio: LabelStudio, project: int, path: Path, delay: f
 
 
 def work(label_studio: LabelStudio, tasks: list[dict[str, Any]], draw: random.Random) -> None:
-    """People label some of what is asked, skip a few, and leave others alone."""
+    """People label some of what is asked, skip a few, and leave others alone.
+
+    A request that outlived its client may delete a task before they come to it.
+    """
     for task in tasks:
         if not task["annotations"]:
             kind = draw.random()
-            if kind < 0.4:
-                label_studio.label(task, f"label of {task['data']['text']}")
-            elif kind < 0.45:
-                label_studio.skip(task)
+            try:
+                if kind < 0.4:
+                    label_studio.label(task, f"label of {task['data']['text']}")
+                elif kind < 0.45:
+                    label_studio.skip(task)
+            except urllib.error.HTTPError as failure:
+                if failure.code != HTTPStatus.NOT_FOUND:
+                    raise
 
 
 def check_file(path: Path) -> tuple[int, int]:
