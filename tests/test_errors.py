@@ -60,7 +60,7 @@ def test_what_is_not_the_users_mistake_shows_its_traceback(
     bug: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise bug
+        raise bug from KeyError("in the user's own code")
 
     monkeypatch.setattr(simulate_command, "run_policies", fail)
     with pytest.raises(type(bug), match=str(bug)):
