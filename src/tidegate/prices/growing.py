@@ -48,6 +48,9 @@ class PriceFile:
         """A row each, a column for each rate."""
         self.times: list[float] = []
         """From when on each row holds, in seconds since 1970."""
+        self.longest = 0.0
+        """Seconds that a row may hold."""
+        self._prices: FloatArray = np.zeros(0)
         self.read()
 
     def read(self) -> FloatArray:
@@ -64,8 +67,7 @@ class PriceFile:
                     raise
                 logger.warning("the prices stay as they were before: %s", wrong)
             self._seen = seen
-        prices: FloatArray = self.amounts @ np.array(list(self.rates.values()))
-        return prices
+        return self._prices
 
     def _take(self, text: str) -> None:
         """The rows of a text, as far as they are written to their end; or nothing changes."""
@@ -76,7 +78,9 @@ class PriceFile:
         table = RecordedPrices.from_text(written, self.path, list(rates), floor=0.0).values
         if self._time_column is not None:
             self.times = _times(written, self.path, self._time_column)
+            self.longest = HOLE * statistics.median_low(np.diff(self.times).tolist())
         self.rates, self.amounts = rates, np.asarray(table).reshape(-1, len(rates))
+        self._prices = self.amounts @ np.array(list(rates.values()))
 
     def mean(self, num_rounds: int) -> float:
         """Average of the first rows: the same as long as nobody changes these."""
@@ -93,7 +97,23 @@ class PriceFile:
         return dict(zip(self.rates, self.amounts[row].tolist(), strict=True))
 
 
-class GrowingPrices:
+class _FileFeed:
+    """What feeds of a price file have in common."""
+
+    def __init__(self, file: PriceFile) -> None:
+        self._file = file
+
+    @property
+    def rates(self) -> Mapping[str, float]:
+        """What one unit of each column counts for in the price."""
+        return self._file.rates
+
+    def mean(self, num_rounds: int) -> float:
+        """Average of the first 24 rows, or of as many as there are rounds."""
+        return self._file.mean(num_rounds)
+
+
+class GrowingPrices(_FileFeed):
     """The feed of a column of a CSV file: one row a round, and more rows as they become known.
 
     Rows beyond the present round are prices known ahead.
@@ -104,16 +124,7 @@ class GrowingPrices:
     """
 
     def __init__(self, path: Path | str, column: str) -> None:
-        self._file = PriceFile(path, column)
-
-    @property
-    def rates(self) -> Mapping[str, float]:
-        """What one unit of each column counts for in the price."""
-        return self._file.rates
-
-    def mean(self, num_rounds: int) -> float:
-        """Average of the first 24 rows, or of as many as there are rounds."""
-        return self._file.mean(num_rounds)
+        super().__init__(PriceFile(path, column))
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
         """The row of a round."""
@@ -136,7 +147,7 @@ class GrowingPrices:
         return self._file.amounts_of(round_number - 1)
 
 
-class ClockPrices:
+class ClockPrices(_FileFeed):
     """The feed of a CSV file whose rows say from when on they hold: the price is that of now.
 
     Args:
@@ -161,18 +172,9 @@ class ClockPrices:
     ) -> None:
         if not 0 < round_length < float("inf"):
             raise ConfigurationError(f"round_length must be more than 0 s, got {round_length!r}")
-        self._file = PriceFile(path, column, time_column)
+        super().__init__(PriceFile(path, column, time_column))
         self._round_length, self._clock = round_length, clock
         self._asked = 0, 0.0
-
-    @property
-    def rates(self) -> Mapping[str, float]:
-        """What one unit of each column counts for in the price."""
-        return self._file.rates
-
-    def mean(self, num_rounds: int) -> float:
-        """Average of the first 24 rows, or of as many as there are rounds."""
-        return self._file.mean(num_rounds)
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
         """The price of now, when the round begins."""
@@ -209,18 +211,13 @@ class ClockPrices:
     def _end(self) -> float:
         """When the last row ends: it holds as long as the one before."""
         times = self._file.times
-        return times[-1] + min(times[-1] - times[-2], self._longest)
-
-    @property
-    def _longest(self) -> float:
-        """Seconds that a row may hold."""
-        return HOLE * statistics.median_low(np.diff(self._file.times).tolist())
+        return times[-1] + min(times[-1] - times[-2], self._file.longest)
 
     def _row(self, at: float) -> int | None:
         """The row that holds at a time."""
         times = self._file.times
         row = bisect_right(times, at) - 1
-        if row < 0 or at >= self._end or at - times[row] >= self._longest:
+        if row < 0 or at >= self._end or at - times[row] >= self._file.longest:
             return None
         return row
 

@@ -35,11 +35,11 @@ def write_prices(
         if amounts:  # a round that an earlier server has decided is told already
             told["amounts"] = {name: [amounts[name], rate] for name, rate in feed.rates.items()}
     if told:
-        path = folder / PRICES
-        before = path.read_bytes()[-1:] if path.exists() else b""
-        with path.open("a", encoding="utf-8") as lines:
-            end = "" if before in (b"", b"\n") else "\n"
-            lines.write(f"{end}{json.dumps({'round': round_number, **told})}\n")
+        with (folder / PRICES).open("ab+") as lines:
+            lines.seek(max(lines.tell() - 1, 0))
+            end = b"" if lines.read() in (b"", b"\n") else b"\n"
+            text = json.dumps({"round": round_number, **told})
+            lines.write(end + text.encode() + b"\n")
 
 
 def amounts_paid(view: RunView) -> dict[str, tuple[float, float]]:

@@ -7,7 +7,7 @@ since they were last saved is known, and accounts that lie in a file are read wh
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from tidegate.errors import WireError
@@ -56,10 +56,6 @@ class Sums:
         self.full_spools += sign * account.spool_full
         self.spool_dropped += sign * account.spool_dropped
         self.empty_clients += sign * (not (account.batches or account.under_way))
-
-    def to_record(self) -> dict[str, int]:
-        """By name."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 class Accounts:
