@@ -9,15 +9,12 @@ Admissions are those of the product's own policies on counts; the models are tra
 """
 
 import argparse
-import functools
 import itertools
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from price_and_worth import averaged, client_data, clients_of
-from rich.progress import track
+from price_and_worth import averaged, client_data, clients_of, of_all_seeds
 
 from tidegate._internal.randomness import PRICES, generator
 from tidegate.policies import ControlOptions
@@ -79,9 +76,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("labels-swapped.csv"))
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
-    with ProcessPoolExecutor() as pool:
-        each = pool.map(functools.partial(_of_seed, given.data), range(given.seeds))
-        runs = list(track(each, "seeds", total=given.seeds))
+    runs = of_all_seeds(_of_seed, given.data, given.seeds)
     rows = []
     for policy in POLICIES:
         took = estimate([run[policy][0] for run in runs])

@@ -9,14 +9,11 @@ those of the product's own policy on counts; the models that they lead to are tr
 """
 
 import argparse
-import functools
 import itertools
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from price_and_worth import BUDGET, CAPACITIES, averaged, client_data, clients_of
-from rich.progress import track
+from price_and_worth import BUDGET, CAPACITIES, averaged, client_data, clients_of, of_all_seeds
 
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
@@ -88,9 +85,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("own-prices.csv"))
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()
-    with ProcessPoolExecutor() as pool:
-        each = pool.map(functools.partial(_of_seed, given.data), range(given.seeds))
-        runs = list(track(each, "seeds", total=given.seeds))
+    runs = of_all_seeds(_of_seed, given.data, given.seeds)
     rows = []
     for spread, kind, share in itertools.product(SPREADS, KINDS, SHARES):
         found = np.array([run[spread, kind, share] for run in runs])

@@ -17,10 +17,11 @@ import argparse
 import functools
 import itertools
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,8 @@ from tidegate.selection import margin
 from tidegate.simulation.summary import estimate
 from tidegate.theory.distribution import price_distribution
 from tidegate.theory.optimum import optimum
+
+Found = TypeVar("Found")
 
 WAYS = ("random", "rank", "over time", "price by worth")
 PRICE_LAWS = ("uniform:1,10", "constant:5.5")
@@ -207,6 +210,15 @@ def _of_seed(folder: str, seed: int) -> dict[tuple[str, int, str], tuple[float, 
     }
 
 
+def of_all_seeds(
+    of_seed: Callable[[str, int], Found], folder: str, seeds: int, workers: int | None = None
+) -> list[Found]:
+    """What a function finds for each seed, in processes of their own."""
+    with ProcessPoolExecutor(workers) as pool:
+        each = pool.map(functools.partial(of_seed, folder), range(seeds))
+        return list(track(each, "seeds", total=seeds))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", required=True, help="what `tidegate data mnist` wrote")
@@ -214,9 +226,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True, help="the table, as CSV")
     given = parser.parse_args()
-    with ProcessPoolExecutor(given.workers) as pool:
-        made = pool.map(functools.partial(_of_seed, given.data), range(given.seeds))
-        runs = list(track(made, "seeds", total=given.seeds))
+    runs = of_all_seeds(_of_seed, given.data, given.seeds, given.workers)
     rows = []
     for law, candidates, way in runs[0]:
         mine = np.array([run[law, candidates, way] for run in runs])
