@@ -1,92 +1,231 @@
-"""What a running server's books cost: time and memory by clients known, without Flower.
+"""What a running server's books cost: time, bytes and memory by clients known, without Flower.
 
     python benchmarks/bookkeeping.py
+    python benchmarks/bookkeeping.py --known 1000000 --taking-part 1000 --json
 
-Every client joins and takes part once; then rounds of a thousand clients are decided, booked and
-closed. Memory is that of the books brought back from a checkpoint. A message's bytes are those of
-address and order on the way out, and of the receipt on the way back, without the model; a device's
-are the files of a buffer in use that holds ten samples of nothing.
+One process makes a fleet and its file; every client has taken part before. Another resumes from the
+file and plays rounds of clients drawn at random: it decides, books, closes and saves twice a round,
+as a server does. What it does is timed, what clients do is not. Bytes are those given to the
+operating system (``wchar`` of /proc); memory is the highest that the second process ever had, with
+Python and NumPy in it. The exponent is that of time in known clients, from the smallest fleet to
+the largest.
 """
 
 import argparse
 import contextlib
-import gc
 import json
+import math
+import multiprocessing
+import resource
 import statistics
 import tempfile
 import time
-import tracemalloc
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.streams import IndexedStream
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.runs.writer import RunWriter
+from tidegate.server.account import Account
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
-from tidegate.wire import Introduction, Order, Record
+from tidegate.wire import Introduction, Order, Receipt, Record
 
-COHORT = 1000
 CAPACITY = 10
-ROUNDS = 5
-RUN = "books"
+ROUNDS = 20
+UNCOUNTED = 3
+"""Rounds before those that are measured."""
+RUN, MODEL = "books", "model-000000.npz"
+AGES = (3, 2, 1)
+"""Rounds ago that a client of the fleet has bought a sample."""
 
 
-class Server:
-    """A controller and its fleet; what the server does is timed, what clients do is not."""
+@dataclass(frozen=True)
+class Cost:
+    """What a round costs the server, medians; and the process, once."""
 
-    def __init__(self, policy: str, clients: int) -> None:
-        self.terms = Terms(
-            policy=lambda problem: make_policy(policy, problem),
-            policy_name=policy,
-            budget=5.5 * COHORT,
-            prices=PricePath(UniformPrice(1, 10), 1),
-            num_rounds=1000,
-            fraction_train=min(COHORT / clients, 1.0),
-        )
-        self.controller = Controller(self.terms, RUN)
-        stream = IndexedStream(range(10**6))
-        self.gates: dict[str, Gate] = {}
-        self.bytes_out = self.bytes_back = 0
-        for name in (f"client-{number}" for number in range(clients)):
-            store = MemoryStore(RUN, name, CAPACITY)
-            buffer_id = store.books().buffer_id
-            self.gates[name] = Gate(store, stream)
-            self.controller.join(
-                Introduction(run=RUN, client=name, buffer_capacity=CAPACITY, buffer_id=buffer_id)
+    policy: str
+    known: int
+    taking_part: int
+    seconds_a_round: float
+    processor_seconds_a_round: float
+    decide_seconds: float
+    book_and_close_seconds: float
+    save_seconds: float
+    bytes_written_a_round: int
+    peak_memory_bytes: int
+    resume_seconds: float
+    file_bytes: int
+    message_bytes: tuple[int, int]
+    """Address and order on the way out, the receipt on the way back, without the model."""
+
+
+def _terms(policy: str, known: int, taking_part: int) -> Terms:
+    return Terms(
+        policy=lambda problem: make_policy(policy, problem),
+        policy_name=policy,
+        budget=5.5 * taking_part,
+        prices=PricePath(UniformPrice(1, 10), 1),
+        num_rounds=1000,
+        fraction_train=min(taking_part / known, 1.0),
+    )
+
+
+def _name(number: int) -> str:
+    return f"client-{number}"
+
+
+def answer(account: Account, order: Order) -> Receipt:
+    """What a client with an endless stream answers."""
+    admitted = account.most_bought(order)
+    holds = account.stores_after(order, admitted)
+    spent = admitted * order.price
+    return Receipt(
+        run=order.run,
+        round_number=order.round_number,
+        admitted=admitted,
+        spent=spent,
+        occupancy=holds.occupancy,
+        expiring=holds.expiring,
+        prior_uses=holds.prior_uses,
+        total_admitted=account.total_admitted + admitted,
+        total_spent=account.total_spent + spent,
+    )
+
+
+def make_fleet(folder: Path, policy: str, known: int, taking_part: int) -> None:
+    """A run that knows so many clients, each with some samples, after a few rounds."""
+    controller, writer = Controller(_terms(policy, known, taking_part), RUN), RunWriter(folder)
+    everybody = [_name(number) for number in range(known)]
+    with writer.held():
+        for name in everybody:
+            controller.join(
+                Introduction(run=RUN, client=name, buffer_capacity=CAPACITY, buffer_id=_id(name))
             )
+        writer.begin()
+        writer.save_control(controller, MODEL)
+        for _ in range(AGES[0] + 1):
+            _play(controller, writer, everybody[:taking_part], everybody)
+        for name in everybody[taking_part:]:
+            controller.ledger.accounts[name] = Account(
+                buffer_capacity=CAPACITY,
+                buffer_id=_id(name),
+                total_admitted=len(AGES),
+                total_spent=5.5 * len(AGES),
+                applied=AGES[0],
+                batches=tuple((AGES[0] - age, 1) for age in AGES),
+            )
+        writer.save_control(controller, MODEL)
 
-    def round(self, some: Sequence[str]) -> tuple[float, float]:
-        """Seconds of deciding, and of booking and closing."""
-        started = time.perf_counter()
-        orders = self.controller.decide(some, self.gates)
-        decided = time.perf_counter()
-        receipts = {name: self.gates[name].apply(order) for name, order in orders.items()}
-        answered = time.perf_counter()
+
+def _id(name: str) -> str:
+    return f"{zlib.crc32(name.encode()):032x}"
+
+
+def _play(
+    controller: Controller, writer: RunWriter, some: list[str], everybody: list[str]
+) -> dict[str, float]:
+    """One round; seconds of the server's steps."""
+    took: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def timed(what: str) -> Iterator[None]:
+        wall, processor = time.perf_counter(), time.process_time()
+        yield
+        took[what] = took.get(what, 0.0) + time.perf_counter() - wall
+        took["processor"] = took.get("processor", 0.0) + time.process_time() - processor
+
+    with timed("decide"):
+        orders = controller.decide(some, everybody)
+    with timed("save"):
+        writer.save_control(controller, MODEL)
+    receipts = {
+        name: answer(controller.ledger.account(name), order) for name, order in orders.items()
+    }
+    with timed("book"):
         for name, receipt in receipts.items():
-            self.controller.book(name, receipt)
-        self.controller.close()
-        self.bytes_out = _size(self.controller.address(some[0]), orders[some[0]])
-        self.bytes_back = _size(receipts[some[0]])
-        return decided - started, time.perf_counter() - answered
+            controller.book(name, receipt)
+        row = controller.close()
+    with timed("save"):
+        writer.append(row)
+        writer.save_control(controller, MODEL)
+    first = some[0]
+    took["out"] = _size(controller.address(first), orders[first])
+    took["back"] = _size(receipts[first])
+    return took
 
 
 def _size(*records: Record) -> int:
     return sum(len(json.dumps(record.to_record())) for record in records)
 
 
+def _bytes_written() -> int:
+    lines = Path("/proc/self/io").read_text().splitlines()
+    return int(dict(line.split(": ") for line in lines)["wchar"])
+
+
+def play(folder: Path, policy: str, known: int, taking_part: int) -> Cost:
+    """Resume a fleet from its file, and play rounds of clients drawn at random."""
+    writer, draw = RunWriter(folder), np.random.default_rng(1)
+    with writer.held():
+        started = time.perf_counter()
+        found = writer.load(_terms(policy, known, taking_part))
+        resumed = time.perf_counter() - started
+        if found is None:
+            raise SystemExit(f"{folder} holds no run")
+        controller, everybody = found[0], [_name(number) for number in range(known)]
+        rounds, written = list[dict[str, float]](), list[int]()
+        for _ in range(UNCOUNTED + ROUNDS):
+            drawn = draw.choice(known, min(taking_part, known), replace=False)
+            before = _bytes_written()
+            rounds.append(_play(controller, writer, [_name(one) for one in drawn], everybody))
+            written.append(_bytes_written() - before)
+    counted = rounds[UNCOUNTED:]
+    steps = {name: statistics.median(one[name] for one in counted) for name in counted[0]}
+    whole = [one["decide"] + one["book"] + one["save"] for one in counted]
+    return Cost(
+        policy=policy,
+        known=known,
+        taking_part=taking_part,
+        seconds_a_round=statistics.median(whole),
+        processor_seconds_a_round=steps["processor"],
+        decide_seconds=steps["decide"],
+        book_and_close_seconds=steps["book"],
+        save_seconds=steps["save"],
+        bytes_written_a_round=round(statistics.mean(written[UNCOUNTED:])),
+        peak_memory_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        resume_seconds=resumed,
+        file_bytes=sum(one.stat().st_size for one in folder.iterdir()),
+        message_bytes=(int(steps["out"]), int(steps["back"])),
+    )
+
+
+def measure(policy: str, known: int, taking_part: int) -> Cost:
+    """Make a fleet in one new process, and play it in another."""
+    fresh = multiprocessing.get_context("spawn")
+    with tempfile.TemporaryDirectory() as folder:
+        case = Path(folder) / "run", policy, known, taking_part
+        with fresh.Pool(1) as pool:
+            pool.apply(make_fleet, case)
+        with fresh.Pool(1) as pool:
+            return pool.apply(play, case)
+
+
 def device_bytes() -> int:
     """What a full buffer takes on disk, beside the samples themselves."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "buffer"
-        with contextlib.closing(SqliteStore(file, RUN, "client-0", CAPACITY)) as store:
+        with contextlib.closing(SqliteStore(file, RUN, _name(0), CAPACITY)) as store:
             gate = Gate(store, IndexedStream([b""] * CAPACITY))
             gate.apply(
                 Order(run=RUN, round_number=1, count=CAPACITY, price=1.0, retention_horizon=9)
@@ -94,48 +233,48 @@ def device_bytes() -> int:
             return sum(one.stat().st_size for one in Path(folder).iterdir())
 
 
-def measure(policy: str, clients: int) -> list[str]:
-    """One row."""
-    server = Server(policy, clients)
-    names = list(server.gates)
-    cohorts = [names[first : first + COHORT] for first in range(0, clients, COHORT)]
-    for some in cohorts:
-        server.round(some)
-    times = [server.round(cohorts[number % len(cohorts)]) for number in range(ROUNDS)]
-    decided, booked = (statistics.median(column) for column in zip(*times, strict=True))
-    started = time.perf_counter()
-    record = server.controller.to_record()
-    state = record.pop("state")
-    text = json.dumps(record)
-    saved = time.perf_counter() - started
-    tracemalloc.start()
-    back = Controller.from_record(server.terms, {**json.loads(text), "state": state})
-    gc.collect()
-    held, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    if back.round_number != server.controller.round_number:
-        raise SystemExit("the books are not the same")
-    return [
-        *(policy, f"{clients:,}", f"{1e3 * decided:.0f}", f"{1e3 * booked:.0f}"),
-        *(f"{held / clients:,.0f}", f"{1e3 * saved:,.0f}", f"{(len(text) + len(state)) / 1e6:.1f}"),
-        f"{server.bytes_out:,} + {server.bytes_back:,}",
-    ]
+def exponent(costs: list[Cost]) -> float:
+    """Of a policy's processor time in known clients."""
+    least, most = (pick(costs, key=lambda one: one.known) for pick in (min, max))
+    ratio = most.processor_seconds_a_round / least.processor_seconds_a_round
+    return math.log(ratio) / math.log(most.known / least.known)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--clients", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--known", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--taking-part", type=int, default=1000)
     parser.add_argument("--policies", nargs="+", default=["acdpp", "tide"])
+    parser.add_argument("--json", action="store_true", help="print a list of objects")
     given = parser.parse_args()
+    cases = [(policy, known) for policy in given.policies for known in given.known]
+    console = Console(stderr=True)
+    costs = [
+        measure(policy, known, given.taking_part)
+        for policy, known in track(cases, "measuring", transient=True, console=console)
+    ]
+    if given.json:
+        print(json.dumps([asdict(one) for one in costs]))
+        return
     table = Table(
-        *("policy", "clients", "decide, ms", "book, ms", "bytes a client"),
-        *("checkpoint, ms", "checkpoint, MB", "message, bytes"),
-        title=f"Rounds of {COHORT:,} clients; medians of {ROUNDS}",
+        *("policy", "known", "a round, ms", "processor", "decide", "book", "save"),
+        *("MB written", "memory, MB", "resume, s", "file, MB", "message, bytes"),
+        title=f"Rounds of {given.taking_part:,} clients; medians of {ROUNDS}, milliseconds",
     )
-    cases = [(policy, count) for policy in given.policies for count in given.clients]
-    for policy, count in track(cases, "measuring", transient=True):
-        table.add_row(*measure(policy, count))
+    for one in costs:
+        seconds = one.seconds_a_round, one.processor_seconds_a_round
+        steps = one.decide_seconds, one.book_and_close_seconds, one.save_seconds
+        table.add_row(
+            *(one.policy, f"{one.known:,}", *(f"{1e3 * part:.0f}" for part in (*seconds, *steps))),
+            *(f"{one.bytes_written_a_round / 1e6:.2f}", f"{one.peak_memory_bytes / 1e6:.0f}"),
+            *(f"{one.resume_seconds:.1f}", f"{one.file_bytes / 1e6:.0f}"),
+            " + ".join(f"{part:,}" for part in one.message_bytes),
+        )
     Console().print(table)
+    if len(given.known) > 1:
+        for policy in given.policies:
+            found = exponent([one for one in costs if one.policy == policy])
+            print(f"{policy}: processor time grows with known clients to the power {found:.2f}")
     print(f"A buffer's files on a device: {device_bytes() / 1e3:,.0f} kB")
 
 

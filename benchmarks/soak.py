@@ -46,7 +46,7 @@ class Row:
     buffer_file: float
     """kB of the largest buffer's files."""
     checkpoint: float
-    """kB of control.npz and the model."""
+    """kB of the books and the model."""
     history: float
     """kB of rounds.jsonl, which has a row for every round."""
     cost_debt: float
@@ -157,7 +157,7 @@ def soak(folder: Path, rounds: int, policy: str, progress: Progress | None = Non
                 milliseconds=1e3 * seconds / tenth,
                 memory=memory(),
                 buffer_file=max(size(*one) for one in files),
-                checkpoint=size(run / "control.npz", *run.glob("model-*.npz")),
+                checkpoint=size(run / "books.sqlite", *run.glob("model-*.npz")),
                 history=size(run / "rounds.jsonl"),
                 cost_debt=strategy.rounds[-1].cost_debt,
                 discrepancies=discrepancies(strategy, folder),

@@ -1,8 +1,11 @@
 """A server's checkpoint, one of its files damaged."""
 
+import contextlib
 import functools
 import json
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +22,24 @@ from tidegate.flower.checkpoint import Checkpoint
 from tidegate.policies import DEFAULT_OPTIONS
 from tidegate.policies.presets import find_policy
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.runs.books_file import checksum
+from tidegate.runs.reader import read_run
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.wire import Introduction
 
-CONTROL, ROWS = "control.npz", "rounds.jsonl"
+BOOKS, CONTROL, ROWS = "books.sqlite", "control.npz", "rounds.jsonl"
 MODEL = "model-000002.npz"
+OLD_FORMAT = 6
+"""The last whose books were in ``control.npz``."""
+CELLS = (
+    *(("control", "content"), ("control", "rule_state"), ("accounts", "client")),
+    *(("accounts", "capacity"), ("accounts", "is_noted"), ("accounts", "is_planned")),
+    *(("accounts", "plan"), ("accounts", "ordered"), ("accounts", "credits")),
+    *(("accounts", "content"), ("accounts", "number"), ("orders", "number"), ("orders", "rule")),
+    *(("orders", "count"), ("orders", "price"), ("orders", "credits"), ("rules", "content")),
+    *(("away", "since"), ("plans", "plan"), ("plans", "shares"), ("plans", "credits")),
+)
 ROUNDS = 2
 
 
@@ -46,30 +61,50 @@ def _strategy() -> Strategy:
 @functools.cache
 def real_files() -> Mapping[str, bytes]:
     """The files of a run that was killed in its third round."""
+    return _made()[0]
+
+
+@functools.cache
+def old_files() -> Mapping[str, bytes]:
+    """The same run's, as versions before ``books.sqlite`` wrote them."""
+    return _made()[1]
+
+
+@functools.cache
+def _made() -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
     with empty_folder() as folder:
         saved = Checkpoint(folder)
         controller, strategy = Controller(terms(), "r"), FedAdam(fraction_evaluate=0.0)
         arrays = ArrayRecord({"w": Array(np.arange(3.0)), "b": Array(np.zeros(1))})
         strategy.m_t = {"w": np.ones(3), "b": np.ones(1)}
-        for client in ("a", "b"):
+        for client in ("a", "b", "c"):
             known = Introduction(run="r", client=client, buffer_capacity=9, buffer_id=client)
             controller.join(known)
         gate = Gate(MemoryStore("r", "a", 9), IndexedStream(range(100)))
         saved.begin(controller, arrays, strategy)
         for now in range(1, ROUNDS + 2):
-            orders = controller.decide(["a", "b"], ["a", "b"])
+            there = ["a", "b", "c"] if now == 1 else ["a", "b"]
+            orders = controller.decide(["a", "b"], there)
             saved.save_orders(controller, orders)
             if now > ROUNDS:
                 break
             controller.book("a", gate.apply(orders["a"]))
             saved.save_round(controller, arrays, strategy, controller.close())
-        return {path.name: path.read_bytes() for path in folder.iterdir()}
+        saved.close()
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    record = controller.to_record()
+    state = record.pop("state")
+    content = {"version": OLD_FORMAT, "model": MODEL, "controller": record}
+    old = {name: part for name, part in files.items() if name != BOOKS}
+    return files, old | {CONTROL: packed(control=json.dumps(content), state=state)}
 
 
 def damaged(data: bytes) -> dict[str, bytes]:
-    """The files of the run, with one of them replaced, patched or edited."""
-    choices, files = Choices(data), dict(real_files())
-    how, name = choices.number(3), choices.pick((CONTROL, MODEL, ROWS))
+    """The files of a run, with one of them replaced, patched or edited."""
+    choices = Choices(data)
+    how, old = choices.number(3), choices.number(3) == 0
+    files, books = (dict(old_files()), CONTROL) if old else (dict(real_files()), BOOKS)
+    name = choices.pick((books, MODEL, ROWS))
     if how == 0:
         files[name] = choices.rest()
     elif how == 1:
@@ -77,6 +112,8 @@ def damaged(data: bytes) -> dict[str, bytes]:
     elif name == ROWS:
         rows = [choices.edited(json.loads(line)) for line in files[ROWS].splitlines()]
         files[ROWS] = "".join(text_of(row) + "\n" for row in rows).encode()
+    elif name == BOOKS:
+        files[BOOKS] = edited_books(files[BOOKS], choices)
     else:
         text = "control" if name == CONTROL else "index"
         parts = unpacked(files[name])
@@ -87,11 +124,67 @@ def damaged(data: bytes) -> dict[str, bytes]:
     return files
 
 
+def edited_books(content: bytes, choices: Choices) -> bytes:
+    """Books with one cell changed; their checksums may be made to fit."""
+    with empty_folder() as folder:
+        path = folder / BOOKS
+        path.write_bytes(content)
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            table, column = choices.pick(CELLS)
+            query = f"SELECT rowid, {column} FROM {table}"  # noqa: S608
+            found = connection.execute(query).fetchall()
+            if found:
+                row, before = choices.pick(found)
+                values = (_edited(before, choices), row)
+                update = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
+                with contextlib.suppress(sqlite3.IntegrityError, OverflowError):
+                    connection.execute(update, values)
+            if choices.number(1):
+                make_checksums_fit(connection)
+            connection.execute("PRAGMA journal_mode = DELETE")
+        return path.read_bytes()
+
+
+def _edited(before: object, choices: Choices) -> object:
+    if isinstance(before, bytes):
+        return patched(before, choices)
+    if isinstance(before, str) and before[:1] == "{":
+        return text_of(choices.edited(json.loads(before), most=5))
+    return choices.pick((before, 0, 1, -1, 2**40, -(2**62), 0.5, 1e308, "text", b"bytes"))
+
+
+def make_checksums_fit(connection: sqlite3.Connection) -> None:
+    """As somebody would who knows how they are made."""
+    for text, state in connection.execute("SELECT content, rule_state FROM control").fetchall():
+        _fit(connection, "control", 1, text, state or b"")
+    accounts = "SELECT number, client, capacity, content FROM accounts"
+    for number, *told in connection.execute(accounts).fetchall():
+        _fit(connection, "accounts", number, *told)
+    orders = (
+        "SELECT number, content, count, price, plan, ordered, credits FROM orders "
+        "JOIN rules USING (rule)"
+    )
+    for row in connection.execute(orders).fetchall():
+        _fit(connection, "orders", row[0], *row)
+    for plan, *told in connection.execute("SELECT plan, shares, credits FROM plans").fetchall():
+        _fit(connection, "plans", plan, *told)
+
+
+def _fit(connection: sqlite3.Connection, table: str, row: int, *told: object) -> None:
+    update = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"  # noqa: S608
+    connection.execute(update, (checksum(*told), row))
+
+
 def load(folder: Path, files: Mapping[str, bytes]) -> None:
     """Resume from files, and use what they gave."""
     for name, content in files.items():
         (folder / name).write_bytes(content)
-    resumed = Checkpoint(folder).load(terms(), _strategy())
+    with closing(Checkpoint(folder)) as saved:
+        _use(saved)
+
+
+def _use(saved: Checkpoint) -> None:
+    resumed = saved.load(terms(), _strategy())
     if resumed is None:
         raise AssertionError("the checkpoint was overlooked")
     for array in resumed.arrays.values():
@@ -106,6 +199,8 @@ def target(data: bytes) -> None:
     with empty_folder() as folder:
         with may_refuse(ValueError, OSError):
             load(folder, files)
+        with may_refuse(ValueError, OSError):
+            read_run(folder)
         if not (folder / MODEL).exists():
             raise AssertionError("the model was deleted")
 
@@ -113,10 +208,17 @@ def target(data: bytes) -> None:
 def seeds() -> list[bytes]:
     """Every file as it is, and some edits."""
     files = real_files()
-    whole = [bytes([0, n]) + files[name] for n, name in enumerate((CONTROL, MODEL, ROWS))]
-    patches = [bytes([1, n, 2, 200, 0, 7, 90, 1, 255]) for n in range(3)]
-    edits = [bytes([2, n, 1, 3, one, 3, two, 0, 3, 9]) for n in range(3) for one, two in PLACES]
-    return [*whole, *patches, *edits, *(bytes([3, n, 2, *range(3, 40)]) for n in range(3))]
+    names, old = (BOOKS, MODEL, ROWS), old_files()
+    whole = [bytes([0, 1, n]) + files[name] for n, name in enumerate(names)]
+    whole.append(bytes([0, 0, 0]) + old[CONTROL])
+    kinds = [(age, n) for age in range(2) for n in range(3)]
+    patches = [bytes([1, age, n, 2, 200, 0, 7, 90, 1, 255]) for age, n in kinds]
+    edits = [
+        bytes([2, age, n, 1, 3, one, 3, two, 0, 3, 9]) for age, n in kinds for one, two in PLACES
+    ]
+    cells = [bytes([2, 1, 0, cell, 0, *range(cell, cell + 9)]) for cell in range(len(CELLS))]
+    last = [bytes([3, age, n, 2, *range(3, 40)]) for age, n in kinds]
+    return [*whole, *patches, *edits, *cells, *last]
 
 
 PLACES = ((0, 0), (1, 0), (2, 0), (2, 1), (2, 2), (2, 3))

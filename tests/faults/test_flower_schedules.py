@@ -259,7 +259,7 @@ def test_sabotage_of_the_flower_side_is_noticed(
             except AssertionError:
                 return
             except ValueError as refused:
-                if "control.npz is missing" not in str(refused):
+                if "books.sqlite is missing" not in str(refused):
                     raise
                 return
     pytest.fail("20 schedules found nothing")

@@ -21,6 +21,7 @@ from flwr.app import ConfigRecord, RecordDict
 import fuzz
 from fuzz import buffer, checkpoint, choices, run, state
 from fuzz.archives import packed, unpacked
+from fuzz.limits import empty_folder
 from fuzz.mutations import inputs
 from tidegate._internal import saving
 from tidegate.client.codec import ArrayCodec
@@ -199,39 +200,126 @@ def test_a_stored_sample_is_checked_before_memory_is_set_aside(
 
 
 def test_a_checkpoint_that_cannot_be_read_deletes_no_model(tmp_path: Path) -> None:
-    files = dict(checkpoint.real_files())
-    parts = unpacked(files["control.npz"])
-    control = json.loads(parts["control"].tobytes())
     for name in ("model-000009.npz", "../../etc/passwd", 7):
-        files["control.npz"] = packed(**{**parts, "control": json.dumps(control | {"model": name})})
+        files = changed_books("control", "content", with_value(("model",), name))
         with pytest.raises((ValueError, OSError), match=r"model|damaged"):
             checkpoint.load(tmp_path, files)
         assert (tmp_path / checkpoint.MODEL).exists()
+        old = dict(checkpoint.old_files())
+        parts = unpacked(old["control.npz"])
+        control = json.loads(parts["control"].tobytes()) | {"model": name}
+        old["control.npz"] = packed(**{**parts, "control": json.dumps(control)})
+        with pytest.raises((ValueError, OSError), match=r"model|damaged"):
+            checkpoint.load(tmp_path, old)
+        assert (tmp_path / checkpoint.MODEL).exists()
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "reason"),
-    [
-        (("round_number",), "3", "is damaged .TypeError"),
-        (("round_number",), 2.0, "rounds must be whole numbers"),
-        (("overspend",), float("nan"), "overspend must be finite, got nan"),
-        (("ledger", "booked", "spent"), "x", "spent must be float in RoundTotals, got 'x'"),
-        (("ledger", "accounts", "a", "total_admitted"), 0.5, "total_admitted must be int in Acc"),
-        (("decision", "ordered"), [], "ordered must be float . None in Decision"),
-    ],
-)
+def changed_books(
+    table: str, column: str, change: Callable[[Any], Any], *, fits: bool = True
+) -> dict[str, bytes]:
+    """The files of a run; somebody changed a cell of each row of a table in its books."""
+    files = dict(checkpoint.real_files())
+    with empty_folder() as folder:
+        path = folder / "books.sqlite"
+        path.write_bytes(files["books.sqlite"])
+        with closing(sqlite3.connect(path, isolation_level=None)) as books:
+            query = f"SELECT rowid, {column} FROM {table}"  # noqa: S608
+            rows = books.execute(query).fetchall()
+            assert rows
+            for row, before in rows:
+                is_json = isinstance(before, str) and before.startswith("{")
+                after = change(json.loads(before) if is_json else before)
+                after = json.dumps(after) if isinstance(after, dict) else after
+                update = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
+                books.execute(update, (after, row))
+            if fits:
+                checkpoint.make_checksums_fit(books)
+            books.execute("PRAGMA journal_mode = DELETE")
+        files["books.sqlite"] = path.read_bytes()
+    return files
+
+
+def with_value(place: tuple[str, ...], value: object) -> Callable[[dict[str, Any]], Any]:
+    def change(told: dict[str, Any]) -> dict[str, Any]:
+        inner = told
+        for name in place[:-1]:
+            inner = inner[name]
+        inner[place[-1]] = value
+        return told
+
+    return change
+
+
+WRONG_CONTROL = [
+    (("round_number",), "3", "rounds must be whole numbers, got '3'"),
+    (("round_number",), 2.0, "rounds must be whole numbers"),
+    (("overspend",), float("nan"), "overspend must be finite, got nan"),
+    (("ledger", "booked", "spent"), "x", "spent must be float in RoundTotals, got 'x'"),
+    (("decision", "ordered"), [], "ordered must be float . None in Decision"),
+]
+
+
+@pytest.mark.parametrize(("place", "value", "reason"), WRONG_CONTROL)
 def test_a_checkpoint_of_other_kinds_of_values_is_refused(
     tmp_path: Path, place: tuple[str, ...], value: object, reason: str
 ) -> None:
-    files = dict(checkpoint.real_files())
-    parts = unpacked(files["control.npz"])
-    control = json.loads(parts["control"].tobytes())
-    inner = control["controller"]
-    for name in place[:-1]:
-        inner = inner[name]
-    inner[place[-1]] = value
-    files["control.npz"] = packed(**{**parts, "control": json.dumps(control)})
+    files = changed_books("control", "content", with_value(("controller", *place), value))
     with pytest.raises(ValueError, match=reason):
+        checkpoint.load(tmp_path, files)
+    old = dict(checkpoint.old_files())
+    parts = unpacked(old["control.npz"])
+    control = with_value(("controller", *place), value)(json.loads(parts["control"].tobytes()))
+    old["control.npz"] = packed(**{**parts, "control": json.dumps(control)})
+    for left in tmp_path.iterdir():
+        left.unlink()
+    with pytest.raises(ValueError, match=reason):
+        checkpoint.load(tmp_path, old)
+
+
+@pytest.mark.parametrize(
+    ("cell", "value", "reason"),
+    [
+        ("accounts.capacity", 0, "cannot have a capacity of 0"),
+        ("accounts.capacity", "nine", "cannot have a capacity of 'nine'"),
+        ("accounts.client", "a", "a client has two accounts"),
+        ("accounts.is_planned", 0, "it holds 3 accounts, 0 of them planned"),
+        ("orders.ordered", 77, "what clients were ordered is not what all were"),
+        ("accounts.content", "{}x", "is damaged .JSONDecodeError"),
+        ("accounts.content", '{"total_admitted": 0.5}', "total_admitted must be int in Account"),
+        ("orders.rule", 9, "is damaged .KeyError"),
+        ("orders.count", -1, "count must be a whole number from 0"),
+        ("orders.credits", "much", "is damaged"),
+        ("rules.content", '{"run": 7}', "is damaged"),
+        ("away.since", 1000, "its rounds and plans are not whole numbers"),
+        ("plans.shares", b"12345678", "is damaged"),
+        ("plans.plan", 9, "its plan is for 3 clients"),
+        ("control.rule_state", b"no archive", "is damaged .BadZipFile"),
+    ],
+)
+def test_books_whose_cells_cannot_be_are_refused(
+    tmp_path: Path, cell: str, value: object, reason: str
+) -> None:
+    table, _, column = cell.partition(".")
+    files = changed_books(table, column, lambda _: value)
+    with pytest.raises(ValueError, match=reason):
+        checkpoint.load(tmp_path, files)
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("control", "content", with_value(("controller", "overspend"), 1.25)),
+        ("accounts", "content", lambda told: {**told, "total_spent": 1.0}),
+        ("orders", "price", lambda _: 1.0),
+        ("plans", "credits", lambda told: told[::-1]),
+    ],
+)
+def test_books_that_changed_on_disk_are_noticed(
+    tmp_path: Path, table: str, column: str, value: Callable[[Any], Any]
+) -> None:
+    """The values themselves could be; only the checksum tells."""
+    files = changed_books(table, column, value, fits=False)
+    with pytest.raises(ValueError, match=r"the checksum of .* is wrong"):
         checkpoint.load(tmp_path, files)
 
 
@@ -300,14 +388,15 @@ def test_no_pickle_is_ever_run(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"damaged|allow_pickle"):
             saving.read(template, io.BytesIO(wrong))
     for name in (checkpoint.CONTROL, checkpoint.MODEL):
-        parts = unpacked(checkpoint.real_files()[name])
+        whole = checkpoint.old_files()
+        parts = unpacked(whole[name])
         damaged = [raw, saved, *(packed(**{**parts, part: array}) for part in parts)]
         for wrong in damaged:
             with pytest.raises(ValueError, match=r"."):
-                checkpoint.load(folder, {**checkpoint.real_files(), name: wrong})
+                checkpoint.load(folder, {**whole, name: wrong})
         for part, inner in itertools.product(parts, (raw, saved)):  # bytes of no meaning to us
             with contextlib.suppress(ValueError):
-                inside = {**checkpoint.real_files(), name: packed(**{**parts, part: inner})}
+                inside = {**whole, name: packed(**{**parts, part: inner})}
                 checkpoint.load(folder, inside)
     for head, part in ((b'{"array": 0}', saved), (b'{"array": 0}', raw), (b'{"raw": 0}', raw)):
         pieces = [head, part]
@@ -360,5 +449,8 @@ def test_an_input_is_replayed_without_atheris(
 
 
 def test_a_checkpoint_as_it_was_written_is_read(tmp_path: Path) -> None:
-    checkpoint.load(tmp_path, checkpoint.real_files())
+    for number, files in enumerate((checkpoint.real_files(), checkpoint.old_files())):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        checkpoint.load(folder, files)
     assert Checkpoint(tmp_path / "none").load(checkpoint.terms(), checkpoint._strategy()) is None

@@ -20,6 +20,7 @@ from tidegate.client.slots import Slots
 from tidegate.client.store import Books, Change, Choice
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Request
+from tidegate.runs.books import RunBooks
 from tidegate.server import account as accounts
 from tidegate.server import under_way
 from tidegate.server.account import Account
@@ -104,11 +105,8 @@ def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
     played.calm_down()
 
 
-def _forget_outstanding(books: Ledger) -> dict[str, Any]:
-    record = to_record(books)
-    for account in record["accounts"].values():
-        account["outstanding"] = None
-    return record
+def _forget_orders(*_: object) -> None:
+    """A server that dies after it has decided does not know its orders any more."""
 
 
 def _believe_any_address(_: Books, __: Address) -> None:
@@ -126,7 +124,7 @@ def _forget_without_a_promise(books: Ledger, client: str, last_round: int, _: in
 
 
 def _spend_what_may_be_gone(controller: Controller, budget: float) -> float:
-    return cash(budget, controller._round_number, controller._overspend)
+    return cash(budget, controller._at.round_number, controller._at.overspend)
 
 
 def _begin_at_the_start(_: IndexedStream, __: str) -> None:
@@ -199,14 +197,14 @@ settle, refunded, wanted, apply = (
     Gate.apply,
 )
 choose, start = MemoryStore.choose, Device.start
-to_record, void, commit = Ledger.to_record, Ledger.void, MemoryStore.commit
+void, commit = Ledger.void, MemoryStore.commit
 
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("owner", "name", "sabotage"),
     [
-        (Ledger, "to_record", _forget_outstanding),
+        (RunBooks, "_write_orders", _forget_orders),
         (world, "check_meant_for", _believe_any_address),
         (Account, "_read_from_stream", _read_nothing),
         (Ledger, "void", _forget_without_a_promise),
@@ -250,7 +248,7 @@ def test_sabotage_of_choices_is_noticed(
         (Purchasing, "ask", _never_ask),
         (Purchasing, "settle", _refund_twice),
         (accounts, "refunded", _believe_any_refund),
-        (Ledger, "to_record", _forget_outstanding),
+        (RunBooks, "_write_orders", _forget_orders),
     ],
 )
 def test_sabotage_of_purchases_is_noticed(

@@ -1,7 +1,9 @@
 """A server that dies anywhere goes on as if it had not: same decisions, same model."""
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,7 @@ def test_a_killed_server_resumes_with_the_same_decisions_and_model(
     ]
     assert rows == [vars(row) for row in whole.rounds]
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
+        "books.sqlite",
         "control.npz",
         "lock",
         "metrics.jsonl",
@@ -269,12 +272,15 @@ def test_another_policy_or_price_is_refused(tmp_path: Path) -> None:
 def test_books_that_are_lost_are_no_new_budget(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
-    (folder / "control.npz").rename(tmp_path / "away")
+    (folder / "books.sqlite").rename(tmp_path / "away")
+    with pytest.raises(ValueError, match=r"books\.sqlite is missing; take a copy"):
+        control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
+    (folder / "control.npz").unlink()
     with pytest.raises(
-        ValueError, match=r"control\.npz is missing, and .*rounds\.jsonl tells of a"
+        ValueError, match=r"books\.sqlite is missing, and .*rounds\.jsonl tells of a"
     ):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
-    (tmp_path / "away").rename(folder / "control.npz")
+    (tmp_path / "away").rename(folder / "books.sqlite")
     first, _ = (folder / "rounds.jsonl").read_text().splitlines()
     (folder / "rounds.jsonl").write_text(first + "\n")
     with pytest.raises(ValueError, match=r"tells of 1 rounds, and 2 were settled; take a copy"):
@@ -438,10 +444,10 @@ def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(
 def test_a_format_that_is_not_known_is_refused(version: object, told: str, tmp_path: Path) -> None:
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
     control(tmp_path / "run").start(grid, MODEL, 1)
-    path = tmp_path / "run" / "control.npz"
-    content = json.loads(np.load(path)["control"].tobytes())
-    text = json.dumps({**content, "version": version}).encode()
-    np.savez(path, control=np.frombuffer(text, np.uint8))
+    with closing(sqlite3.connect(tmp_path / "run" / "books.sqlite")) as books, books:
+        ((text,),) = books.execute("SELECT content FROM control")
+        changed = json.dumps({**json.loads(text), "version": version})
+        books.execute("UPDATE control SET content = ?", (changed,))
     with pytest.raises(ValueError, match=told):
         control(tmp_path / "run").start(grid, MODEL, 1)
 

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from check_size import at_size
 from deployment import BIN
@@ -24,7 +23,7 @@ from guide import ADDED, PRICES, ROOT, TLS, Guide, blocks, joined
 
 from tidegate.cli import main
 from tidegate.flower.strategy import AdmissionControl
-from tidegate.runs.reader import read_run
+from tidegate.runs.reader import read_run, saved_content
 
 pytest.importorskip("sklearn", reason="the apps read scikit-learn's digits")
 
@@ -315,8 +314,8 @@ def test_the_guide_to_a_deployment_runs_as_printed(site: Guide) -> None:
     assert [one.name for one in view.clients] == ["site-0", "site-1"]
     assert len(view.rounds) == 3
     assert all(row.answered == 2 for row in view.rounds)
-    with np.load(run / "control.npz") as books:  # other apps will not resume it
-        assert json.loads(books["control"].tobytes())["app"] == "me/my-fleet"
+    _, content = saved_content(run)
+    assert content["app"] == "me/my-fleet"  # other apps will not resume it
     assert len(list((site.folder / "var" / "tidegate").glob("*.sqlite"))) == 2
 
 

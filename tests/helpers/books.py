@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from tidegate.runs.reader import read_accounts
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -20,9 +20,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 def accounts(folder: Path) -> dict[str, Any]:
     """The server's account of each client."""
-    with np.load(folder / "control.npz") as archive:
-        control = json.loads(archive["control"].tobytes())
-    return dict(control["controller"]["ledger"]["accounts"])
+    return read_accounts(folder)[1]
 
 
 def client_files(run: str, *folders: Path) -> dict[str, dict[str, Any]]:

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from late_supplier import LateSupplier
@@ -39,10 +40,13 @@ from tidegate.policies import ControlOptions
 from tidegate.policies.options import NotApplicable
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.runs.books import RunBooks
+from tidegate.runs.folder import FORMAT_VERSION
 from tidegate.selection import Selection
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
+from tidegate.server.standing import Standing
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 RUN = "run"
@@ -287,6 +291,7 @@ class World:
         )
         self.devices: dict[str, Device] = {}
         self.controller = Controller(run_terms, RUN)
+        self.books = RunBooks(Path(":memory:"))
         self.save()
         self.known: set[str] = set()
         """Who has introduced itself to this server process."""
@@ -379,8 +384,12 @@ class World:
 
     def restart_server(self) -> None:
         """The server app dies; replies to messages that it does not know are lost with it."""
+        whole = self._from_books()
         record, state = json.loads(self.checkpoint[0]), self.checkpoint[1]
-        self.controller = Controller.from_record(self.terms, {**record, "state": state})
+        again = whole.to_record()
+        assert again.pop("state") == state, "the policy's state is another after a restart"
+        assert json.loads(json.dumps(again)) == record, "the books are others after a restart"
+        self.controller = self._from_books()  # one that has read nothing yet
         self.known, self.replies, self.deciding = set(), [], False
 
     def lose_disk(self, name: str) -> None:
@@ -406,6 +415,12 @@ class World:
         record = self.controller.to_record()
         state = record.pop("state")
         self.checkpoint = json.dumps(record), state
+        self.books.save(self.controller.standing.to_books(), {"version": FORMAT_VERSION})
+
+    def _from_books(self) -> Controller:
+        found = self.books.load()
+        assert found is not None, "nothing was saved"
+        return Controller.resumed(Standing.from_books(self.terms, found[1], "the books"))
 
     # What must hold.
 

@@ -391,9 +391,10 @@ def test_a_new_run_in_a_folder_does_not_keep_measurements_of_another(tmp_path: P
     assert max(read_run(tmp_path).metrics["server/accuracy"]) == 2
 
 
+@pytest.mark.parametrize("name", ["control.npz", "books.sqlite"])
 @pytest.mark.parametrize("content", [None, b"", b"no archive"])
-def test_a_folder_without_a_run_is_refused(tmp_path: Path, content: Any) -> None:
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, content: Any, name: str) -> None:
     if content is not None:
-        (tmp_path / "control.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"holds no run|control.npz is damaged"):
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"holds no run|{name} is damaged"):
         read_run(tmp_path)

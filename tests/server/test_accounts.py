@@ -76,10 +76,10 @@ def test_accounts_of_a_file_are_the_same(changes: list[tuple[str, Account]], sav
     for number, (client, account) in enumerate(changes):
         if number == saved_at:
             file = {**file, **accounts.changed}
-            known = {one: told.buffer_capacity for one, told in file.items()}
+            known = [(one, told.buffer_capacity) for one, told in file.items()]
             noted = {*accounts.unanswered, *accounts.waiting, *accounts.retired}
-            sums = dataclasses.replace(accounts.sums)
-            accounts = Accounts(file.__getitem__, known, sums, noted)
+            accounts = Accounts(file.__getitem__, known, dataclasses.replace(accounts.sums))
+            accounts.note(noted)
             assert accounts.changed == {}
         accounts[client] = expected[client] = account
     check(accounts, expected)
@@ -94,12 +94,12 @@ def test_what_was_saved_need_not_stay_in_memory(monkeypatch: pytest.MonkeyPatch)
         read.append(client)
         return file[client]
 
-    accounts = Accounts(reader)
+    accounts = Accounts()
     for client in "abcde":
         accounts[client] = Account(9, outstanding=ORDER if client == "e" else None)
     file.update(accounts.changed)
     assert sorted(file) == ["a", "b", "c", "d", "e"]
-    accounts.saved()
+    accounts.saved(reader)
     assert accounts.changed == {}
     assert (accounts["a"], accounts["a"], accounts["e"]) == (file["a"], file["a"], file["e"])
     assert read == ["a"]  # and who owes an answer is still there

@@ -67,7 +67,11 @@ def test_a_constant_among_the_options_is_an_argument_of_its_policy(
 ) -> None:
     on = terms(maker)
     resumed = Controller.from_record(on, of_version_0_1_0(on, **old))
-    assert resumed.to_record()["terms"] == {**on.fixed(), "spend_ahead": None}
+    assert resumed.to_record()["terms"] == {
+        **on.fixed(),
+        "spend_ahead": None,
+        "keeps_spend_ahead": True,
+    }
 
 
 def test_another_constant_is_refused() -> None:
@@ -80,7 +84,9 @@ def test_another_constant_is_refused() -> None:
 def test_strict_spending_stays_strict() -> None:
     on = terms(acdpp, spend_ahead=None)
     resumed = Controller.from_record(on, of_version_0_1_0(on, strict_spending=True))
-    assert resumed.to_record()["terms"]["spend_ahead"] == 0.0
+    again = json.loads(json.dumps({**resumed.to_record(), "state": None}))
+    assert again["terms"]["spend_ahead"] == 0.0
+    assert Controller.from_record(on, again).to_record()["terms"] == again["terms"]
 
 
 def test_another_part_of_the_fleet_is_told_in_words_of_today() -> None:

@@ -28,6 +28,8 @@ class FileKind:
     """Statements number v take a file of schema version v to version v + 1."""
     remedy: str
     """What to do where it is damaged."""
+    page_size: int = 4096
+    """Bytes, of a new file: what is written at least where a row changes."""
 
 
 def is_damage(wrong: sqlite3.DatabaseError | OverflowError) -> bool:
@@ -36,15 +38,17 @@ def is_damage(wrong: sqlite3.DatabaseError | OverflowError) -> bool:
     return not isinstance(wrong, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
 
 
-def connect(path: Path, *, any_thread: bool = False) -> sqlite3.Connection:
-    """Open a file that only its owner can read.
+def connect(path: Path, *, any_thread: bool = False, owner_only: bool = True) -> sqlite3.Connection:
+    """Open a file.
 
     Args:
         path: of the file, which is created where it is missing.
         any_thread: several threads use the connection, one at a time; its owner sees to that.
+        owner_only: nobody but the file's owner can read it.
     """
-    path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
-    path.chmod(OWNER_ONLY)
+    if owner_only:
+        path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
+        path.chmod(OWNER_ONLY)
     return sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=not any_thread
     )
@@ -73,7 +77,7 @@ def prepare(
     connection: sqlite3.Connection,
     path: Path,
     kind: FileKind,
-    first: tuple[str, tuple[object, ...]],
+    first: tuple[str, tuple[object, ...]] | None = None,
 ) -> None:
     """Bring a file up to date, and refuse one of another kind.
 
@@ -81,7 +85,7 @@ def prepare(
         connection: to the file.
         path: to name it by.
         kind: what it must be.
-        first: a statement and its values, executed in a file that is new or older.
+        first: a statement and its values, executed in a file that is new or older; if any.
     """
     ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
     # In this order: whoever sees our tables sees the mark that was written with them.
@@ -89,6 +93,7 @@ def prepare(
         raise ConfigurationError(f"{path} is a database, but not a {kind.name}; use another file")
     if tables:
         check_tables(connection, path, kind)
+    connection.execute(f"PRAGMA page_size = {kind.page_size}")  # of one that has no pages yet
     _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
@@ -165,7 +170,7 @@ def _migrate(
     connection: sqlite3.Connection,
     path: Path,
     kind: FileKind,
-    first: tuple[str, tuple[object, ...]],
+    first: tuple[str, tuple[object, ...]] | None,
 ) -> None:
     with transaction(connection):
         version = _pragma(connection, "user_version")
@@ -180,7 +185,8 @@ def _migrate(
         for statements in kind.migrations[version:]:
             for statement in statements:
                 connection.execute(statement)
-        connection.execute(*first)
+        if first is not None:
+            connection.execute(*first)
         connection.execute(f"PRAGMA application_id = {kind.application_id}")
         connection.execute(f"PRAGMA user_version = {len(kind.migrations)}")
 

@@ -13,7 +13,7 @@ from tidegate.report.comparison import BASELINE, Comparison
 from tidegate.report.comparison_page import write_comparison_page
 from tidegate.report.page import check_page
 from tidegate.report.run_page import write_run_page
-from tidegate.runs.folder import CONTROL
+from tidegate.runs.folder import holds_run
 from tidegate.runs.reader import read_run
 
 
@@ -61,7 +61,7 @@ def report(
             "an experiment saves to"
         )
     check_page(page)
-    if (folder / CONTROL).exists():
+    if holds_run(folder):
         view = read_run(folder)
         if not view.rounds:
             raise ConfigurationError(f"{folder} holds no settled round yet; wait for the first")

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tidegate.cli.running import WIDE, AsJson, screen
 from tidegate.report.live import live_view, summary
-from tidegate.runs.folder import CONTROL
+from tidegate.runs.folder import holds_run
 from tidegate.runs.reader import RunView, read_run
 
 NAP = 0.1
@@ -84,7 +84,7 @@ def _asked_to_stop() -> Iterator[list[int]]:
 def _look(folder: Path, live: Live) -> RunView | None:
     """Show what is there now; nothing is there before the first start."""
     view, shown = None, None
-    if (folder / CONTROL).exists():
+    if holds_run(folder):
         view = read_run(folder)
         shown = live_view(view, wide=live.console.width >= WIDE)
     waiting: RenderableType = Text(f"waiting for a run in {folder}")

@@ -73,6 +73,10 @@ class Checkpoint:
             )
         return self._books.held(app)
 
+    def close(self) -> None:
+        """Let go of the books, where ``held`` does not do it."""
+        self._books.close()
+
     @property
     def buffers(self) -> Path:
         """Where clients in this process keep their samples."""

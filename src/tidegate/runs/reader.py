@@ -7,15 +7,15 @@ a last row that is not whole yet is not there yet.
 import json
 import math
 import os
-import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidegate._internal.saving import Archive, plain, reading
-from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
-from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, OLDEST_FORMAT, REMEDY, ROUNDS
+from tidegate.errors import ConfigurationError, DamagedFileError
+from tidegate.runs.books_file import check_format, read_books
+from tidegate.runs.folder import BOOKS, CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
 from tidegate.runs.journal import this_machine
 from tidegate.runs.retirements import asked
 from tidegate.server.fleet_round import FleetRound
@@ -123,9 +123,9 @@ class RunView:
 
 def read_run(folder: Path) -> RunView:
     """What a folder says now."""
-    path = _control_path(folder)
-    with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
-        record = control_of(archive, path)["controller"]
+    path, content = saved_content(folder)
+    with reading(path, REMEDY):
+        record = content["controller"]
         terms, absences = current_terms(record["terms"]), record["absences"]
         now = record["round_number"]
         requests = asked(folder)
@@ -186,26 +186,30 @@ def read_run(folder: Path) -> RunView:
 
 def read_accounts(folder: Path) -> tuple[str, dict[str, Any]]:
     """The run that a folder keeps, and the server's account of each client, as plain values."""
-    path = _control_path(folder)
-    with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
-        ledger = control_of(archive, path)["controller"]["ledger"]
+    path, content = saved_content(folder)
+    with reading(path, REMEDY):
+        ledger = content["controller"]["ledger"]
         return str(ledger["run"]), dict(ledger["accounts"])
 
 
-def _control_path(folder: Path) -> Path:
-    """Where a run's books are; refused where there are none."""
-    path = folder / CONTROL
+def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """The file of a run's books, and all that it holds, as plain values."""
     if folder.is_file():
         raise ConfigurationError(f"{folder} is a file; give the run's folder, {folder.parent}")
     if not folder.exists():
         raise ConfigurationError(
             f"there is no folder {folder}; give the one that AdmissionControl(folder=...) saves to"
         )
-    if not path.exists():
+    path, old = folder / BOOKS, folder / CONTROL
+    content = read_books(path) if path.exists() else None
+    if content is not None:
+        return path, content
+    if not old.exists():
         raise ConfigurationError(
             f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
         )
-    return path
+    with reading(old, REMEDY), old.open("rb") as file, Archive(file) as archive:
+        return old, control_of(archive, old)
 
 
 def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
@@ -219,21 +223,11 @@ def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
 
 
 def control_of(archive: Archive, path: Path) -> dict[str, Any]:
-    """The part of a server's books that is JSON, if this program understands it."""
+    """The part of a server's books that is JSON, in the file that older versions wrote."""
     content: dict[str, Any] = archive.json("control")
-    version = content["version"]
-    if type(version) is not int:
-        raise ValueError(f"its format is {reprlib.repr(version)}")
-    if not OLDEST_FORMAT <= version <= FORMAT_VERSION:
-        newer = "a newer" if version > FORMAT_VERSION else "an older"
-        raise RunDiffersError(
-            f"{path} has format {reprlib.repr(version)}, this program reads {OLDEST_FORMAT} to "
-            f"{FORMAT_VERSION}: {newer} version of Tidegate wrote it; go on with that version, or "
-            "begin a new run in another folder",
-            name="format",
-            saved=version,
-            given=FORMAT_VERSION,
-        )
+    check_format(content["version"], path)
+    if content["version"] == FORMAT_VERSION:
+        raise DamagedFileError(path.with_name(BOOKS), "is missing", REMEDY)
     return content
 
 

@@ -1,6 +1,6 @@
 """The folder of a run, as its server writes it: books and rows, always of the same round.
 
-``control.npz`` is replaced in one step, after everything that it speaks of is on disk: once when a
+The books change in one transaction, after everything that they speak of is on disk: once when a
 round is decided, so that a server which dies afterwards sends the same orders again, and once when
 it is settled.
 """
@@ -12,21 +12,32 @@ import os
 import re
 import reprlib
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
 from tidegate._internal.saving import Archive, reading, replace_file
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
-from tidegate.runs.folder import CONTROL, FORMAT_VERSION, METRICS, PRICES, REMEDY, RETIRED, ROUNDS
+from tidegate.runs.books import RunBooks
+from tidegate.runs.folder import (
+    BOOKS,
+    CONTROL,
+    FORMAT_VERSION,
+    METRICS,
+    PRICES,
+    REMEDY,
+    RETIRED,
+    ROUNDS,
+)
 from tidegate.runs.reader import control_of, settled_rounds
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
+from tidegate.server.standing import Standing
 
 MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
 
@@ -37,6 +48,7 @@ class RunWriter:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._app = ""
+        self._file: RunBooks | None = None
 
     @contextmanager
     def held(self, app: str = "") -> Iterator[None]:
@@ -70,24 +82,47 @@ class RunWriter:
                     f"folder={str(self._folder)!r} cannot be written to ({wrong}); make "
                     "room, or give the server the right to write there, or take another folder"
                 ) from wrong
+            opened.callback(self.close)
             yield
+
+    def close(self) -> None:
+        """Let go of the books; what was saved stays saved."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def load(self, terms: Terms) -> tuple[Controller, str] | None:
         """The books that the folder holds, if any, and the name of their model."""
-        path = self._folder / CONTROL
-        if not path.exists():
+        path, old = self._folder / BOOKS, self._folder / CONTROL
+        found = self._books.load() if path.exists() else None
+        if found is not None:
+            content, books = found
+            with reading(path, REMEDY):
+                model = self._model_of(content)
+            return Controller.resumed(Standing.from_books(terms, books, path)), model
+        if not old.exists():
             rounds_file = self._folder / ROUNDS
             if rounds_file.exists() and rounds_file.stat().st_size:
                 told = f"is missing, and {rounds_file} tells of a run"
                 raise DamagedFileError(path, told, REMEDY)
             return None
-        with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
-            content = control_of(archive, path)
+        with reading(old, REMEDY), old.open("rb") as file, Archive(file) as archive:
+            content = control_of(archive, old)
             state = archive.array("state").tobytes() if "state" in archive else None
-            record, model = {**content["controller"], "state": state}, content["model"]
-            if not MODEL_NAME.fullmatch(model):
-                raise ValueError(f"it names a model {reprlib.repr(model)}")
-            app = content.get("app", "")  # older folders do not say
+            record, model = {**content["controller"], "state": state}, self._model_of(content)
+        return Controller.from_record(terms, record, old), model
+
+    @property
+    def _books(self) -> RunBooks:
+        if self._file is None:
+            self._file = RunBooks(self._folder / BOOKS)
+        return self._file
+
+    def _model_of(self, content: Mapping[str, Any]) -> str:
+        """The model that belongs to the books, if they are of this app."""
+        model, app = content["model"], content.get("app", "")  # older folders name no app
+        if not MODEL_NAME.fullmatch(model):
+            raise ValueError(f"it names a model {reprlib.repr(model)}")
         if app and self._app not in ("", app):
             raise RunDiffersError(
                 f"{self._folder} holds a run of the app {reprlib.repr(app)}, and this is "
@@ -97,7 +132,7 @@ class RunWriter:
                 given=self._app,
             )
         self._app = self._app or app
-        return Controller.from_record(terms, record, path), model
+        return str(model)
 
     def begin(self) -> None:
         """A new run, before its first round."""
@@ -107,19 +142,18 @@ class RunWriter:
 
     def save_control(self, controller: Controller, model: str) -> None:
         """The books, and the name of the model that goes with them."""
-        record = controller.to_record()
-        state = record.pop("state")
-        content = {"version": FORMAT_VERSION, "model": model, "controller": record}
+        beside = {"version": FORMAT_VERSION, "model": model}
         if self._app:
-            content["app"] = self._app
-        parts = {"control": np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)}
-        if state is not None:
-            parts["state"] = np.frombuffer(state, dtype=np.uint8)
+            beside["app"] = self._app
+        is_first = self._file is None or not self._file.holds_run
+        self._books.save(controller.standing.to_books(), beside)
+        if is_first:
+            told = json.dumps({"version": FORMAT_VERSION}).encode()
 
-        def write(file: IO[bytes]) -> None:
-            np.savez(file, **parts)  # type: ignore[arg-type]
+            def write(file: IO[bytes]) -> None:
+                np.savez(file, control=np.frombuffer(told, dtype=np.uint8))
 
-        replace_file(self._folder / CONTROL, write)
+            replace_file(self._folder / CONTROL, write)
 
     def append(self, row: FleetRound) -> None:
         """A row, on disk when this returns."""

@@ -6,16 +6,16 @@ so that the sums are what adding all accounts up would give, to the last bit. Wh
 since they were last saved is known, and accounts that lie in a file are read when they are needed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from tidegate.errors import WireError
 from tidegate.server.account import Account
+from tidegate.wire import Order
 
 UNITS = 2**1074
 """Of one: every float is a whole number of them."""
-NOBODY: Mapping[str, int] = MappingProxyType({})
 MOST_HELD = 20_000
 """Accounts of a file that are held in memory after they were saved."""
 
@@ -62,76 +62,106 @@ class Accounts:
     """Account by client.
 
     Args:
-        read: an account that is not in memory; none where all are.
+        read: an account that is not in memory, by the client's name; none where all are.
         known: clients whose accounts ``read`` gives, each with the capacity of its buffer.
         sums: over all of these.
-        noted: those of them that owe an answer, have purchases under way, or are retired.
     """
 
     def __init__(
         self,
         read: Callable[[str], Account] | None = None,
-        known: Mapping[str, int] = NOBODY,
+        known: Iterable[tuple[str, int]] = (),
         sums: Sums | None = None,
-        noted: Iterable[str] = (),
     ) -> None:
-        self.read = read
+        self._read = read
         self.sums = sums or Sums()
-        self._capacities = dict(known)
+        self._capacities = array("q")
+        self._numbers: dict[str, int] = {}
+        for client, capacity in known:
+            self._numbers[client] = len(self._capacities)
+            self._capacities.append(capacity)
         self._held: dict[str, Account] = {}
         self._changed: dict[str, None] = {}
+        self._ordered: dict[str, None] = {}
         self.unanswered: dict[str, None] = {}
         """Clients that owe an answer."""
         self.waiting: dict[str, None] = {}
         """Members with purchases under way."""
         self.retired: dict[str, None] = {}
-        for client in noted:
+
+    def note(self, clients: Iterable[str]) -> None:
+        """Read accounts of clients that owe an answer, wait for purchases, or are retired."""
+        for client in clients:
             self._note(client, self[client])
 
     def __getitem__(self, client: str) -> Account:
         """The account of a client."""
         held = self._held.get(client)
         if held is None:
-            if client not in self._capacities or self.read is None:
+            if client not in self._numbers or self._read is None:
                 raise WireError(f"no client {client!r} has an account")
-            held = self._held[client] = self.read(client)
+            held = self._held[client] = self._read(client)
         return held
 
     def __setitem__(self, client: str, account: Account) -> None:
         """Give a client this account."""
-        if client in self._capacities:
+        number = self._numbers.get(client)
+        if number is None:
+            self._numbers[client] = len(self._capacities)
+            self._capacities.append(account.buffer_capacity)
+        else:
             self.sums.add(self[client], -1)
+            self._capacities[number] = account.buffer_capacity
         self.sums.add(account)
-        self._capacities[client] = account.buffer_capacity
         self._held[client] = account
         self._changed[client] = None
         self._note(client, account)
 
+    def send(self, client: str, order: Order) -> None:
+        """Give a client an order; nothing else of its account changes, and no sum."""
+        self._held[client] = account = replace(self[client], outstanding=order)
+        self._ordered[client] = None
+        self._note(client, account)
+
     def __contains__(self, client: object) -> bool:
         """Whether a client has an account."""
-        return client in self._capacities
+        return client in self._numbers
 
     def __iter__(self) -> Iterator[str]:
-        """Every client that has an account."""
-        return iter(self._capacities)
+        """Every client that has an account, in the order in which they came."""
+        return iter(self._numbers)
 
     def __len__(self) -> int:
         """How many have one."""
-        return len(self._capacities)
+        return len(self._numbers)
+
+    def number(self, client: str) -> int:
+        """A client's place in the order in which they came, from 0; it never changes."""
+        return self._numbers[client]
 
     def capacity(self, client: str) -> int:
         """Samples that a client's buffer can hold."""
-        return self._capacities[client] if client in self else self[client].buffer_capacity
+        number = self._numbers.get(client)
+        return self[client].buffer_capacity if number is None else self._capacities[number]
 
     @property
-    def changed(self) -> Mapping[str, Account]:
-        """Accounts that are not as they were saved."""
+    def changed(self) -> dict[str, Account]:
+        """Accounts that are not as they were saved, whatever their orders."""
         return {client: self._held[client] for client in self._changed}
 
-    def saved(self) -> None:
-        """All are on disk now; those that can be read again need not stay in memory."""
-        self._changed = {}
-        if self.read is not None and len(self._held) > MOST_HELD:
+    @property
+    def ordered(self) -> dict[str, Order]:
+        """Orders that were not saved yet, of accounts that did not change otherwise."""
+        return {
+            client: order
+            for client in self._ordered.keys() - self._changed.keys()
+            if (order := self._held[client].outstanding) is not None
+        }
+
+    def saved(self, read: Callable[[str], Account]) -> None:
+        """All are on disk now, where ``read`` finds them; they need not stay in memory."""
+        self._changed, self._ordered, self._read = {}, {}, read
+        if len(self._held) > MOST_HELD:
             self._held = {one: self[one] for one in (*self.unanswered, *self.waiting)}
 
     def _note(self, client: str, account: Account) -> None:

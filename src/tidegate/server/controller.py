@@ -7,24 +7,20 @@ a controller that is brought back after ``decide`` gives the same orders again.
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, cast
 
-from tidegate._internal.saving import plain, reading
 from tidegate.admission.debt import cash
 from tidegate.admission.rule import AdmissionRule, FleetOrder, GrantedRule
-from tidegate.admission.waiting import WaitTally
 from tidegate.errors import ConfigurationError
-from tidegate.server.buying_pause import BuyingPause
-from tidegate.server.fleet import Fleet, Terms
+from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import Decision, FleetRound
 from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
-from tidegate.server.saved_state import REMEDY, check_numbers, check_terms, from_bytes, to_bytes
-from tidegate.server.saved_terms import current_terms
+from tidegate.server.progress import Progress
 from tidegate.server.shards import Report
 from tidegate.server.spending import within_cash
-from tidegate.theory.reuse import ReuseTally
+from tidegate.server.standing import Standing
 from tidegate.wire import LARGEST_AMOUNT, Address, Introduction, Order, Receipt
 
 
@@ -33,14 +29,10 @@ class Controller:
 
     def __init__(self, terms: Terms, run: str) -> None:
         Address(run=run)  # refuses a name that cannot be sent
+        begun = Standing.start(terms, run)
         self._terms = terms
-        self._round_number = 1
-        self._ledger = Ledger(run)
-        self._fleet = Fleet(terms, self._ledger)
-        self._server: Any = None
-        self._tally, self._waits = ReuseTally(), WaitTally()
-        self._decision: Decision | None = None
-        self._overspend, self._pause = 0.0, BuyingPause()
+        self._at, self._ledger, self._fleet = begun.at, begun.ledger, begun.fleet
+        self._server = begun.rule_state
 
     @property
     def run(self) -> str:
@@ -50,7 +42,7 @@ class Controller:
     @property
     def round_number(self) -> int:
         """The round that comes next, or is under way."""
-        return self._round_number
+        return self._at.round_number
 
     @property
     def ledger(self) -> Ledger:
@@ -65,14 +57,14 @@ class Controller:
     @property
     def is_under_way(self) -> bool:
         """Whether a round has been decided and not closed."""
-        return self._decision is not None
+        return self._at.decision is not None
 
     @property
     def price(self) -> float:
         """What a sample costs in the round that is under way."""
-        if self._decision is None:
-            raise ValueError(f"round {self._round_number} has not been decided")
-        return self._decision.price
+        if self._at.decision is None:
+            raise ValueError(f"round {self._at.round_number} has not been decided")
+        return self._at.decision.price
 
     @property
     def away(self) -> int:
@@ -90,7 +82,7 @@ class Controller:
             self._ledger,
             introduction,
             newest,
-            now=self._round_number,
+            now=self._at.round_number,
             largest_buffer=self._terms.largest_buffer,
         )
 
@@ -100,7 +92,7 @@ class Controller:
         It gets no further one before it has, or has introduced itself again.
         """
         order = self._ledger.account(client).outstanding
-        return order is not None and order.round_number < self._round_number
+        return order is not None and order.round_number < self._at.round_number
 
     def address(self, client: str) -> Address:
         """Whom an order is for, and how far that client's books are known here."""
@@ -116,28 +108,28 @@ class Controller:
 
         A round that was decided before keeps its orders; it gives those that can be reached now.
         """
-        if self._decision is not None:
+        if self._at.decision is not None:
             there = {*present, *online}
-            return self._ledger.orders_of(self._round_number, self._fleet.clients, there)
+            return self._ledger.orders_of(self._at.round_number, self._fleet.clients, there)
         self._fleet.see(present, online)
         if self._server is None:
             self._server = self._fleet.policy.admission.start()
         budget = expected = usual = self._terms.budget
         if self._terms.purse is not None:
             earned = self._granted_rule.earned(self._server)
-            budget = self._terms.purse.budget(self._round_number, earned)
-            expected = self._terms.purse.rate(self._round_number)
-            usual = (earned + budget) / self._round_number
+            budget = self._terms.purse.budget(self._at.round_number, earned)
+            expected = self._terms.purse.rate(self._at.round_number)
+            usual = (earned + budget) / self._at.round_number
         admission = self._rule(budget, expected)
         members = self._fleet.members(
             {one for one in present if self._ledger.account(one).outstanding is None}
         )
-        quote = self._fleet.quote(self._round_number, members, self._waits.mean_delay)
+        quote = self._fleet.quote(self._at.round_number, members, self._at.waits.mean_delay)
         self._server = admission.learn(self._server, quote)
         room, limit = self._fleet.room(members)
         wanted, most = admission.decide(self._server, quote, limit), None
         each = wanted.each_pays_its_own(quote) and not self._terms.sums_only
-        if self._pause.rounds_left:
+        if self._at.pause.rounds_left:
             wanted, most = FleetOrder(0.0), 0
         elif not each:
             wanted, most = wanted.within(self._cash(budget), quote, limit)
@@ -147,24 +139,27 @@ class Controller:
             price = quote.price if quote.own is None else float(quote.own[place])
             orders[client] = self._order(number, client, count, price, wanted.thresholds)
         if each and wanted.thresholds and wanted.total_admission:
-            least = self._fleet.least(members, quote, self._round_number, usual)
+            least = self._fleet.least(members, quote, self._at.round_number, usual)
             orders = within_cash(orders, self._ledger, self._cash(budget, wanted.money), least)
         for client, order in orders.items():
             self._ledger.send(client, order)
         ordered = None if wanted.thresholds else wanted.total_admission
         slots = self._fleet.slots(members)
-        self._decision = Decision(quote.price, ordered, budget, expected, len(orders), slots)
+        decision = Decision(quote.price, ordered, budget, expected, len(orders), slots)
+        self._at = replace(self._at, decision=decision)
         return orders
 
     def book(self, client: str, receipt: Receipt) -> Booking:
         """Book a receipt; one that is on time belongs into the average."""
         booking = self._ledger.book(client, receipt)
-        if booking.on_time and self._decision is not None:
-            self._decision = replace(
-                self._decision,
-                answered=self._decision.answered + 1,
-                exhausted=self._decision.exhausted + receipt.exhausted,
+        decision = self._at.decision
+        if booking.on_time and decision is not None:
+            heard = replace(
+                decision,
+                answered=decision.answered + 1,
+                exhausted=decision.exhausted + receipt.exhausted,
             )
+            self._at = replace(self._at, decision=heard)
         return booking
 
     def close(self, *, used: bool = True) -> FleetRound:
@@ -173,26 +168,28 @@ class Controller:
         Args:
             used: whether any client's model was used; if not, purchases pause (``BuyingPause``).
         """
-        decision = self._decision
+        at, decision = self._at, self._at.decision
         if decision is None:
-            raise ValueError(f"round {self._round_number} has not been decided")
-        totals = replace(self._ledger.close_round(self._round_number), slots=decision.slots)
+            raise ValueError(f"round {at.round_number} has not been decided")
+        totals = replace(self._ledger.close_round(at.round_number), slots=decision.slots)
         self._server = self._rule(decision.budget, decision.expected).settle(self._server, totals)
-        self._tally = self._tally.after_round(
+        tally = at.tally.after_round(
             admitted=totals.admitted,
             training_size=totals.training_size,
             prior_uses=totals.prior_uses,
         )
-        ended = self._tally.distinct_samples + self._ledger.refused
-        self._waits = self._waits.after_round(self._ledger.under_way, ended)
-        self._overspend += totals.spent - decision.budget
+        ended = tally.distinct_samples + self._ledger.refused
         # Where nobody stores anything, all that was bought is under way, and none of it in vain.
         in_vain = self._ledger.exposure + (totals.spent if totals.training_size else 0.0)
-        self._pause = self._pause.after_round(used=used, spent=in_vain)
-        self._round_number += 1
-        self._decision = None
+        self._at = after = Progress(
+            round_number=at.round_number + 1,
+            tally=tally,
+            waits=at.waits.after_round(self._ledger.under_way, ended),
+            overspend=at.overspend + (totals.spent - decision.budget),
+            pause=at.pause.after_round(used=used, spent=in_vain),
+        )
         return FleetRound(
-            round_number=self._round_number - 1,
+            round_number=at.round_number,
             price=decision.price,
             ordered=float(totals.admitted) if decision.ordered is None else decision.ordered,
             fleet=len(self._fleet),
@@ -201,66 +198,45 @@ class Controller:
             exhausted=decision.exhausted,
             admitted=totals.admitted,
             spent=totals.spent,
-            overspend=self._overspend,
+            overspend=after.overspend,
             cost_debt=self._server.cost_debt,
             exposure=self._ledger.exposure,
             slots=decision.slots,
             training_size=totals.training_size,
-            distinct_samples=self._tally.distinct_samples,
-            effective_samples=self._tally.effective_sample_size,
-            pause=self._pause.rounds_left,
+            distinct_samples=tally.distinct_samples,
+            effective_samples=tally.effective_sample_size,
+            pause=after.pause.rounds_left,
             set_aside=self._ledger.set_aside,
             retired=self._ledger.retired,
             under_way=self._ledger.under_way,
             under_way_spent=self._ledger.under_way_spent,
-            **self._ledger.troubles(self._round_number - 1),
+            **self._ledger.troubles(at.round_number),
             refunded=self._ledger.refunded,
         )
 
+    @property
+    def standing(self) -> Standing:
+        """All that the next step depends on."""
+        return Standing(self._terms, self._at, self._ledger, self._fleet, self._server)
+
+    @classmethod
+    def resumed(cls, standing: Standing) -> "Controller":
+        """The controller of a run that was saved."""
+        controller = cls(standing.terms, standing.ledger.run)
+        controller._at, controller._ledger = standing.at, standing.ledger
+        controller._fleet, controller._server = standing.fleet, standing.rule_state
+        return controller
+
     def to_record(self) -> dict[str, Any]:
         """All that the next step depends on, as JSON and a NumPy archive can carry it."""
-        state = self._fleet.allocation and to_bytes(self._server, self._fleet.allocation)
-        return {
-            "terms": self._terms.fixed(),
-            "round_number": self._round_number,
-            "ledger": self._ledger.to_record(),
-            "absences": self._fleet.roster.absences,
-            "tally": asdict(self._tally),
-            "waits": asdict(self._waits),
-            "overspend": self._overspend,
-            "decision": None if self._decision is None else asdict(self._decision),
-            "pause": asdict(self._pause),
-            "state": state,
-        }
+        return self.standing.to_record()
 
     @classmethod
     def from_record(
         cls, terms: Terms, record: Mapping[str, Any], source: object = "a checkpoint"
     ) -> "Controller":
         """The controller that ``to_record`` gave, on the same terms; ``source`` is for errors."""
-        with reading(source, REMEDY):  # a mistake in the user's own policy or feed is not damage
-            saved_terms = current_terms(record["terms"])
-            if "spend_ahead" not in record["terms"]:  # before every run had a limit of its own
-                terms = replace(terms, spend_ahead=saved_terms["spend_ahead"])
-        check_terms(saved_terms, terms.fixed())
-        with reading(source, REMEDY):
-            check_numbers(record)
-            controller = cls(terms, record["ledger"]["run"])
-            controller._round_number = record["round_number"]
-            controller._ledger = Ledger.from_record(record["ledger"])
-            controller._fleet = Fleet(terms, controller._ledger, record["absences"])
-            controller._tally = plain(ReuseTally, record["tally"])
-            waits = record.get("waits", {"total": controller._tally.distinct_samples})
-            controller._waits = plain(WaitTally, waits)
-            controller._overspend = record["overspend"]
-            if record["decision"] is not None:
-                controller._decision = plain(Decision, record["decision"])
-            controller._pause = plain(BuyingPause, record.get("pause", {}))
-            state = record["state"]
-        if state is not None:
-            saved = from_bytes(controller._fleet.policy, state, source)
-            controller._server, controller._fleet.allocation = saved.server, saved.allocation
-        return controller
+        return cls.resumed(Standing.from_record(terms, record, source))
 
     def report(self) -> Report | None:
         """What a shard tells its coordinator; nothing before it has a rule."""
@@ -276,7 +252,7 @@ class Controller:
         return Report(
             run=purse.run,
             shard=purse.shard,
-            round_number=self._round_number - 1,
+            round_number=self._at.round_number - 1,
             spends=min(worth[0], LARGEST_AMOUNT),
             shadow_price=min(worth[1], LARGEST_AMOUNT),
         )
@@ -297,8 +273,8 @@ class Controller:
         unsettled = self._ledger.exposure + self._ledger.booked.spent
         if self._fleet.ahead is None:
             return left - unsettled
-        so_far, ahead = self._overspend + unsettled, self._fleet.ahead * self._terms.budget
-        return min(cash(budget, self._round_number, so_far, ahead), left - unsettled)
+        so_far, ahead = self._at.overspend + unsettled, self._fleet.ahead * self._terms.budget
+        return min(cash(budget, self._at.round_number, so_far, ahead), left - unsettled)
 
     def _order(
         self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]
@@ -306,11 +282,11 @@ class Controller:
         """One client's order; one that never changes is filled before its first round."""
         retention, horizon = self._fleet.retention(number)
         if retention == "frozen":
-            count = 0 if self._pause.rounds_left else self._fleet.first_fill(number, client)
+            count = 0 if self._at.pause.rounds_left else self._fleet.first_fill(number, client)
             price = price if self._fleet.policy.charge_prefill else 0.0
         order = Order(
             run=self.run,
-            round_number=self._round_number,
+            round_number=self._at.round_number,
             price=price,
             retention=retention,
             retention_horizon=horizon,

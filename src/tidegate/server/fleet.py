@@ -69,6 +69,8 @@ class Terms:
     spend_ahead: float | None = None
     """s, rounds whose budget may be spent before they come, whatever the policy; none for no limit
     but the policy's own."""
+    keeps_spend_ahead: bool = False
+    """Whether that limit is the one of a run that began before every run was given one."""
     purse: Purse | None = None
     """What a shard is granted, round by round, in place of the budget."""
     sums_only: bool = False
@@ -97,6 +99,7 @@ class Terms:
             "min_train_nodes": self.min_train_nodes,
             "sums_only": self.sums_only,
             "spend_ahead": self.spend_ahead,
+            **({"keeps_spend_ahead": True} if self.keeps_spend_ahead else {}),
         }
         if self.endless:
             return {**fixed, "num_rounds": None, "mean_price": None}
@@ -110,12 +113,10 @@ class Terms:
 class Fleet:
     """The clients that are planned for, in the order of their names."""
 
-    def __init__(
-        self, terms: Terms, ledger: Ledger, absences: Mapping[str, int] | None = None
-    ) -> None:
+    def __init__(self, terms: Terms, ledger: Ledger, roster: Roster | None = None) -> None:
         self._terms = terms
         self._ledger = ledger
-        self.roster = Roster(absences)
+        self.roster = roster or Roster()
         self._policy: JointPolicy[Any] | None = None
         self.allocation: Allocation | None = None
         """None before anybody was planned for."""
@@ -171,7 +172,7 @@ class Fleet:
     @property
     def away(self) -> int:
         """Clients that could not be reached when the last round began, and are waited for."""
-        return len(self.roster.away - self._ledger.accounts.retired.keys())
+        return len(self.roster.away.keys() - self._ledger.accounts.retired.keys())
 
     def see(self, present: Collection[str], online: Collection[str]) -> None:
         """Let newcomers in, and those go who are retired, or not reached for K rounds."""

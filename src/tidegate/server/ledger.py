@@ -198,7 +198,7 @@ class Ledger:
             raise WireError(
                 f"{client} has answered round {account.last_round}, and gets no order of an older"
             )
-        self.accounts[client] = replace(account, outstanding=order)
+        self.accounts.send(client, order)
 
     def orders_of(
         self, round_number: int, clients: Sequence[str], reachable: Collection[str]
@@ -260,19 +260,20 @@ class Ledger:
     def to_record(self) -> dict[str, Any]:
         """All of it as JSON can carry it."""
         accounts = {client: account_record(self.accounts[client]) for client in self.accounts}
-        return {
-            "run": self.run,
-            "closed_round": self._closed_round,
-            "booked": vars(self._booked),
-            "accounts": accounts,
-        }
+        return {**self.control_record(), "accounts": accounts}
+
+    def control_record(self) -> dict[str, Any]:
+        """All but the accounts."""
+        booked = vars(self._booked)
+        return {"run": self.run, "closed_round": self._closed_round, "booked": booked}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "Ledger":
-        """The ledger that ``to_record`` gave."""
-        accounts = Accounts()
-        for client, values in record["accounts"].items():
-            accounts[client] = account_from(values)
+    def from_record(cls, record: Mapping[str, Any], accounts: Accounts | None = None) -> "Ledger":
+        """The ledger that ``to_record`` gave, or ``control_record`` beside these accounts."""
+        if accounts is None:
+            accounts = Accounts()
+            for client, values in record["accounts"].items():
+                accounts[client] = account_from(values)
         booked = plain(RoundTotals, record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
 

@@ -1,8 +1,11 @@
 """Which clients are planned for, by number, and how long each could not be reached."""
 
-from collections.abc import Callable, Collection, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from types import MappingProxyType
 
 from tidegate.errors import ConfigurationError
+
+NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 class Roster:
@@ -12,42 +15,61 @@ class Roster:
     time that a client was reached.
 
     Args:
-        absences: rounds since each client was last reached.
+        clients: that are planned for, in the order of their names.
+        away: those of them that could not be reached the last time, and the last look that
+            reached each.
+        looks: how often it was looked who can be reached; once a round.
     """
 
-    def __init__(self, absences: Mapping[str, int] | None = None) -> None:
-        self.places = {client: number for number, client in enumerate(absences or {})}
+    def __init__(
+        self, clients: Iterable[str] = (), away: Mapping[str, int] = NOBODY, looks: int = 0
+    ) -> None:
+        self.places = {client: number for number, client in enumerate(clients)}
         """Clients by name, with their numbers."""
-        self._looks = 0
-        """How often it was looked who can be reached; once a round."""
-        self._away = {client: -absent for client, absent in (absences or {}).items() if absent}
-        """Clients that could not be reached the last time, and the last look that reached each."""
+        self.looks = looks
+        self._away = dict(away)
+        self.moved: dict[str, None] = {}
+        """Clients that went away or came back since this was saved."""
+        self.replanned: dict[str, None] | None = None
+        """If the plan is another than was saved: clients that were let in or let go since."""
         self._seen: list[str] | None = None
         """Clients that could be reached the last time, if all were known and nobody else came.
         Mostly the same names come again, as the same objects: such lists are compared fast."""
 
+    @classmethod
+    def after_absences(cls, absences: Mapping[str, int]) -> "Roster":
+        """The roster of clients that were last reached so many rounds ago."""
+        away = {client: -absent for client, absent in absences.items() if absent}
+        return cls(absences, away)
+
     @property
     def absences(self) -> dict[str, int]:
         """Rounds since each client was last reached."""
-        return {one: self._looks - self._away.get(one, self._looks) for one in self.places}
+        return {one: self.looks - self._away.get(one, self.looks) for one in self.places}
 
     @property
-    def away(self) -> Set[str]:
-        """Clients that could not be reached the last time."""
-        return self._away.keys()
+    def away(self) -> Mapping[str, int]:
+        """Clients that could not be reached the last time, and the last look that did."""
+        return self._away
+
+    def saved(self) -> None:
+        """All of it is on disk now."""
+        self.moved, self.replanned = {}, None
 
     def look(self, present: Collection[str], online: Collection[str]) -> set[str]:
         """Note who can be reached; those who were not planned for yet."""
         seen, some, known = list(online), set(present), self.places.keys()
-        self._looks += 1
+        self.looks += 1
         if seen == self._seen and some <= known and some.isdisjoint(self._away):
             return set()  # as it was the last time
         here = {*seen, *some}
         missing = {one for one in known if one not in here}
         for client in self._away.keys() - missing:
             del self._away[client]
+            self.moved[client] = None
         for client in sorted(missing - self._away.keys()):
-            self._away[client] = self._looks - 1
+            self._away[client] = self.looks - 1
+            self.moved[client] = None
         new = here - known
         self._seen = seen if not new and some <= set(seen) else None
         return new
@@ -57,7 +79,7 @@ class Roster:
         return {
             client
             for client, since in self._away.items()
-            if self._looks - since >= horizon(self.places[client])
+            if self.looks - since >= horizon(self.places[client])
         }
 
     def changed(self, new: Set[str], gone: Set[str]) -> list[str] | None:
@@ -76,6 +98,9 @@ class Roster:
 
     def replace(self, clients: list[str]) -> None:
         """Plan for these; who stays away stays away."""
+        others = self.places.keys() ^ set(clients)
+        self.replanned = {**(self.replanned or {}), **dict.fromkeys(others)}
+        self.moved |= dict.fromkeys(self._away.keys() & others)
         self.places = {client: number for number, client in enumerate(clients)}
         self._seen = None
         self._away = {one: since for one, since in self._away.items() if one in self.places}

@@ -1,16 +1,14 @@
 """What changes from round to round at the server, as a checkpoint keeps it."""
 
 import io
-import math
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tidegate._internal.saving import read, write
 from tidegate.admission.allocation import Allocation
 from tidegate.errors import RunDiffersError
-from tidegate.policies import JointPolicy
 from tidegate.wire import LARGEST_INTEGER
 
 REMEDY = "take a copy of the folder from before, or start a new run in another folder"
@@ -25,16 +23,18 @@ class SavedState:
     allocation: Allocation
 
 
-def to_bytes(server: Any, allocation: Allocation) -> bytes:
-    """Both as one archive."""
+Saved = TypeVar("Saved")
+
+
+def to_bytes(state: object) -> bytes:
+    """A state as an archive."""
     file = io.BytesIO()
-    write(SavedState(server, allocation), file)
+    write(state, file)
     return file.getvalue()
 
 
-def from_bytes(policy: JointPolicy[Any], content: bytes, source: object) -> SavedState:
-    """What ``to_bytes`` gave under the same policy; ``source`` names the file in errors."""
-    shape = SavedState(policy.admission.start(), Allocation.start(policy.shares))
+def from_bytes(shape: Saved, content: bytes, source: object) -> Saved:
+    """What ``to_bytes`` gave of a state of this shape; ``source`` names the file in errors."""
     return read(shape, io.BytesIO(content), source)
 
 
@@ -52,10 +52,7 @@ def check_terms(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def check_numbers(record: Mapping[str, Any]) -> None:
-    """Refuse a saved record whose round, overspend or absences cannot be."""
-    ledger, absences = record["ledger"], record["absences"]
-    counts = [record["round_number"] - 1, ledger["closed_round"], *absences.values()]
+    """Refuse a saved record whose absences or last round cannot be."""
+    counts = [record["ledger"]["closed_round"], *record["absences"].values()]
     if not all(type(count) is int and 0 <= count <= LARGEST_INTEGER for count in counts):
         raise ValueError(f"rounds must be whole numbers, got {reprlib.repr(counts)}")
-    if not math.isfinite(record["overspend"]):
-        raise ValueError(f"overspend must be finite, got {record['overspend']}")

@@ -14,14 +14,15 @@ from flwr.serverapp.strategy import FedAvg
 
 from tidegate.flower import AdmissionControl, Deployment
 from tidegate.prices import PricePath, UniformPrice
+from tidegate.runs.reader import saved_content
 
 app = ServerApp()
 
 
 def heard(folder: Path) -> list[str]:
     """The clients whose receipts of the round that was closed last came in time."""
-    with np.load(folder / "control.npz") as archive:
-        ledger = json.loads(archive["control"].tobytes())["controller"]["ledger"]
+    _, content = saved_content(folder)
+    ledger = content["controller"]["ledger"]
     last = ledger["closed_round"]
     return [name for name, one in ledger["accounts"].items() if one["last_round"] == last > 0]
 

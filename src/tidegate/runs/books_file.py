@@ -1,0 +1,206 @@
+"""The file of a server's books: its tables, what a row says, and what is damage.
+
+Accounts lie apart from the orders that are not answered: a round that is decided adds a short row
+for each client that takes part, a round that is settled writes the accounts of those that answered.
+What does not change from client to client of a round (the rule) is written once.
+"""
+
+import json
+import reprlib
+import sqlite3
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tidegate._internal.saving import reading
+from tidegate._internal.sqlite_file import BUSY_SECONDS, FileKind, check_tables, transaction
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
+from tidegate.runs.folder import FORMAT_VERSION, OLDEST_FORMAT, REMEDY
+from tidegate.server.account import Account
+from tidegate.server.ledger import account_from, account_record
+from tidegate.wire import Order
+
+WHOLE, REAL, TEXT, BYTES = (f"{kind} NOT NULL" for kind in ("INTEGER", "REAL", "TEXT", "BLOB"))
+DEALT = f"plan {WHOLE}", f"ordered {WHOLE}", f"credits {REAL}"
+"""A client's part of a plan: samples since it began, and what the client is owed."""
+TABLES = {
+    "control": (
+        "id INTEGER PRIMARY KEY CHECK (id = 1)",
+        f"content {TEXT}",
+        "rule_state BLOB",
+        f"checksum {WHOLE}",
+    ),
+    "accounts": (
+        "number INTEGER PRIMARY KEY",
+        *(f"client {TEXT}", f"capacity {WHOLE}", f"is_noted {WHOLE}", f"is_planned {WHOLE}"),
+        *(*DEALT, f"content {TEXT}", f"checksum {WHOLE}"),
+    ),
+    "orders": (
+        "number INTEGER PRIMARY KEY",
+        *(f"rule {WHOLE}", f"count {WHOLE}", f"price {REAL}", *DEALT, f"checksum {WHOLE}"),
+    ),
+    "rules": ("rule INTEGER PRIMARY KEY", f"content {TEXT}"),
+    "away": ("number INTEGER PRIMARY KEY", f"since {WHOLE}"),
+    "plans": (
+        *("plan INTEGER PRIMARY KEY", f"shares {BYTES}", f"credits {BYTES}", f"checksum {WHOLE}"),
+    ),
+}
+BOOKS_KIND = FileKind(
+    name="server's books",
+    application_id=0x74676273,
+    migrations=(
+        tuple(f"CREATE TABLE {name} ({', '.join(columns)})" for name, columns in TABLES.items()),
+    ),
+    remedy=REMEDY,
+    page_size=1024,  # a round touches accounts all over the file, a page each
+)
+OWN = frozenset({"buffer_capacity", "outstanding"})
+"""Fields of an account that have a column or a row of their own."""
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {one.name: one.default for one in fields(Account) if one.default is not MISSING}
+)
+OF_ONE_CLIENT = ("count", "price")
+"""Fields of an order that differ from client to client; the others are its rule."""
+
+
+def checksum(*values: object) -> int:
+    """Of what a row holds: SQLite itself does not notice a bit that has changed on disk."""
+    parts = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in values]
+    return zlib.crc32(b"\0".join(parts))
+
+
+def check(found: int, *values: object) -> None:
+    """Refuse a row that is not what was written."""
+    if found != checksum(*values):
+        raise ValueError(f"the checksum of {reprlib.repr(values)} is wrong")
+
+
+def account_text(account: Account) -> str:
+    """An account without what has a place of its own, and without what is as in a new one."""
+    told = {
+        name: value
+        for name, value in vars(account).items()
+        if name not in OWN and value != DEFAULTS[name]
+    }
+    return json.dumps(told)
+
+
+def account_of(text: str, capacity: int, order: Order | None) -> Account:
+    """The account that ``account_text`` gave."""
+    told = {**json.loads(text), "buffer_capacity": capacity, "outstanding": None}
+    account = account_from({"batches": (), "lost_batches": (), **told})
+    return replace(account, outstanding=order)
+
+
+def order_of(rule: Mapping[str, Any], count: int, price: float) -> Order:
+    """The order that a rule is for one client."""
+    return Order.from_record({**rule, "count": count, "price": price})
+
+
+def rule_text(order: Order) -> str:
+    """What an order has in common with those of other clients."""
+    record = order.to_record()
+    return json.dumps({name: value for name, value in record.items() if name not in OF_ONE_CLIENT})
+
+
+def check_format(version: object, path: Path) -> None:
+    """Refuse a format that this program does not understand."""
+    if type(version) is not int:
+        raise ValueError(f"its format is {reprlib.repr(version)}")
+    if not OLDEST_FORMAT <= version <= FORMAT_VERSION:
+        newer = "a newer" if version > FORMAT_VERSION else "an older"
+        raise RunDiffersError(
+            f"{path} has format {reprlib.repr(version)}, this program reads {OLDEST_FORMAT} to "
+            f"{FORMAT_VERSION}: {newer} version of Tidegate wrote it; go on with that version, or "
+            "begin a new run in another folder",
+            name="format",
+            saved=version,
+            given=FORMAT_VERSION,
+        )
+
+
+def control_in(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, Any], Any] | None:
+    """What is small, and the state of the rule; none before the first save."""
+    found = connection.execute("SELECT content, rule_state, checksum FROM control").fetchall()
+    if not found:
+        return None
+    ((text, state, told),) = found
+    content: dict[str, Any] = json.loads(text)
+    check_format(content["version"], path)
+    check(told, text, state or b"")
+    return content, state
+
+
+def orders_in(connection: sqlite3.Connection) -> Iterator[tuple[int, Order, tuple[Any, ...]]]:
+    """Number of the client, its order, and its part of the plan, of all that are not answered."""
+    rules = {
+        number: (text, json.loads(text))
+        for number, text in connection.execute("SELECT rule, content FROM rules")
+    }
+    for number, rule, count, price, *dealt, told in connection.execute("SELECT * FROM orders"):
+        text, content = rules[rule]
+        check(told, number, text, count, price, *dealt)
+        yield number, order_of(content, count, price), tuple(dealt)
+
+
+@contextmanager
+def read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file at one moment, whoever writes to it; for somebody who may not write, too."""
+    try:
+        with closing(_opened(path)) as connection, transaction(connection, "DEFERRED"):
+            check_tables(connection, path, BOOKS_KIND)
+            yield connection
+    except sqlite3.OperationalError as wrong:
+        raise ConfigurationError(
+            f"{path} cannot be read: {wrong}; see that this user may read it and the files beside "
+            "it"
+        ) from wrong
+    except sqlite3.DatabaseError as wrong:
+        raise DamagedFileError(path, f"is damaged ({wrong})", REMEDY) from wrong
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Without a log, SQLite would make one to read: who may not reads the file as it is."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _connected(address)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    except sqlite3.OperationalError:
+        connection.close()
+        if path.with_name(f"{path.name}-wal").exists():
+            raise
+        return _connected(f"{address}&immutable=1")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _connected(address: str) -> sqlite3.Connection:
+    return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def read_books(path: Path) -> dict[str, Any] | None:
+    """All of a file, in plain values: what is small, each client's account, and absences."""
+    with read_only(path) as connection, reading(path, REMEDY):
+        found = control_in(connection, path)
+        if found is None:
+            return None
+        content, _ = found
+        controller, looks = content["controller"], content["looks"]
+        orders = {number: order for number, order, _ in orders_in(connection)}
+        away = dict(connection.execute("SELECT number, since FROM away").fetchall())
+        accounts, absences = {}, {}
+        for number, client, capacity, is_planned, text, told in connection.execute(
+            "SELECT number, client, capacity, is_planned, content, checksum FROM accounts"
+        ):
+            check(told, client, capacity, text)
+            accounts[client] = account_record(account_of(text, capacity, orders.get(number)))
+            if is_planned:
+                absences[client] = looks - away.get(number, looks)
+        ledger = {**controller["ledger"], "accounts": accounts}
+        return {**content, "controller": {**controller, "ledger": ledger, "absences": absences}}

@@ -1,0 +1,51 @@
+"""How far a run has come: what changes from round to round beside books, fleet and policy."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidegate._internal.saving import plain
+from tidegate.admission.waiting import WaitTally
+from tidegate.server.buying_pause import BuyingPause
+from tidegate.server.fleet_round import Decision
+from tidegate.theory.reuse import ReuseTally
+from tidegate.wire import LARGEST_INTEGER
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of one run."""
+
+    round_number: int = 1
+    """That comes next, or is under way."""
+    tally: ReuseTally = field(default_factory=ReuseTally)
+    waits: WaitTally = field(default_factory=WaitTally)
+    overspend: float = 0.0
+    """Σ (C_τ - C) up to the last round."""
+    decision: Decision | None = None
+    """Of the round that is under way."""
+    pause: BuyingPause = field(default_factory=BuyingPause)
+
+    def to_record(self) -> dict[str, Any]:
+        """All of it as JSON can carry it."""
+        return asdict(self)
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> "Progress":
+        """What ``to_record`` gave; other parts of the record are left alone."""
+        number, overspend, tally = record["round_number"], record["overspend"], record["tally"]
+        if type(number) is not int or not 1 <= number <= LARGEST_INTEGER:
+            raise ValueError(f"rounds must be whole numbers, got {number!r}")
+        if not math.isfinite(overspend):
+            raise ValueError(f"overspend must be finite, got {overspend}")
+        used = plain(ReuseTally, tally)
+        decision = record["decision"]
+        return cls(
+            round_number=number,
+            tally=used,
+            waits=plain(WaitTally, record.get("waits", {"total": used.distinct_samples})),
+            overspend=overspend,
+            decision=None if decision is None else plain(Decision, decision),
+            pause=plain(BuyingPause, record.get("pause", {})),
+        )

@@ -1,0 +1,159 @@
+"""A server's books in their file: what a round writes, who may read, and files from before."""
+
+import os
+import random
+import shutil
+import sqlite3
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from gated_apps import MODEL
+from old_files import ROUNDS, control, grid
+
+from bookkeeping import answer
+from tidegate.errors import ConfigurationError
+from tidegate.policies.presets import make_policy
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.runs.books import RunBooks
+from tidegate.runs.folder import FORMAT_VERSION
+from tidegate.runs.reader import read_run
+from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
+from tidegate.server.standing import Standing
+from tidegate.wire import Introduction
+
+BESIDE = {"version": FORMAT_VERSION}
+NOBODY = 65534
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+
+
+def terms(clients: int, policy: str = "acdpp") -> Terms:
+    return Terms(
+        policy=lambda problem: make_policy(policy, problem),
+        policy_name=policy,
+        budget=50.0,
+        prices=PricePath(UniformPrice(1, 10), 1),
+        num_rounds=100,
+        fraction_train=10 / clients,
+    )
+
+
+def begin(clients: int, policy: str = "acdpp") -> Controller:
+    controller = Controller(terms(clients, policy), "r")
+    for number in range(clients):
+        known = Introduction(run="r", client=f"c{number}", buffer_capacity=9, buffer_id="b")
+        controller.join(known)
+    return controller
+
+
+def play(controller: Controller, books: RunBooks, some: list[str], there: list[str]) -> None:
+    orders = controller.decide(some, there)
+    books.save(controller.standing.to_books(), BESIDE)
+    for client, order in orders.items():
+        controller.book(client, answer(controller.ledger.account(client), order))
+    controller.close()
+    books.save(controller.standing.to_books(), BESIDE)
+
+
+def rows_written(clients: int, path: Path) -> int:
+    """By ten clients that take part in a round, of so many."""
+    controller, draw = begin(clients), random.Random(1)  # noqa: S311
+    there = [f"c{number}" for number in range(clients)]
+    with closing(RunBooks(path)) as books:
+        books.save(controller.standing.to_books(), BESIDE)
+        play(controller, books, there[:10], there)
+        before = books._connection.total_changes
+        for _ in range(5):
+            play(controller, books, draw.sample(there, 10), there)
+        return books._connection.total_changes - before
+
+
+def test_a_round_writes_what_it_changed(tmp_path: Path) -> None:
+    few, many = (rows_written(count, tmp_path / str(count)) for count in (30, 3000))
+    assert 5 * 20 <= few <= 5 * 40
+    assert abs(many - few) <= 5
+
+
+@pytest.mark.parametrize("policy", ["acdpp", "tide"])
+def test_accounts_that_are_not_in_memory_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """A server that forgets every account it can decides as one that keeps them all."""
+    monkeypatch.setattr("tidegate.server.accounts.MOST_HELD", 5)
+    there = [f"c{number}" for number in range(40)]
+    whole, small = begin(40, policy), begin(40, policy)
+    with closing(RunBooks(tmp_path / "books")) as books, closing(RunBooks(tmp_path / "b")) as other:
+        for now in range(30):
+            some = [there[(7 * now + number) % 40] for number in range(10)]
+            online = [one for number, one in enumerate(there) if (number + now) % 13]
+            for controller, file in ((whole, other), (small, books)):
+                play(controller, file, some, online)
+            found = books.load()
+            assert found is not None
+            small = Controller.resumed(Standing.from_books(terms(40, policy), found[1], "books"))
+            assert len(small.ledger.accounts._held) <= 10
+        assert small.to_record() == whole.to_record()
+
+
+def test_old_books_move_into_the_new_file(tmp_path: Path) -> None:
+    """A server that dies between the two goes on from the new one."""
+    folder = tmp_path / "run"
+    shutil.copytree(FIXTURES / "version_0_1_0" / "tide" / "interrupted", folder)
+    old = (folder / "control.npz").read_bytes()
+    control("tide", folder).start(grid(), MODEL, ROUNDS)
+    assert len((folder / "control.npz").read_bytes()) < 1000 < len(old)
+    (folder / "control.npz").write_bytes(old)
+    view = read_run(folder)
+    assert len(view.rounds) == ROUNDS
+    again = control("tide", folder)
+    again.start(grid(), MODEL, ROUNDS)
+    assert len(again.rounds) == ROUNDS
+
+
+def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "books.sqlite"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE own (x)")
+    with pytest.raises(ConfigurationError, match="is a database, but not a server's books"):
+        RunBooks(path)
+    with pytest.raises(ValueError, match="it has other tables than a server's books"):
+        read_run(tmp_path)
+
+
+def read_as_nobody(folder: Path) -> str:
+    """What reading a run comes to for a user who may not write there."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+            os.write(write, str(len(read_run(folder).clients)).encode())
+        except BaseException as wrong:  # nothing of pytest's may run in this process
+            os.write(write, repr(wrong).encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as told:
+        return told.read()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("is_open", [True, False])
+def test_somebody_who_may_not_write_can_read(is_open: bool) -> None:
+    """While a server has the books open, and when none has."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        controller, there = begin(12), [f"c{number}" for number in range(12)]
+        with closing(RunBooks(folder / "books.sqlite")) as books:
+            books.save(controller.standing.to_books(), BESIDE)
+            orders = controller.decide(there[:10], there)
+            assert orders
+            books.save(controller.standing.to_books(), BESIDE)
+            if not is_open:
+                books.close()
+            assert read_as_nobody(folder) == "12"
