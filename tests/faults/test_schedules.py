@@ -1,6 +1,7 @@
 """Schedules of faults by number; one that fails is played again by its number alone."""
 
 import multiprocessing
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,8 @@ from tidegate.client.slots import Slots
 from tidegate.client.store import Books, Change, Choice
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Request
-from tidegate.runs.books import RunBooks
+from tidegate.runs import books_file
+from tidegate.runs.books_file import order_of
 from tidegate.server import account as accounts
 from tidegate.server import under_way
 from tidegate.server.account import Account
@@ -105,8 +107,9 @@ def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
     played.calm_down()
 
 
-def _forget_orders(*_: object) -> None:
-    """A server that dies after it has decided does not know its orders any more."""
+def _another_order(rule: Mapping[str, Any], count: int, price: float) -> Order:
+    """A server that dies after it has decided sends other orders when it is back."""
+    return order_of(rule, count + 1, price)
 
 
 def _believe_any_address(_: Books, __: Address) -> None:
@@ -204,7 +207,7 @@ void, commit = Ledger.void, MemoryStore.commit
 @pytest.mark.parametrize(
     ("owner", "name", "sabotage"),
     [
-        (RunBooks, "_write_orders", _forget_orders),
+        (books_file, "order_of", _another_order),
         (world, "check_meant_for", _believe_any_address),
         (Account, "_read_from_stream", _read_nothing),
         (Ledger, "void", _forget_without_a_promise),
@@ -248,7 +251,7 @@ def test_sabotage_of_choices_is_noticed(
         (Purchasing, "ask", _never_ask),
         (Purchasing, "settle", _refund_twice),
         (accounts, "refunded", _believe_any_refund),
-        (RunBooks, "_write_orders", _forget_orders),
+        (books_file, "order_of", _another_order),
     ],
 )
 def test_sabotage_of_purchases_is_noticed(
