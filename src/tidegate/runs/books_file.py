@@ -69,8 +69,12 @@ OF_ONE_CLIENT = ("count", "price")
 
 def checksum(*values: object) -> int:
     """Of what a row holds: SQLite itself does not notice a bit that has changed on disk."""
-    parts = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in values]
-    return zlib.crc32(b"\0".join(parts))
+    found = 0
+    for one in values:
+        if isinstance(one, bytes):
+            found = zlib.crc32(one, found)
+    told = json.dumps([None if isinstance(one, bytes) else one for one in values])
+    return zlib.crc32(told.encode(), found)
 
 
 def check(found: int, *values: object) -> None:
@@ -93,7 +97,7 @@ def account_of(text: str, capacity: int, order: Order | None) -> Account:
     """The account that ``account_text`` gave."""
     told = {**json.loads(text), "buffer_capacity": capacity, "outstanding": None}
     account = account_from({"batches": (), "lost_batches": (), **told})
-    return replace(account, outstanding=order)
+    return account if order is None else replace(account, outstanding=order)
 
 
 def order_of(rule: Mapping[str, Any], count: int, price: float) -> Order:

@@ -8,6 +8,7 @@ follow from it.
 import math
 from dataclasses import dataclass, replace
 
+from tidegate._internal.replacing import with_changes
 from tidegate.errors import WireError
 from tidegate.server.holding import Batches, Holding, together, without_oldest
 from tidegate.server.let_go import gone, without
@@ -61,8 +62,7 @@ class Account:
     lost_after: int = 0
     """The part of ``lost_samples`` that may have been read after that."""
     lost_batches: Batches = ()
-    """What may have been in them, from the second on, or left before its time, and has not been
-    bought again."""
+    """What may have been in them, from the second on, or left early, and was not bought again."""
     total_expired: int = 0
     """Samples that left the present buffer because they were held for too long."""
     total_erased: int = 0
@@ -186,10 +186,10 @@ class Account:
                 f"most {most_aside} with round {order.round_number}"
             )
         left_early = gone(self, receipt)
-        stays = replace(self, batches=without(self.batches, left_early))
+        stays = with_changes(self, batches=without(self.batches, left_early))
         holds = stays.stores_after(order, admitted)
         holds.check(receipt)
-        return replace(
+        return with_changes(
             self,
             total_admitted=self.total_admitted + admitted,
             # What rounding lets through must not make it fall.

@@ -8,8 +8,9 @@ since they were last saved is known, and accounts that lie in a file are read wh
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from tidegate._internal.replacing import with_changes
 from tidegate.errors import WireError
 from tidegate.server.account import Account
 from tidegate.wire import Order
@@ -119,7 +120,7 @@ class Accounts:
 
     def send(self, client: str, order: Order) -> None:
         """Give a client an order; nothing else of its account changes, and no sum."""
-        self._held[client] = account = replace(self[client], outstanding=order)
+        self._held[client] = account = with_changes(self[client], outstanding=order)
         self._ordered[client] = None
         self._note(client, account)
 
