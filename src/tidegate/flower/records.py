@@ -2,15 +2,15 @@
 
 Each of ours is a ``ConfigRecord`` with one JSON text: Flower checks every field that is set, and a
 dozen of them for each client would cost more than all else that we do. An order that many clients
-get is packed once and shared, like the model's arrays.
+get is packed once and shared, like the model's arrays; clients in one process read it once.
 """
 
 import functools
-import json
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from flwr.app import ConfigRecord, RecordDict
+from pydantic_core import from_json, to_json
 
 from tidegate.errors import WireError
 from tidegate.wire import Address, Introduction, Order, Receipt, Record
@@ -38,9 +38,14 @@ REMEDIES: Mapping[type[Record], str] = {
 Kind = TypeVar("Kind", bound=Record)
 
 
+_KEYS: dict[type[Record], str] = {}
+
+
 def key_of(kind: type[Record]) -> str:
     """Where a record lies in a message: ``tidegate-order`` and so on."""
-    return f"tidegate-{kind.__name__.lower()}"
+    if kind not in _KEYS:
+        _KEYS[kind] = f"tidegate-{kind.__name__.lower()}"
+    return _KEYS[kind]
 
 
 def asks_who(content: RecordDict) -> bool:
@@ -51,7 +56,8 @@ def asks_who(content: RecordDict) -> bool:
 def attach(content: RecordDict, *records: Record) -> None:
     """Put records into a message."""
     for record in records:
-        content[key_of(type(record))] = _packed(record)
+        packed = _packed_order(record) if isinstance(record, Order) else _packed(record)
+        content[key_of(type(record))] = packed
 
 
 def find(content: RecordDict, kind: type[Kind]) -> Kind | None:
@@ -65,11 +71,7 @@ def find(content: RecordDict, kind: type[Kind]) -> Kind | None:
         raise WireError(f"{key} is not a ConfigRecord with a text named {TEXT!r}")
     if len(text) > LONGEST_TEXT:
         raise WireError(f"{key} must be at most {LONGEST_TEXT} characters, got {len(text)}")
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        raise WireError(f"{key} is not JSON") from None
-    return kind.from_record(record)
+    return cast("Kind", _read_order(text)) if kind is Order else _read(kind, text)
 
 
 def expect(content: RecordDict, kind: type[Kind]) -> Kind:
@@ -80,6 +82,23 @@ def expect(content: RecordDict, kind: type[Kind]) -> Kind:
     return record
 
 
-@functools.lru_cache(maxsize=100)
 def _packed(record: Record) -> ConfigRecord:
-    return ConfigRecord({TEXT: json.dumps(record.to_record())})
+    return ConfigRecord({TEXT: to_json(record.to_record()).decode()})
+
+
+@functools.lru_cache(maxsize=100)
+def _packed_order(order: Order) -> ConfigRecord:
+    return _packed(order)
+
+
+def _read(kind: type[Kind], text: str) -> Kind:
+    try:
+        record = from_json(text)
+    except (ValueError, TypeError):  # the latter where a text has characters that none can have
+        raise WireError(f"{key_of(kind)} is not JSON") from None
+    return kind.from_record(record)
+
+
+@functools.lru_cache(maxsize=100)
+def _read_order(text: str) -> Order:
+    return _read(Order, text)

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidegate.wire.record import ADDED, AGES, Record, need
+from tidegate.wire.record import ADDED, AGES, Record, refusal
 
 LARGEST_CAPACITY = 100_000_000
 """Samples of one client: counts of its admissions are kept in 4 bytes, far from their end."""
@@ -59,17 +59,18 @@ class Order(Record):
         return (self.retention != "frozen" and self.retention_horizon) or math.inf
 
     def _check(self) -> None:
-        need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
-        need(self.retention in RETENTIONS, "retention", self.retention, "a known rule")
+        if self.round_number < 1:
+            raise refusal("round_number", self.round_number, "at least 1")
+        if self.retention not in RETENTIONS:
+            raise refusal("retention", self.retention, "a known rule")
         least = 1 if self.retention == "k_step" else 0
-        horizon = self.retention_horizon
-        need(horizon >= least, "retention_horizon", horizon, f"at least {least}")
-        if self.thresholds:
-            rule = self.thresholds
-            evicts = self.retention == "oldest_first"
-            need(evicts, "retention", self.retention, "oldest_first where thresholds are given")
-            rises = all(first <= second for first, second in itertools.pairwise(rule[1:]))
-            need(rises, "thresholds", rule, "not falling from the second on")
+        if self.retention_horizon < least:
+            raise refusal("retention_horizon", self.retention_horizon, f"at least {least}")
+        rule = self.thresholds
+        if rule and self.retention != "oldest_first":
+            raise refusal("retention", self.retention, "oldest_first where thresholds are given")
+        if not all(first <= second for first, second in itertools.pairwise(rule[1:])):
+            raise refusal("thresholds", rule, "not falling from the second on")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,44 +139,62 @@ class Receipt(Record):
     """Digest of the client's record up to this order; empty where it keeps none."""
 
     def _check(self) -> None:
-        need(self.round_number >= 1, "round_number", self.round_number, "at least 1")
-        pairs = len(self.gone) % 2 == 0 and all(one >= 1 and one % 1 == 0 for one in self.gone)
-        need(pairs, "gone", self.gone, "pairs of whole numbers")
-        ages = self.gone[::2]
-        rises = all(first < second for first, second in itertools.pairwise(ages))
-        need(rises, "gone", self.gone, "pairs, each of more rounds than the one before")
-        left = self.total_expired + self.total_erased
-        told = f"at most the {left} in all"
-        need(sum(self.gone[1::2]) <= left, "samples gone", sum(self.gone[1::2]), told)
-        stored = f"at most the occupancy {self.occupancy}"
-        need(self.admitted <= self.occupancy, "admitted", self.admitted, stored)
-        need(self.expiring <= self.occupancy, "expiring", self.expiring, stored)
-        most = (self.occupancy - self.admitted) * (self.round_number - 1)
-        need(self.prior_uses <= most, "prior_uses", self.prior_uses, f"at most {most}")
-        need(self.arrived <= self.admitted, "arrived", self.arrived, f"<= {self.admitted}")
-        need(self.asked <= self.under_way, "asked", self.asked, f"<= {self.under_way}")
-        empty = self.under_way > 0 or not self.under_way_spent
-        need(empty, "under_way_spent", self.under_way_spent, "0 where nothing is under way")
-        oldest = self.round_number if self.under_way else 0
-        need(
-            self.oldest_under_way <= oldest,
-            "oldest_under_way",
-            self.oldest_under_way,
-            f"<= {oldest}",
-        )
-        most_back = self.total_spent * (1 + ROUNDING)
-        back = f"at most the {self.total_spent} committed in all"
-        need(self.total_refunded <= most_back, "total_refunded", self.total_refunded, back)
-        in_all = f"at least this round's {self.admitted}"
-        need(self.total_admitted >= self.admitted, "total_admitted", self.total_admitted, in_all)
-        paid = f"at least this round's {self.spent}"
-        need(self.total_spent >= self.spent, "total_spent", self.total_spent, paid)
+        if self.round_number < 1:
+            raise refusal("round_number", self.round_number, "at least 1")
+        if self.gone:
+            self._check_gone()
+        self._check_held()
+        self._check_under_way()
+        if self.total_admitted < self.admitted:
+            least = f"at least this round's {self.admitted}"
+            raise refusal("total_admitted", self.total_admitted, least)
+        if self.total_spent < self.spent:
+            raise refusal("total_spent", self.total_spent, f"at least this round's {self.spent}")
+        if self.total_refunded > self.total_spent * (1 + ROUNDING):
+            back = f"at most the {self.total_spent} committed in all"
+            raise refusal("total_refunded", self.total_refunded, back)
         most_aside = MOST_IN_A_ROW * self.total_admitted
         if self.seen:
-            least = f"0, or at least the {self.total_admitted} samples admitted in all"
-            need(self.seen >= self.total_admitted, "seen", self.seen, least)
+            if self.seen < self.total_admitted:
+                least = f"0, or at least the {self.total_admitted} samples admitted in all"
+                raise refusal("seen", self.seen, least)
             most_aside = self.seen - self.total_admitted
-        need(self.set_aside <= most_aside, "set_aside", self.set_aside, f"at most {most_aside}")
+        if self.set_aside > most_aside:
+            raise refusal("set_aside", self.set_aside, f"at most {most_aside}")
+
+    def _check_gone(self) -> None:
+        """What has left is told by age, and is part of what has left in all."""
+        ages, counts = self.gone[::2], self.gone[1::2]
+        if len(ages) != len(counts) or not all(one >= 1 and one % 1 == 0 for one in self.gone):
+            raise refusal("gone", self.gone, "pairs of whole numbers")
+        if not all(first < second for first, second in itertools.pairwise(ages)):
+            raise refusal("gone", self.gone, "pairs, each of more rounds than the one before")
+        left = self.total_expired + self.total_erased
+        if sum(counts) > left:
+            raise refusal("samples gone", sum(counts), f"at most the {left} in all")
+
+    def _check_held(self) -> None:
+        """What is stored holds what came and what goes, and is as old as it can be at most."""
+        occupancy, admitted = self.occupancy, self.admitted
+        if admitted > occupancy:
+            raise refusal("admitted", admitted, f"at most the occupancy {occupancy}")
+        if self.expiring > occupancy:
+            raise refusal("expiring", self.expiring, f"at most the occupancy {occupancy}")
+        most = (occupancy - admitted) * (self.round_number - 1)
+        if self.prior_uses > most:
+            raise refusal("prior_uses", self.prior_uses, f"at most {most}")
+        if self.arrived > admitted:
+            raise refusal("arrived", self.arrived, f"<= {admitted}")
+
+    def _check_under_way(self) -> None:
+        """Where nothing is under way, nothing is said of it."""
+        if self.asked > self.under_way:
+            raise refusal("asked", self.asked, f"<= {self.under_way}")
+        if self.under_way_spent and not self.under_way:
+            raise refusal("under_way_spent", self.under_way_spent, "0 where nothing is under way")
+        oldest = self.round_number if self.under_way else 0
+        if self.oldest_under_way > oldest:
+            raise refusal("oldest_under_way", self.oldest_under_way, f"<= {oldest}")
 
     @property
     def bought(self) -> int:
@@ -196,16 +215,19 @@ class Receipt(Record):
             order: the newest order that the client was sent.
             buffer_capacity: B_m where it is a hard limit.
         """
-        need(self.run == order.run, "run", self.run, f"the order's {order.run!r}")
+        if self.run != order.run:
+            raise refusal("run", self.run, f"the order's {order.run!r}")
         now = order.round_number
-        need(self.round_number <= now, "round_number", self.round_number, f"at most {now}")
+        if self.round_number > now:
+            raise refusal("round_number", self.round_number, f"at most {now}")
         if self.round_number == now:
-            need(self.bought <= order.count, "samples bought", self.bought, f"<= {order.count}")
-            price = order.price * self.bought
-            need(math.isclose(self.spent, price), "spent", self.spent, f"the price, {price}")
-        if buffer_capacity is not None:
-            limit = f"at most the capacity {buffer_capacity}"
-            need(self.occupancy <= buffer_capacity, "occupancy", self.occupancy, limit)
+            bought, price = self.bought, order.price * self.bought
+            if bought > order.count:
+                raise refusal("samples bought", bought, f"<= {order.count}")
+            if not math.isclose(self.spent, price):
+                raise refusal("spent", self.spent, f"the price, {price}")
+        if buffer_capacity is not None and self.occupancy > buffer_capacity:
+            raise refusal("occupancy", self.occupancy, f"at most the capacity {buffer_capacity}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,12 +276,13 @@ class Introduction(Record):
     """As in a receipt."""
 
     def _check(self) -> None:
-        capacity = self.buffer_capacity
-        looks_at = self.candidates
-        need(looks_at <= MOST_CANDIDATES, "candidates", looks_at, f"at most {MOST_CANDIDATES}")
-        need(capacity >= 1, "buffer_capacity", capacity, "at least 1")
-        most = f"at most {LARGEST_CAPACITY}; count larger units (batches) in place of samples"
-        need(capacity <= LARGEST_CAPACITY, "buffer_capacity", capacity, most)
+        if self.candidates > MOST_CANDIDATES:
+            raise refusal("candidates", self.candidates, f"at most {MOST_CANDIDATES}")
+        if self.buffer_capacity < 1:
+            raise refusal("buffer_capacity", self.buffer_capacity, "at least 1")
+        if self.buffer_capacity > LARGEST_CAPACITY:
+            most = f"at most {LARGEST_CAPACITY}; count larger units (batches) in place of samples"
+            raise refusal("buffer_capacity", self.buffer_capacity, most)
 
 
 def cursor_digest(run: str, client: str, cursor: str) -> str:

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from tidegate.errors import WireError
 
@@ -41,8 +41,6 @@ MOST_AGES = 5000
 AGES: Mapping[str, int] = MappingProxyType({"added": True, "most": 2 * MOST_AGES})
 """Metadata of an added list with two numbers for each age."""
 
-Kind = TypeVar("Kind", bound="Record")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
@@ -57,91 +55,112 @@ class Record:
 
     def to_record(self) -> dict[str, Plain]:
         """Itself as plain values."""
-        return _to_record(self)
+        record: dict[str, Plain] = {"version": WIRE_VERSION, **vars(self)}
+        for name, _ in _shape(type(self)).lists:
+            record[name] = list(vars(self)[name])
+        return record
 
     @classmethod
     def from_record(cls, record: Mapping[str, object]) -> Self:
         """What a record holds, or a ``WireError``."""
-        return _from_record(cls, record)
+        if not isinstance(record, Mapping):
+            raise WireError(f"a record is a mapping, got {reprlib.repr(record)}")
+        version = record.get("version")
+        if type(version) is not int or version != WIRE_VERSION:
+            told = f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}"
+            raise WireError(f"{told}: {SAME_VERSION}")
+        shape = _shape(cls)
+        wrong = (record.keys() ^ shape.keys) - (shape.added - record.keys())
+        if wrong:
+            told = f"{cls.__name__} has missing or unknown fields: {reprlib.repr(wrong)}"
+            raise WireError(f"{told}; {SAME_VERSION}")
+        values: dict[str, Any] = dict(record)
+        del values["version"]
+        for name, _ in shape.lists:
+            if isinstance(values.get(name), list):
+                values[name] = tuple(values[name])
+        return cls(**values)
 
 
-def need(fulfilled: bool, name: str, value: object, limit: str) -> None:
-    """Refuse a value that is not what it must be."""
-    if not fulfilled:
-        raise WireError(f"{name} must be {limit}, got {reprlib.repr(value)}")
+def refusal(name: str, value: object, limit: str) -> WireError:
+    """What is to be raised where a value is not what it must be."""
+    return WireError(f"{name} must be {limit}, got {reprlib.repr(value)}")
 
 
-def _check_kinds(message: Record) -> None:
-    """Every field is of its own kind and within what the wire and a database can carry."""
-    for name, kind, optional, _, most in _fields(type(message)):
-        value = getattr(message, name)
-        if kind is str:
-            named = type(value) is str and (value != "" or optional)
-            short = named and len(value) <= LONGEST_NAME and value.isprintable()
-            need(short, name, value, NAME)
-        elif kind is int:
-            whole = type(value) is int and 0 <= value <= LARGEST_INTEGER
-            need(whole, name, value, WHOLE)
-        elif kind is float:
-            _need_amount(name, value)
-        elif kind is bool:
-            need(type(value) is bool, name, value, "true or false")
-        elif kind is tuple:
-            listed = type(value) is tuple and len(value) <= most
-            need(listed, name, value, f"a tuple of at most {most}")
-            for amount in value:
-                _need_amount(name, amount)
+@dataclass(frozen=True)
+class _Shape:
+    """The fields of a kind of record, by what they hold."""
+
+    keys: frozenset[str]
+    """Of a record with all of its fields."""
+    added: frozenset[str]
+    """Those that may be missing."""
+    names: tuple[tuple[str, bool], ...]
+    """Of texts, and whether each may be empty."""
+    whole: tuple[str, ...]
+    amounts: tuple[str, ...]
+    truths: tuple[str, ...]
+    lists: tuple[tuple[str, int], ...]
+    """Of lists of amounts, and how long each may be."""
 
 
-_Fields = tuple[tuple[str, object, bool, bool, int], ...]
-_FIELDS: dict[type, _Fields] = {}
+_SHAPES: dict[type, _Shape] = {}
 
 
-def _fields(kind: type[Record]) -> _Fields:
-    """Of every field: name, kind, whether it may be empty or missing, and the longest list."""
-    if kind not in _FIELDS:
-        _FIELDS[kind] = _look_up(kind)
-    return _FIELDS[kind]
+def _shape(kind: type[Record]) -> _Shape:
+    shape = _SHAPES.get(kind)
+    if shape is None:
+        shape = _SHAPES[kind] = _look_up(kind)
+    return shape
 
 
-def _look_up(kind: type[Record]) -> _Fields:
-    return tuple(
-        (
-            one.name,
-            typing.get_origin(one.type) or one.type,
-            one.default == "",
-            "added" in one.metadata,
-            one.metadata.get("most", MOST_AMOUNTS),
-        )
-        for one in dataclasses.fields(kind)
+def _look_up(kind: type[Record]) -> _Shape:
+    fields = dataclasses.fields(kind)
+
+    def holding(what: type) -> list["dataclasses.Field[Any]"]:
+        return [one for one in fields if (typing.get_origin(one.type) or one.type) is what]
+
+    return _Shape(
+        keys=frozenset({"version", *(one.name for one in fields)}),
+        added=frozenset(one.name for one in fields if "added" in one.metadata),
+        names=tuple((one.name, one.default == "") for one in holding(str)),
+        whole=tuple(one.name for one in holding(int)),
+        amounts=tuple(one.name for one in holding(float)),
+        truths=tuple(one.name for one in holding(bool)),
+        lists=tuple((one.name, one.metadata.get("most", MOST_AMOUNTS)) for one in holding(tuple)),
     )
 
 
-def _need_amount(name: str, value: object) -> None:
-    amount = type(value) is float and 0 <= value <= LARGEST_AMOUNT
-    need(amount, name, value, AMOUNT)
+def _check_kinds(message: Record) -> None:
+    """Every field is of its own kind and within what the wire and a database can carry.
+
+    Written out kind by kind: this is done for every message, a call for every field would cost
+    more than all else that is done with it.
+    """
+    values, shape = vars(message), _shape(type(message))
+    for name, may_be_empty in shape.names:
+        value = values[name]
+        named = type(value) is str and (value != "" or may_be_empty)
+        if not (named and len(value) <= LONGEST_NAME and value.isprintable()):
+            raise refusal(name, value, NAME)
+    for name in shape.whole:
+        value = values[name]
+        if type(value) is not int or not 0 <= value <= LARGEST_INTEGER:
+            raise refusal(name, value, WHOLE)
+    for name in shape.amounts:
+        value = values[name]
+        if type(value) is not float or not 0 <= value <= LARGEST_AMOUNT:
+            raise refusal(name, value, AMOUNT)
+    for name in shape.truths:
+        if type(values[name]) is not bool:
+            raise refusal(name, values[name], "true or false")
+    for name, most in shape.lists:
+        _check_list(name, values[name], most)
 
 
-def _to_record(message: Record) -> dict[str, Plain]:
-    record: dict[str, Plain] = {"version": WIRE_VERSION}
-    for name, *_ in _fields(type(message)):
-        value = getattr(message, name)
-        record[name] = list(value) if isinstance(value, tuple) else value
-    return record
-
-
-def _from_record(kind: type[Kind], record: Mapping[str, object]) -> Kind:
-    if not isinstance(record, Mapping):
-        raise WireError(f"a record is a mapping, got {reprlib.repr(record)}")
-    version = record.get("version")
-    if type(version) is not int or version != WIRE_VERSION:
-        told = f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}"
-        raise WireError(f"{told}: {SAME_VERSION}")
-    names = [name for name, *_, added, _ in _fields(kind) if name in record or not added]
-    wrong = record.keys() ^ {"version", *names}
-    if wrong:
-        told = f"{kind.__name__} has missing or unknown fields: {reprlib.repr(wrong)}"
-        raise WireError(f"{told}; {SAME_VERSION}")
-    values: dict[str, Any] = {name: record[name] for name in names}
-    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return kind(**{**values, **lists})
+def _check_list(name: str, value: object, most: int) -> None:
+    if type(value) is not tuple or len(value) > most:
+        raise refusal(name, value, f"a tuple of at most {most}")
+    for amount in value:
+        if type(amount) is not float or not 0 <= amount <= LARGEST_AMOUNT:
+            raise refusal(name, amount, AMOUNT)
