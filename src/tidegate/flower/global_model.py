@@ -5,7 +5,7 @@ import logging
 from flwr.app import ArrayRecord, RecordDict
 
 from tidegate.errors import WireError
-from tidegate.flower.updates import check_average, in_types_of
+from tidegate.flower.updates import UpdateCheck, in_types_of
 
 AVERAGE_REFUSED = (
     "round %d: the strategy's average cannot be the next model, which stays as it was: %s"
@@ -28,6 +28,16 @@ class GlobalModel:
         """As the strategy gave it, which goes on from there."""
         self.arrays = in_types_of(initial, self.average)
         """The same with whole numbers where the model has whole numbers, as clients get it."""
+        self._updates: tuple[ArrayRecord, UpdateCheck] | None = None
+
+    @property
+    def updates(self) -> UpdateCheck:
+        """What an update of the model must be like; made once for each model."""
+        model, check = self._updates or (None, None)
+        if check is None or model is not self.arrays:
+            check = UpdateCheck(self.arrays, check)
+            self._updates = self.arrays, check
+        return check
 
     def replace(self, arrays: ArrayRecord) -> None:
         """Go on with these, where somebody else than the strategy has set them."""
@@ -44,7 +54,7 @@ class GlobalModel:
         """Take the average of a round as the model, if it can be; the log says why it cannot."""
         arrays = in_types_of(self._initial, average)
         try:
-            check_average(arrays, self.arrays)
+            self.updates.check_average(arrays)
         except WireError as refused:
             logger.warning(AVERAGE_REFUSED, now, refused)
             return None

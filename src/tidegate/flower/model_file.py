@@ -11,7 +11,7 @@ from flwr.app import Array, ArrayRecord
 
 from tidegate._internal.saving import Archive, array_from, reading
 from tidegate.flower.own_state import OwnState, from_tree, to_tree
-from tidegate.flower.updates import NUMPY
+from tidegate.flower.reading import NUMPY
 from tidegate.runs.folder import FORMAT_VERSION, REMEDY
 
 

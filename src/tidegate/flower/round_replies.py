@@ -6,7 +6,6 @@ A reply that cannot be right is left out with a reason in the log, whatever is w
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -40,14 +39,12 @@ class RoundReplies:
     grid: Grid
     model: ArrayRecord
     """That was sent."""
+    updates: UpdateCheck
+    """Of this model."""
     importance: Mapping[str, float] | None
     weight_key: str
     used: int = 0
     """Replies that were handed on."""
-
-    @cached_property
-    def _updates(self) -> UpdateCheck:
-        return UpdateCheck(self.model)
 
     def averaged_by(
         self, strategy: Strategy, now: int, replies: Iterable[Message]
@@ -115,7 +112,7 @@ class RoundReplies:
         if self.importance is not None:
             weight *= self.importance.get(client, 1.0)
         try:
-            self._updates.check(reply.content)
+            self.updates.check(reply.content)
         except WireError as refused:
             logger.warning("%s is left out of the average: %s", client, refused)
             return False

@@ -227,6 +227,7 @@ class AdmissionControl(Strategy):
             outbox=self._outbox,
             grid=self._grid,
             model=self._model.arrays,
+            updates=self._model.updates,
             importance=self._importance,
             weight_key=self._weight_key,
         )

@@ -15,11 +15,8 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from tidegate.errors import ConfigurationError, RunDiffersError, WireError
+from tidegate.flower.reading import NUMBERS, Layout, remember
 
-NUMPY = "numpy.ndarray"
-"""What Flower calls arrays that ``np.save`` wrote."""
-NUMBERS = "biuf"
-"""Kinds of arrays that can be averaged: truth values, whole and real numbers."""
 ROUNDING = 1e-6
 """What averaging may take from a whole number."""
 
@@ -32,33 +29,47 @@ class UpdateCheck:
 
     Nearly every array begins with the very bytes that the model's own does: then its kind and shape
     are known without reading them, and its numbers lie where they came.
+
+    Args:
+        model: that is trained.
+        before: the check of the model before it, whose layouts mostly are still the same.
     """
 
-    def __init__(self, model: ArrayRecord) -> None:
+    def __init__(self, model: ArrayRecord, before: "UpdateCheck | None" = None) -> None:
+        known = {} if before is None else before.layouts
         self._model = model
-        self._heads = {
-            name: head for name, array in model.items() if (head := _head(array)) is not None
+        self.layouts: dict[str, Layout] = {
+            name: layout
+            for name, array in model.items()
+            if (layout := _layout(array, known.get(name))) is not None
         }
+        """Of the model's arrays."""
 
     def check(self, content: RecordDict) -> None:
-        """Refuse an update with a reason."""
-        for record in content.array_records.values():
-            for name, array in record.items():
-                values = self._lies_there(name, array)
-                if values is None:
-                    check_array(name, array, self._model.get(name))
-                elif values.dtype.kind == "f":
-                    _check_finite(name, values)
+        """Refuse an update with a reason; who reads it next finds its arrays read."""
+        for record in content.values():
+            for name, array in record.items() if isinstance(record, ArrayRecord) else ():
+                values = self._checked(name, array)
+                if values is not None:
+                    remember(array, values)
 
-    def _lies_there(self, name: str, array: Array) -> NDArray[Any] | None:
-        """An array's numbers without a copy of them, if it begins as the model's does."""
-        head = self._heads.get(name)
-        if head is None or array.stype != NUMPY or not array.data.startswith(head):
-            return None
-        mine = self._model[name]
-        if len(array.data) != len(mine.data):
-            return None
-        return np.frombuffer(array.data, np.dtype(mine.dtype), offset=len(head))
+    def check_average(self, average: ArrayRecord) -> None:
+        """Refuse an average that cannot take the model's place, with a reason."""
+        if len(self._model) and average.keys() != self._model.keys():
+            missing = sorted(self._model.keys() ^ average.keys())[:3]
+            raise WireError(f"its arrays are not the model's: they differ in {missing}")
+        for name, array in average.items():
+            self._checked(name, array)
+
+    def _checked(self, name: str, array: Array) -> NDArray[Any] | None:
+        """Refuse an array with a reason; its numbers, if they lie where the model's do."""
+        layout = self.layouts.get(name)
+        values = None if layout is None else layout.values(array)
+        if values is None:
+            check_array(name, array, self._model.get(name))
+        elif values.dtype.kind == "f":
+            _check_finite(name, values)
+        return values
 
 
 def check_array(name: str, array: Array, expected: Array | None) -> None:
@@ -142,15 +153,6 @@ def check_model(model: ArrayRecord) -> None:
             ) from None
 
 
-def check_average(average: ArrayRecord, model: ArrayRecord) -> None:
-    """Refuse an average that cannot take the model's place, with a reason."""
-    if len(model) and set(average) != set(model):
-        missing = sorted(set(model) ^ set(average))[:3]
-        raise WireError(f"its arrays are not the model's: they differ in {missing}")
-    for name, array in average.items():
-        check_array(name, array, model.get(name))
-
-
 def check_same_model(saved: ArrayRecord, given: ArrayRecord) -> None:
     """Refuse to go on with a run whose model has other arrays than the one that is given.
 
@@ -226,15 +228,9 @@ def _check_finite(name: str, values: NDArray[Any]) -> None:
         raise WireError(f"its array {name!r} holds numbers that are not finite")
 
 
-def _head(array: Array) -> bytes | None:
-    """What stands before the numbers of an array that NumPy wrote, if they can be averaged."""
-    try:
-        values = array.numpy()
-    except Exception:  # a model of another make, which is read array by array
-        return None
-    size = len(array.data) - values.nbytes
-    plain = array.stype == NUMPY and values.dtype.kind in NUMBERS and values.nbytes > 0
-    return array.data[:size] if plain and str(values.dtype) == array.dtype else None
+def _layout(array: Array, known: Layout | None) -> Layout | None:
+    """How an array's numbers lie: mostly as those of the array that had its name before."""
+    return known if known is not None and known.values(array) is not None else Layout.of(array)
 
 
 def _read(name: str, array: Array) -> NDArray[Any]:
