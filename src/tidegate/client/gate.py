@@ -14,7 +14,7 @@ from typing import Any
 from tidegate.client.choosing import Chooser, Worth, tell_if_dry
 from tidegate.client.limits import duration
 from tidegate.client.purchasing import Purchasing, Settled
-from tidegate.client.slots import Admission, Slots, is_over, with_unheard
+from tidegate.client.slots import Admission, Slots, with_unheard
 from tidegate.client.store import (
     Books,
     BooksMovedError,
@@ -24,7 +24,7 @@ from tidegate.client.store import (
     Store,
 )
 from tidegate.client.streams import Confirms, Limited, Stream, TakenBefore, pass_over
-from tidegate.client.streams.stream import overflow_of
+from tidegate.client.streams.stream import Overflows, overflow_of
 from tidegate.client.supplier import Supplier
 from tidegate.client.taking import Acquire, Subject, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
@@ -82,6 +82,9 @@ class Gate:
         if isinstance(stream, Limited):
             stream.keep_at_most(self._keep)
             stream.name_subjects(subject)
+        # Asked once: a protocol takes longer to look at than an order.
+        self._confirms = stream if isinstance(stream, Confirms) else None
+        self._overflows = stream if isinstance(stream, Overflows) else None
         self._start = stream.cursor
         books = store.books()
         self._taker = Taker(store, stream, acquire, f"{books.run}/{books.client}", subject)
@@ -119,10 +122,13 @@ class Gate:
         begun = books.cursor is not None or self._skip(books, address)
         stored = self._store.stored()
         settled = self._settle(books, order)
-        kept = [one for one in stored if not is_over(one.uses, order)]
+        horizon = order.horizon
+        kept = [one for one in stored if one.uses < horizon]
         unheard = self._store.unheard()
-        slots = Slots(books.buffer_capacity, kept, len(settled.arrived), len(settled.left))
-        wanted = replace(slots, kept=with_unheard(kept, unheard, order)).wanted(order)
+        taken_up = len(settled.arrived), len(settled.left)
+        slots = Slots(books.buffer_capacity, kept, *taken_up)
+        believed = Slots(books.buffer_capacity, with_unheard(kept, unheard, order), *taken_up)
+        wanted = believed.wanted(order)
         now, taken, asked = books, Taken({}), list[Candidate]()
         if begun:
             now, taken, asked = self._buy(books, order, wanted, worth)
@@ -139,7 +145,7 @@ class Gate:
             exhausted=exhausted,
             oldest_under_way=settled.oldest_left(order.round_number),
             supplier_fails=settled.supplier_fails,
-            overflow=overflow_of(self._stream),
+            overflow=overflow_of(self._overflows),
         )
         after = replace(
             now,
@@ -210,10 +216,10 @@ class Gate:
 
     def _confirm(self, books: Books) -> None:
         """Let the stream forget what the books have; where it fails, it is told again next time."""
-        if books.cursor is None or not isinstance(self._stream, Confirms):
+        if books.cursor is None or self._confirms is None:
             return
         try:
-            self._stream.confirm(books.cursor)
+            self._confirms.confirm(books.cursor)
         except Exception:  # the books are right, whatever the stream does
             logger.exception("the stream of %s/%s keeps its samples", books.run, books.client)
 

@@ -148,6 +148,8 @@ class MemoryStore:
 
     def let_go(self) -> None:
         """Delete what may no longer be held."""
+        if not self._keep:
+            return
         for one in [
             one for one in self.stored() if self._is_over(self._stored[one.position].origin)
         ]:

@@ -108,8 +108,9 @@ class Admission:
             kept: what stays beside the fresh samples.
             unheard: what was let go since the last receipt, by uses.
         """
-        old = sum(is_over(one.uses + 1, order) for one in kept)
-        new = self.admitted * is_over(1, order)
+        horizon = order.horizon
+        old = sum(one.uses + 1 >= horizon for one in kept)
+        new = self.admitted * (horizon <= 1)
         return Receipt(
             run=order.run,
             round_number=order.round_number,

@@ -296,15 +296,18 @@ def checked_books(change: Change | Choice, now: Books) -> Books:
 
     An introduction in between, which calls other rounds void, is no reason to acquire again.
     """
-    round_number = change.round_number
-    if replace(now, void_round=change.before.void_round) != change.before or (
-        round_number <= now.void_round
-    ):
+    round_number, before = change.round_number, change.before
+    if _with_void_round(now, before.void_round) != before or round_number <= now.void_round:
         raise BooksMovedError(
-            f"round {round_number} was worked out at round {change.before.last_round}, the books "
+            f"round {round_number} was worked out at round {before.last_round}, the books "
             f"are at {now.last_round}, and rounds up to {now.void_round} are void; apply it again"
         )
-    return replace(change.books, void_round=now.void_round)
+    return _with_void_round(change.books, now.void_round)
+
+
+def _with_void_round(books: Books, void_round: int) -> Books:
+    """These books with another void round; mostly it is the same, and they are as they are."""
+    return books if books.void_round == void_round else replace(books, void_round=void_round)
 
 
 def noted(before: Sequence[FailedSample], now: Sequence[FailedSample]) -> list[FailedSample]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.client.forgotten import NOBODY
 from tidegate.client.store import Candidate, FailedSample, Origin, Store
-from tidegate.client.streams import Stream, arrived_at
+from tidegate.client.streams import Limited, Stream
 from tidegate.wire import MOST_IN_A_ROW
 
 Acquire = Callable[[Any, str], Any]
@@ -102,6 +102,7 @@ class Taker:
         self._subject = subject
         self._store = store
         self._stream = stream
+        self._limited = stream if isinstance(stream, Limited) else None
         self._acquire = acquire
         self._owner = owner
         """Run and client, with which keys begin."""
@@ -200,7 +201,7 @@ class Taker:
 
     def _origin(self, sample: Any) -> Origin | None:
         """Since when the device holds a sample, and whose it is; none if that is forgotten."""
-        origin = Origin(held_at=arrived_at(self._stream))
+        origin = Origin(held_at=0 if self._limited is None else self._limited.arrived_at)
         if self._subject is None:
             return origin
         named = self._subject(sample)

@@ -310,7 +310,7 @@ def _checked_reply(reply: object, now: GatedRound) -> Message:
 
 def _set_weight(content: RecordDict, occupancy: int) -> None:
     """Weigh a reply by what is stored; where a strategy weighs by another key, the server does."""
-    metrics = list(content.metric_records.values())
+    metrics = [record for record in content.values() if isinstance(record, MetricRecord)]
     if not metrics:
         content["metrics"] = MetricRecord({NUM_EXAMPLES: occupancy})
     for record in metrics:

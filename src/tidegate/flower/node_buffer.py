@@ -169,7 +169,9 @@ class NodeBuffers:
 
     def _capacity(self, client: str, context: Context) -> int:
         given = self._buffer_capacity
-        capacity = given(context) if callable(given) else given
+        if not callable(given):
+            return given  # checked when the gate was made
+        capacity = given(context)
         _check_capacity(f"buffer_capacity of {client}", capacity)
         return capacity
 

@@ -21,7 +21,6 @@ from tidegate.client.streams.stream import (
     Skips,
     Stream,
     TakenBefore,
-    arrived_at,
     pass_over,
 )
 
@@ -46,7 +45,6 @@ __all__ = [
     "SpooledStream",
     "Stream",
     "TakenBefore",
-    "arrived_at",
     "pass_over",
 ]
 

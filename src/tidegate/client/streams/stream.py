@@ -82,11 +82,6 @@ class Limited(Protocol):
         ...
 
 
-def arrived_at(stream: Stream) -> int:
-    """When the sample that was taken last came to the device; 0 for now."""
-    return stream.arrived_at if isinstance(stream, Limited) else 0
-
-
 @dataclass(frozen=True)
 class Overflow:
     """What a stream that keeps samples on disk has no room for."""
@@ -108,10 +103,10 @@ class Overflows(Protocol):
         ...
 
 
-def overflow_of(stream: Stream) -> Overflow:
-    """Of a stream that can overflow; one that cannot say is taken to be well."""
+def overflow_of(stream: Overflows | None) -> Overflow:
+    """Of a stream that can overflow, if it is one; who cannot say is taken to be well."""
     try:
-        return stream.overflow() if isinstance(stream, Overflows) else NO_OVERFLOW
+        return NO_OVERFLOW if stream is None else stream.overflow()
     except Exception:  # what it cannot tell must not hold up an order
         logger.exception("a stream cannot say whether it overflows")
         return NO_OVERFLOW
