@@ -20,6 +20,7 @@ NO_NUMBER = np.array([[0, 1, 2], [3, np.nan, 5]], dtype=np.float32)
 CASES = [
     *MODEL.items(),
     *(("w", INFINITE), ("w", NO_NUMBER), ("w", INFINITE.T), ("w", MODEL["w"].astype(np.float64))),
+    *(("w", np.full((2, 3), 3e38, np.float32)), ("w", np.full((2, 3), -np.inf, np.float32))),
     *(("w", np.zeros((2, 4), np.float32)), ("w", MODEL["w"].astype(complex)), ("w", MODEL["n"])),
     *(("f", np.ascontiguousarray(MODEL["f"])), ("f", np.full((2, 3), np.nan, order="F"))),
     *(("n", np.array(2.5)), ("u", np.frombuffer(b"more trees", dtype=np.uint8))),
@@ -65,3 +66,20 @@ def test_a_model_that_numpy_did_not_write_is_read_array_by_array() -> None:
     quick = UpdateCheck(ArrayRecord({"w": odd}))
     assert verdict(quick, "w", Array(MODEL["w"])) == "usable"
     assert "not finite" in verdict(quick, "w", Array(INFINITE))
+
+
+def test_numbers_whose_squares_are_too_large_are_finite() -> None:
+    model = {
+        "w": np.full((2, 3), 3e38, np.float32),
+        "d": np.full(3, -1e300),
+        "h": np.full(1, 6e4, np.float16),
+    }
+    arrays = ArrayRecord({name: Array(np.asarray(one)) for name, one in model.items()})
+    UpdateCheck(arrays).check(RecordDict({"arrays": arrays}))
+    for name, one in model.items():
+        for wrong in (np.nan, np.inf, -np.inf):
+            spoiled = np.array(one)
+            spoiled[..., -1] = wrong
+            reply = RecordDict({"arrays": ArrayRecord({name: Array(spoiled)})})
+            with pytest.raises(WireError, match="not finite"):
+                UpdateCheck(arrays).check(reply)
