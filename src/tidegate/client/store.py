@@ -1,7 +1,6 @@
 """What a client keeps between rounds: samples, use counts, orders answered, the stream's cursor.
 
-A store holds; it decides nothing. Everything that one order changes is handed to ``commit`` in one
-piece and happens entirely or not at all.
+A store decides nothing. All that one order changes is given to ``commit``, and happens or does not.
 """
 
 import uuid
@@ -297,16 +296,15 @@ def checked_books(change: Change | Choice, now: Books) -> Books:
     An introduction in between, which calls other rounds void, is no reason to acquire again.
     """
     round_number, before = change.round_number, change.before
-    if _with_void_round(now, before.void_round) != before or round_number <= now.void_round:
+    if round_number <= now.void_round or _with_void_round(now, before.void_round) != before:
         raise BooksMovedError(
-            f"round {round_number} was worked out at round {before.last_round}, the books "
-            f"are at {now.last_round}, and rounds up to {now.void_round} are void; apply it again"
+            f"round {round_number} was worked out at round {before.last_round}, the books are at "
+            f"{now.last_round}, and rounds up to {now.void_round} are void; apply it again"
         )
     return _with_void_round(change.books, now.void_round)
 
 
 def _with_void_round(books: Books, void_round: int) -> Books:
-    """These books with another void round; mostly it is the same, and they are as they are."""
     return books if books.void_round == void_round else replace(books, void_round=void_round)
 
 
