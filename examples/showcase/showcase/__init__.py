@@ -1,0 +1,1 @@
+"""Thirty people's phone sensors, with labels that somebody is paid for."""
