@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Self
 
+from showcase import ShowcaseError
 from showcase.readings import HOST
 
 PATH = f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"
@@ -17,15 +18,11 @@ LONGEST = 20.0
 """Seconds until it must listen."""
 
 
-class MissingBrokerError(Exception):
-    """There is no broker, or it did not start."""
-
-
 def find_mosquitto() -> str:
     """The program, wherever it is installed."""
     found = shutil.which("mosquitto", path=PATH)
     if found is None:
-        raise MissingBrokerError(
+        raise ShowcaseError(
             "Mosquitto, the MQTT broker, is not installed: apt-get install mosquitto (Debian, "
             "Ubuntu), brew install mosquitto (macOS), or see mosquitto.org/download"
         )
@@ -84,4 +81,4 @@ class Broker:
             else:
                 return
         said = (self._folder / "mosquitto.log").read_text().strip()
-        raise MissingBrokerError(f"Mosquitto does not listen on port {self.port}; it says: {said}")
+        raise ShowcaseError(f"Mosquitto does not listen on port {self.port}; it says: {said}")

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from showcase import ShowcaseError
+
 Readings = NDArray[np.float32]
 """Acceleration (g) and rotation (rad/s) along three axes each: 6 channels, 128 steps at 50 Hz."""
 
@@ -19,10 +21,6 @@ REMEDY = (
     "UCI Machine Learning Repository (archive.ics.uci.edu, data set 341), unpack it, and give the "
     "folder that holds RawData: --data FOLDER, or export TIDEGATE_DATA=FOLDER"
 )
-
-
-class MissingDataError(Exception):
-    """The data set is not there."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,8 @@ class Windows:
 
     def train(self, person: int) -> Readings:
         """What a phone measures, without labels."""
-        return self.readings[(self.people == person) & ~self.is_test]
+        mine: Readings = self.readings[(self.people == person) & ~self.is_test]
+        return mine
 
     def test(self, people: int) -> tuple[Readings, NDArray[np.int64]]:
         """Windows and labels of the first so many people, which nobody trains on."""
@@ -54,11 +53,11 @@ def load(folder: str) -> Windows:
         folder: where they are; ``$TIDEGATE_DATA`` if empty.
 
     Raises:
-        MissingDataError: they are not there; its text says how to get them.
+        ShowcaseError: they are not there; its text says how to get them.
     """
     given = folder or os.environ.get("TIDEGATE_DATA", "")
     if not given:
-        raise MissingDataError(f"where is the data set HAPT? {REMEDY}")
+        raise ShowcaseError(f"where is the data set HAPT? {REMEDY}")
     root = Path(given).expanduser()
     for path in (root / "hapt.npz", root / "streams" / "hapt.npz"):
         if path.is_file():
@@ -66,7 +65,7 @@ def load(folder: str) -> Windows:
     for path in (root, root / "RawData", root / "HAPT Data Set" / "RawData"):
         if (path / "labels.txt").is_file():
             return _from_uci(path)
-    raise MissingDataError(f"HAPT is not in {root}: {REMEDY}")
+    raise ShowcaseError(f"HAPT is not in {root}: {REMEDY}")
 
 
 def _packed(path: Path) -> Windows:
