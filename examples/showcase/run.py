@@ -4,6 +4,7 @@ python examples/showcase/run.py --out showcase-run
 """
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from showcase.results import draw, outcome, problems, table, write_report
 PEOPLE = 30
 ROUNDS = 20
 LOOK_SECONDS = 0.2
+STOPPED = 130
+"""The exit code after Ctrl-C, or another request to end."""
 WRITTEN = {
     "accuracy.png": "accuracy by labels paid",
     "report.html": "half by margin, beside at random: money, memory, learning, every client",
@@ -41,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ShowcaseError as reason:
         console.print(f"showcase: {reason}", style="red", highlight=False, soft_wrap=True)
         return 1
+    except KeyboardInterrupt:
+        console.print("showcase: stopped; broker, phones, annotator and fleets have ended")
+        return STOPPED
     for one in wrong:
         console.print(f"WRONG: {one}", style="red", highlight=False, soft_wrap=True)
     return int(bool(wrong))
@@ -133,4 +139,5 @@ def _follow(
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends as Ctrl-C does
     sys.exit(main())

@@ -78,12 +78,15 @@ class Running:
     """Fleets at work."""
 
     def __init__(self, stage: Stage) -> None:
-        self._out = stage.out
+        self._stage = stage
         self._processes = dict[str, subprocess.Popen[bytes]]()
+
+    def start(self) -> None:
+        """Start all of them."""
         for fleet in FLEETS:
             with self._log(fleet.name).open("wb") as log:
                 self._processes[fleet.name] = subprocess.Popen(  # noqa: S603 - our own command
-                    stage.command(fleet),
+                    self._stage.command(fleet),
                     stdout=log,
                     stderr=log,
                     env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ},
@@ -104,7 +107,7 @@ class Running:
 
     def rounds(self, fleet: Fleet) -> int:
         """Rounds that a fleet has settled."""
-        rows = self._out / fleet.name / "rounds.jsonl"
+        rows = self._stage.out / fleet.name / "rounds.jsonl"
         return rows.read_bytes().count(b"\n") if rows.exists() else 0
 
     def stop(self) -> None:
@@ -114,7 +117,7 @@ class Running:
             process.wait()
 
     def _log(self, name: str) -> Path:
-        return self._out / f"{name}.log"
+        return self._stage.out / f"{name}.log"
 
 
 @contextmanager
@@ -122,6 +125,7 @@ def running(stage: Stage) -> Iterator[Running]:
     """Start all fleets; none outlives the showcase."""
     fleets = Running(stage)
     try:
+        fleets.start()
         yield fleets
     finally:
         fleets.stop()
