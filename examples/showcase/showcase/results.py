@@ -170,7 +170,7 @@ def draw(outcomes: Sequence[Outcome], path: Path, note: str) -> None:
 
 def table(outcomes: Sequence[Outcome]) -> Table:
     """One row a fleet."""
-    found = Table(box=SIMPLE_HEAD)
+    found = Table(box=SIMPLE_HEAD, pad_edge=False)
     found.add_column("windows chosen", no_wrap=True)
     for name in ("labels", "booked", "billed", "accuracy", "best", "uses", "audit"):
         found.add_column(name, justify="right")
@@ -183,6 +183,6 @@ def table(outcomes: Sequence[Outcome]) -> Table:
             f"{one.accuracy[-1]:.1f} %",
             f"{max(one.accuracy):.1f} %",
             str(one.most_uses),
-            f"{one.devices_right} of {len(one.view.clients)}",
+            f"{one.devices_right}/{len(one.view.clients)}",
         )
     return found
