@@ -69,9 +69,9 @@ def check_faults(drill: Drill, faults: list[Fault]) -> None:
     assert all(one.recovery for one in drill.happened)
     assert all(one.missed for one in drill.happened if one.fault.until_missed)
     assert len(drill.supervisor.run_ids) == 3  # once, and again after each kill at the server
-    assert "Connection attempt failed" in fleet.output(f"node-{CUT_NODE}")
+    assert "Connection attempt failed" in fleet.output(f"partition-{CUT_NODE}")
     if fleet.disk is not None:
-        told = fleet.output(f"node-{DISK_NODE}")
+        told = fleet.output(f"partition-{DISK_NODE}")
         assert "disk I/O error" in told or "disk is full" in told
 
 

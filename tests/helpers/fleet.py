@@ -8,6 +8,8 @@ from typing import Self
 from breakable import Disk, Proxy, can_mount
 from deployment import Deployment
 
+from tidegate.errors import SupplierError
+
 CLIENTS = 3
 DISK_NODE = 1
 """The node whose disk can be full."""
@@ -53,7 +55,7 @@ class Fleet(Deployment):
     def is_whole(self) -> bool:
         """Whether nothing is broken and all nodes can be reached."""
         alive = self.link.poll() is None and all(map(self.let_in, self.nodes))
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(SupplierError):
             return not self.in_use and alive and self.online() == CLIENTS
         return False
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from fleet import CLIENTS, Fleet
 
+from tidegate.errors import SupplierError
+
 APP = Path(__file__).parent / "faulty_app"
 STATUS_SECONDS = 10.0
 """From one question about a run to the next."""
@@ -62,14 +64,14 @@ class Supervisor:
     def keep_run(self) -> None:
         """Start the run if no server app lives and none is on its way."""
         if not self.servers():
-            with contextlib.suppress(RuntimeError):  # of a SuperLink that has just come back
+            with contextlib.suppress(SupplierError):  # of a SuperLink that has just come back
                 self._run()
 
     def all_back(self) -> bool:
         """Whether the SuperLink has let in all nodes since they were started last."""
         if not all(map(self._fleet.let_in, self._fleet.nodes)):
             return False
-        with contextlib.suppress(RuntimeError):
+        with contextlib.suppress(SupplierError):
             return self._fleet.online() == CLIENTS
         return False
 

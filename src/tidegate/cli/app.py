@@ -14,6 +14,7 @@ from tidegate.cli.forget import forget
 from tidegate.cli.new import new
 from tidegate.cli.optimum import optimum
 from tidegate.cli.plan import plan
+from tidegate.cli.rehearse import rehearse
 from tidegate.cli.report import report
 from tidegate.cli.retire import retire
 from tidegate.cli.run import run
@@ -35,6 +36,7 @@ app.command()(with_setting(simulate))
 app.command()(with_setting(optimum))
 app.command()(new)
 app.command()(run)
+app.command()(rehearse)
 app.command()(watch)
 app.command()(retire)
 app.command()(whatif)
@@ -66,10 +68,10 @@ def root(
     Start with `tidegate plan` (what does this budget give me?), then `tidegate simulate` (how do
     policies compare?) and `tidegate optimum` (what is possible at all?).
 
-    `tidegate new` writes a Flower app and `tidegate run` trains it in this process; `tidegate
-    watch` shows a run while it goes on, `tidegate retire` takes a client out of it for good,
-    `tidegate report` writes it up as a page, and `tidegate whatif` asks what other policies and
-    budgets would have done.
+    `tidegate new` writes a Flower app, `tidegate run` trains it in this process, and `tidegate
+    rehearse` on a whole deployment on this machine; `tidegate watch` shows a run while it goes on,
+    `tidegate retire` takes a client out of it for good, `tidegate report` writes it up as a page,
+    and `tidegate whatif` asks what other policies and budgets would have done.
 
     `tidegate run` also plays a whole experiment, which `tidegate compare` then shows; `tidegate
     data` makes the data sets that experiments read. `tidegate buffers` lists and removes what nodes

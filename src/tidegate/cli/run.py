@@ -89,7 +89,7 @@ def run(
                 raise ConfigurationError(
                     "--verbose is for apps; an experiment shows its runs as they end"
                 )
-            changes = {key: _value(text) for key, text in map(_pair, change or [])}
+            changes = {key: _value(text) for key, text in map(key_and_value, change or [])}
             run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
             return
         if not (app / "pyproject.toml").exists() and (app / "config.toml").exists():
@@ -110,7 +110,7 @@ def run(
         ) from missing
     except ImportError as unsupported:
         raise ConfigurationError(str(unsupported)) from unsupported
-    _run_app(app, clients or 10, dict(map(_pair, change or [])), verbose=verbose)
+    _run_app(app, clients or 10, dict(map(key_and_value, change or [])), verbose=verbose)
 
 
 def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool) -> None:
@@ -180,7 +180,7 @@ def _saved(folder: Path) -> str:
     return f"saved in {folder}: {spent}tidegate watch {folder}, tidegate report {folder}"
 
 
-def _pair(text: str) -> tuple[str, str]:
+def key_and_value(text: str) -> tuple[str, str]:
     """``key=value``."""
     key, equals, value = text.partition("=")
     if not (key.strip() and equals):

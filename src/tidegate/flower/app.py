@@ -45,12 +45,7 @@ def run_app(
         How many messages clients were sent, and how many failed.
     """
     app, name = _settings(folder)
-    config = dict(_flat(app.get("config", {})))
-    for key, value in (changes or {}).items():
-        if key not in config:
-            hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
-            raise ConfigurationError(f"{folder}: the app's config has no key {key!r}; {hint}")
-        config[key] = _as_default(key, value, config[key])
+    config = run_config_of(folder, changes or {})
     sys.path.insert(0, str(folder.absolute()))
     try:
         server_app, client_app = (
@@ -70,6 +65,25 @@ def run_app(
         raise
     finally:
         sys.path.remove(str(folder.absolute()))
+
+
+def run_config_of(
+    folder: Path, changes: Mapping[str, UserConfigValue]
+) -> dict[str, UserConfigValue]:
+    """Return the run-config of the app of a folder, with changes.
+
+    Args:
+        folder: where ``pyproject.toml`` is.
+        changes: by key, as for ``run_app``.
+    """
+    app, _ = _settings(folder)
+    config = dict(_flat(app.get("config", {})))
+    for key, value in changes.items():
+        if key not in config:
+            hint = suggestion(key, config, otherwise=f"it has {', '.join(config)}")
+            raise ConfigurationError(f"{folder}: the app's config has no key {key!r}; {hint}")
+        config[key] = _as_default(key, value, config[key])
+    return config
 
 
 def _from_app_on(wrong: Exception, folder: Path) -> Exception:

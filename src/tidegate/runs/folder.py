@@ -15,6 +15,7 @@ __all__ = [
     "BOOKS",
     "CONTROL",
     "FORMAT_VERSION",
+    "LOCK",
     "METRICS",
     "NOTHING_USED",
     "OLDEST_FORMAT",
@@ -34,6 +35,8 @@ OLDEST_FORMAT = 5
 """That is read, too: what it does not have takes its default."""
 BOOKS = "books.sqlite"
 CONTROL = "control.npz"
+LOCK = "lock"
+"""A SQLite file that a server holds exclusively for as long as it serves the run."""
 ROUNDS = "rounds.jsonl"
 METRICS = "metrics.jsonl"
 PRICES = "prices.jsonl"

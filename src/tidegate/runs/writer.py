@@ -27,6 +27,7 @@ from tidegate.runs.folder import (
     BOOKS,
     CONTROL,
     FORMAT_VERSION,
+    LOCK,
     METRICS,
     PRICES,
     REMEDY,
@@ -72,7 +73,7 @@ class RunWriter:
             ) from wrong
         with contextlib.ExitStack() as opened:
             try:
-                lock = sqlite3.connect(self._folder / "lock", timeout=0, isolation_level=None)
+                lock = sqlite3.connect(self._folder / LOCK, timeout=0, isolation_level=None)
                 opened.enter_context(closing(lock)).execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as wrong:
                 if is_busy(wrong):
