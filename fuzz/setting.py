@@ -7,7 +7,7 @@ from fuzz.limits import empty_folder, may_refuse
 from tidegate import problem
 from tidegate.admission.rule import Quote
 from tidegate.cli import setting
-from tidegate.cli.run import _pair
+from tidegate.cli.run import key_and_value
 from tidegate.cli.setting import Setting
 from tidegate.flower.app import _settings
 from tidegate.policies.presets import make_policy
@@ -42,7 +42,7 @@ def target(data: bytes) -> None:
         file = folder / "pyproject.toml"
         file.write_bytes(content)
         if how == 0:
-            _pair(text)
+            key_and_value(text)
         elif how == 1:
             _settings(folder)
         elif how in (2, 3):

@@ -3,8 +3,8 @@
 The model is on disk before the books that name it, and the one before is deleted after them.
 """
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -28,6 +28,7 @@ from tidegate.flower.wrapped_strategies import (
 from tidegate.prices import PriceFeed
 from tidegate.runs.folder import REMEDY
 from tidegate.runs.own_prices import write_prices
+from tidegate.runs.server_log import logged
 from tidegate.runs.writer import RunWriter
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
@@ -59,8 +60,11 @@ class Checkpoint:
         self._model = ""
         self._feed: PriceFeed | None = None
 
-    def held(self, grid: Grid) -> AbstractContextManager[None]:
+    @contextmanager
+    def held(self, grid: Grid) -> Iterator[None]:
         """Keep other servers and apps out of the folder, as long as this process has it.
+
+        What is logged meanwhile is written there, too.
 
         Flower's engines run a server in a process that the SuperLink has started, wherever that
         was: a relative folder would be in that place, and be another in the next start.
@@ -71,7 +75,8 @@ class Checkpoint:
                 f"folder {str(self._given)!r} is relative, and would lie in {self.folder}, because "
                 "Flower's SuperLink was started there; give an absolute one"
             )
-        return self._books.held(app)
+        with self._books.held(app), logged(self.folder):
+            yield
 
     def close(self) -> None:
         """Let go of the books, where ``held`` does not do it."""

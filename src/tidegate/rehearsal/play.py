@@ -156,7 +156,11 @@ class Rehearsal:
         return run_id
 
     def _in_mid_round(self, deployment: Deployment, run_id: str) -> int | None:
-        """The round under way, as soon as the node to be killed has paid for its order."""
+        """The round under way, as soon as the node has paid and the server does not know it.
+
+        In a round in which nothing is bought there is nothing to forget, so another is waited for,
+        unless it is the last.
+        """
         if self._ended(deployment, run_id):
             raise SupplierError(
                 "the run", "ended before anything could be killed in the middle of a round"
@@ -164,8 +168,10 @@ class Rehearsal:
         view = self._view()
         if view is None or view.round_number == 1 or view.round_number not in view.begun_at:
             return None
-        paid_for, _ = newest_round(deployment.buffers(VICTIM))
-        return view.round_number if paid_for == view.round_number else None
+        paid_for, paid = newest_round(deployment.buffers(VICTIM))
+        is_last = view.round_number == self._plan.rounds
+        tells = is_last or paid > _spent(view, deployment.name(VICTIM))
+        return view.round_number if paid_for == view.round_number and tells else None
 
     def _crash(self, deployment: Deployment, now: int) -> None:
         """SIGKILL the node, with all that it started, and the server app."""

@@ -2,22 +2,23 @@
 
 import itertools
 import math
-import statistics
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from tidegate.admission.debt import certificate_holds
+from tidegate.report.alarms import Level, alarms, worst
 from tidegate.report.purchases import told_of_purchases
+from tidegate.report.run_state import RunState, gains, run_state, server_in_a_word
 from tidegate.report.tables import amount
-from tidegate.runs.reader import ClientView, RunView
+from tidegate.runs.reader import RunView
 
 BARS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
@@ -25,20 +26,58 @@ WIDTH, NARROW = 40, 14
 """Characters of a curve, on a wide screen and on one of 80 columns."""
 SHOWN = 12
 """Characters of a run's name."""
-MOST_NAMES = 6
-"""Clients that are named; the others are counted."""
 ROUNDING = 1e-9
-QUIET_ROUNDS = 5.0
-"""After so many times as long as a round usually takes, a run is called quiet."""
-FEWEST_SECONDS = 30.0
+COLOUR: Mapping[Level, str] = {"green": "green", "yellow": "bold yellow", "red": "bold red"}
+_NOTHING_YET = Text("no round is settled yet")
 
 
-def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> RenderableType:
-    """Everything that somebody on call asks first."""
-    told = summary(view, time.time() if now is None else now)
-    title = Text(f"run {view.run[:SHOWN]}: {view.policy}, {told['state']}")  # no markup
-    if not view.rounds:
-        return Panel(Text("no round is settled yet"), title=title, title_align="left")
+def live_view(
+    view: RunView, *, wide: bool = True, now: float | None = None, log: Sequence[str] = ()
+) -> RenderableType:
+    """Everything that somebody on call asks first.
+
+    The frame and each line that is wrong have the colour of what they mean: green for well, yellow
+    for what somebody should look at, red for what somebody must do something about. The same is
+    said in words, for screens and eyes without colours.
+
+    Args:
+        view: what the folder of the run says.
+        wide: whether the screen is.
+        now: the time, in seconds since 1970; the present by default.
+        log: the last lines of the server's log.
+    """
+    moment = time.time() if now is None else now
+    told, state = summary(view, moment), run_state(view, moment)
+    wrong = alarms(view, told, state)
+    colour = worst(wrong)
+    title = Text(f"run {view.run[:SHOWN]}: {view.policy}, {state.words}", COLOUR[colour])
+    parts: list[RenderableType] = [_server_line(view, state)]
+    parts.append(_numbers(view, told, wide=wide) if view.rounds else _NOTHING_YET)
+    for alarm in wrong:
+        parts.append(Text.assemble((f"{alarm.name}: ", COLOUR[alarm.level]), alarm.what))
+        parts.append(Padding(Text(f"what to do: {alarm.to_do}"), (0, 0, 0, 2)))
+    parts += [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in log]
+    return Panel(Group(*parts), title=title, title_align="left", border_style=colour, expand=False)
+
+
+def _server_line(view: RunView, state: RunState) -> Text:
+    """Whether the server lives, first of all."""
+    word = server_in_a_word(view)
+    process = "" if view.server is None else f", process {view.server.pid}"
+    told = {
+        "alive": f"the server is alive{process}: it holds the run's lock",
+        "dead": f"the server is DEAD{process}: nobody holds the run's lock",
+        "ended": "the server has ended",
+        "not known": "whether the server lives cannot be told from this machine",
+    }[word]
+    style = "bold red" if word == "dead" else "" if word == "not known" else "green"
+    if state.kind == "stopped":
+        style = "bold red"
+    return Text(told, style)
+
+
+def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
+    """Money, memory and learning, with a curve of each."""
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="bold", no_wrap=True)
     lines.add_column(no_wrap=True)
@@ -90,23 +129,10 @@ def live_view(view: RunView, *, wide: bool = True, now: float | None = None) -> 
         f"{rounds[-1].exhausted} could not take in all"
         + (f", {len(view.retired):,} retired" if view.retired else ""),
     )
-    if told["set_aside"]:
-        lines.add_row("set aside", "", Text(set_aside_words(told["set_aside"]), style="yellow"))
     for name, words, well in told_of_purchases(told):
-        lines.add_row(name, "", Text(words, style="" if well else "yellow"))
-    if told["rounds_without_models"] and not awaits_first(told):
-        words = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
-        lines.add_row("", "", Text(f"{words}: the server's log says why", style="bold red"))
-    if told["buying_paused_for"] and not view.is_over:
-        lines.add_row("paused", "", Text(pause_words(told["buying_paused_for"]), style="bold red"))
-    if view.away:
-        lines.add_row("away", "", Text(_named(view.away), style="yellow"))
-    return Panel(Group(lines), title=title, title_align="left", expand=False)
-
-
-def awaits_first(told: Mapping[str, Any]) -> bool:
-    """Whether nobody can train yet, because all that was bought is under way."""
-    return bool(told["under_way"]) and not told["stored"]
+        if well:  # what is not is an alarm
+            lines.add_row(name, "", Text(words))
+    return lines
 
 
 def summary(view: RunView, now: float) -> dict[str, Any]:
@@ -115,7 +141,8 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
     told: dict[str, Any] = {
         "run": view.run,
         "policy": view.policy,
-        "state": _state(view, now),
+        "state": run_state(view, now).words,
+        "server": server_in_a_word(view),
         "is_over": view.is_over,
         "rounds_played": len(rounds),
         "num_rounds": view.num_rounds,
@@ -170,29 +197,6 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
     }
 
 
-def pause_words(rounds: int) -> str:
-    """For how long nothing is bought, and why.
-
-    >>> pause_words(1)
-    'nothing is bought in the next round'
-    """
-    if rounds == 1:
-        return "nothing is bought in the next round"
-    return f"nothing is bought in the next {rounds:,} rounds, unless a model can be used before"
-
-
-def set_aside_words(count: int) -> str:
-    """How many samples were set aside, and where to look.
-
-    >>> set_aside_words(1)
-    '1 sample could not be read, acquired or stored; the log names the client'
-    """
-    return (
-        f"{count:,} sample{'s' * (count > 1)} could not be read, acquired or stored; the log names "
-        f"the client{'s' * (count > 1)}"
-    )
-
-
 def bars(
     values: Sequence[float], width: int = WIDTH, span: tuple[float, float] | None = None
 ) -> str:
@@ -216,11 +220,6 @@ def bars(
     return "".join(map(bar, shown))
 
 
-def gains(totals: Sequence[float]) -> list[float]:
-    """What each round added to a total."""
-    return [after - before for before, after in zip([0.0, *totals], totals, strict=False)]
-
-
 def newest(values: Mapping[int, float]) -> float:
     """Of the last round that a metric was measured in."""
     return values[max(values)]
@@ -234,52 +233,3 @@ def _measured(values: Mapping[int, float]) -> str:
 def _averaged(view: RunView) -> list[int]:
     """How many models went into each round's average."""
     return [view.averaged.get(row.round_number, row.answered) for row in view.rounds]
-
-
-def _named(clients: Sequence[ClientView]) -> str:
-    names = [f"{client.name} ({state_of(client)})" for client in clients[:MOST_NAMES]]
-    more = len(clients) - len(names)
-    return ", ".join(names) + (f" and {more:,} more" if more else "")
-
-
-def state_of(client: ClientView) -> str:
-    """Whether a client is there, in a word or two."""
-    if client.is_retired:
-        return "retired"
-    if client.owes_answer:
-        return "owes an answer"
-    if client.away_for is None:
-        return "has left"
-    if client.away_for:
-        return f"away for {client.away_for} round" + "s" * (client.away_for > 1)
-    return "here"
-
-
-def _state(view: RunView, now: float) -> str:
-    """How far it is, and whether it still moves."""
-    of = "" if view.num_rounds is None else f" of {view.num_rounds:,}"
-    place = f"round {len(view.rounds):,}{of}"
-    ends = [view.ended_at[number] for number in sorted(view.ended_at)]
-    if view.is_over:
-        return f"{place}, over" + (f" since {clock(ends[-1])}" if ends else "")
-    if view.is_played:
-        return f"{place}, its last model is being judged"
-    if view.ending:
-        return f"{place}, its server has stopped before the end"
-    if view.is_gone:
-        return f"{place}, its server is gone; started again in this folder it goes on"
-    begun = view.begun_at.get(view.round_number)
-    usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
-    started = [at for at, _ in view.starts[-1:]]
-    last = max([*ends[-1:], *started, *([] if begun is None else [begun])], default=now)
-    since = max(now - last, 0.0)
-    waits_for = "the next price, or for nodes" if begun is None else "answers"
-    told = f"{place}, waiting for {waits_for} for {since:,.0f} s"
-    if since > max(QUIET_ROUNDS * usual, FEWEST_SECONDS):
-        return f"{told}: QUIET, a round takes {usual:,.3g} s"
-    return told
-
-
-def clock(seconds: float) -> str:
-    """A time, as people write it."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

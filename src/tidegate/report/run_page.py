@@ -6,16 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.report.alarms import awaits_first, state_of
 from tidegate.report.figures import COLOURS, STYLES
-from tidegate.report.live import (
-    SHOWN,
-    awaits_first,
-    clock,
-    newest,
-    state_of,
-    summary,
-)
+from tidegate.report.live import SHOWN, newest, summary
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
+from tidegate.report.run_state import clock
 from tidegate.report.spending import spending_in_words
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView

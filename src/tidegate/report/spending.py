@@ -3,7 +3,7 @@
 import itertools
 from typing import Any
 
-from tidegate.report.live import pause_words, set_aside_words
+from tidegate.report.alarms import pause_words, set_aside_words
 from tidegate.report.purchases import told_of_purchases
 from tidegate.report.tables import amount
 from tidegate.runs.own_prices import amounts_paid

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.runs.folder import METRICS
+from tidegate.runs.server_mark import this_boot, this_machine
 from tidegate.runs.sinks import Moment, Source
 
 
@@ -24,7 +25,7 @@ class Journal:
     def begin(self) -> None:
         """A server takes the run up; the one before may have died in the middle of a line."""
         told = {"round": 0, "source": "started", "versions": versions(), "pid": os.getpid()}
-        self._write(told | {"machine": this_machine()}, before="\n")
+        self._write(told | {"machine": this_machine(), "boot": this_boot()}, before="\n")
 
     def decided(self, round_number: int, price: float) -> None:
         """When a round began."""
@@ -48,13 +49,6 @@ class Journal:
         text = json.dumps(line | {"at": round(time.time(), 3)})
         with self._path.open("a", encoding="utf-8") as lines:
             lines.write(f"{before}{text}\n")
-
-
-def this_machine() -> str:
-    """Where a process can be looked for by its number."""
-    with contextlib.suppress(OSError):  # a container has numbers of its own
-        return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
-    return platform.node()
 
 
 def versions() -> dict[str, str]:

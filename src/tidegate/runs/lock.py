@@ -8,9 +8,11 @@ import fcntl
 import os
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from tidegate.runs.folder import LOCK
+from tidegate.runs.reader import RunView, read_run
 
 _LAYOUTS = {"linux": ("hhqqi", 0, 4), "darwin": ("qqihh", 3, 2)}
 """Of C's ``struct flock``: its fields, and where type and process are among them."""
@@ -42,3 +44,22 @@ def server_process(folder: Path) -> int | None:
         os.close(lock)
     found = struct.unpack(layout, answer)
     return None if found[kind] == fcntl.F_UNLCK else int(found[process])
+
+
+def read_watched(folder: Path) -> RunView:
+    """Return what a folder says now, and at once whether its server lives: by its lock.
+
+    Where the server is on another machine, the lock says nothing that can be relied on. A server
+    that ends lets go of the lock, and writes that it has ended some seconds later at most, so one
+    of the same process numbers is called gone only when its process is, too.
+    """
+    view = read_run(folder)
+    server = view.server
+    if server is None or not server.is_near:
+        return view
+    try:
+        served = server_process(folder) is not None
+    except OSError:
+        return view
+    gone = not served and not view.ending and (view.is_gone or not server.is_numbered_here)
+    return replace(view, is_served=served, is_gone=gone)

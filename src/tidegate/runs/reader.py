@@ -6,7 +6,6 @@ a last row that is not whole yet is not there yet.
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from tidegate._internal.saving import Archive, plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError
 from tidegate.runs.books_file import check_format, read_books
 from tidegate.runs.folder import BOOKS, CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
-from tidegate.runs.journal import this_machine
 from tidegate.runs.retirements import asked
+from tidegate.runs.server_mark import ServerMark
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.saved_terms import current_terms
 
@@ -84,6 +83,10 @@ class RunView:
     ended_at: dict[int, float]
     """When it was settled."""
     clients: list[ClientView]
+    server: ServerMark | None = None
+    """The last of the servers; none before the first."""
+    is_served: bool | None = None
+    """Whether a server holds the folder's lock; none where nobody has looked, or can tell."""
 
     @property
     def is_over(self) -> bool:
@@ -138,7 +141,7 @@ def read_run(folder: Path) -> RunView:
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
     averaged = dict[int, int]()
-    server: tuple[int, str] | None = None
+    server: ServerMark | None = None
     starts, ending = list[tuple[float, dict[str, str]]](), ""
     for text in whole_lines(folder / METRICS):
         try:
@@ -149,7 +152,7 @@ def read_run(folder: Path) -> RunView:
             number, source = line["round"], line["source"]
             if source == "started":
                 starts.append((line["at"], line["versions"]))
-                server = line["pid"], line["machine"]
+                server = ServerMark(line["pid"], line["machine"], line.get("boot", ""))
             ending = source if source in ("over", "failed") else ""
             if source in times:
                 times[source][number] = line["at"]
@@ -177,10 +180,11 @@ def read_run(folder: Path) -> RunView:
         averaged=averaged,
         starts=starts,
         ending=ending,
-        is_gone=not ending and server is not None and _is_gone(*server),
+        is_gone=not ending and server is not None and server.is_gone,
         begun_at=times["decided"],
         ended_at=times["settled"],
         clients=clients,
+        server=server,
     )
 
 
@@ -257,16 +261,3 @@ def whole_lines(path: Path) -> list[str]:
     """Whole lines of a file that somebody may be writing to."""
     text = path.read_text("utf-8") if path.exists() else ""
     return [line for line in text[: text.rfind("\n") + 1].splitlines() if line]
-
-
-def _is_gone(pid: int, machine: str) -> bool:
-    """Whether a process of this machine no longer is; of another's nobody here can tell."""
-    if machine != this_machine():
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
-    return False

@@ -1,0 +1,196 @@
+"""What is wrong with a run, and what to do about it.
+
+Red: somebody must act. Yellow: somebody should look. Each has a name, by which
+``docs/howto/when-something-is-red.md`` tells more.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tidegate.report.purchases import told_of_purchases
+from tidegate.report.run_state import RunState
+from tidegate.report.tables import amount
+from tidegate.runs.reader import ClientView, RunView
+
+Level = Literal["green", "yellow", "red"]
+MOST_NAMES = 6
+"""Clients that are named; the others are counted."""
+
+SERVER_DEAD = "SERVER DEAD"
+SERVER_STOPPED = "SERVER STOPPED"
+BOOKS_WRONG = "BOOKS WRONG"
+NOTHING_LEARNED = "NOTHING LEARNED"
+BUYING_PAUSED = "BUYING PAUSED"
+MODEL_DIVERGED = "MODEL DIVERGED"
+SLOW_CLIENTS = "SLOW CLIENTS"
+NO_PRICE = "NO PRICE OR NO NODES"
+CLIENTS_AWAY = "CLIENTS AWAY"
+SAMPLES_SET_ASIDE = "SAMPLES SET ASIDE"
+SUPPLIERS_FAIL = "SUPPLIERS FAIL"
+STREAMS_FULL = "STREAMS FULL"
+MESSAGES_DROPPED = "MESSAGES DROPPED"
+CLIENTS_EMPTY = "CLIENTS EMPTY"
+PURCHASES = {
+    "suppliers": (SUPPLIERS_FAIL, "look at the log of that SuperNode; nothing is lost meanwhile"),
+    "spools": (STREAMS_FULL, "give the spool more room, or have less sent"),
+    "dropped": (MESSAGES_DROPPED, "give the spool more room, or have less sent"),
+    "empty": (CLIENTS_EMPTY, "see their streams and suppliers; a larger least_share buys more"),
+}
+"""By the name of a matter of purchases: the alarm, and what to do."""
+NAMES = (
+    SERVER_DEAD,
+    SERVER_STOPPED,
+    BOOKS_WRONG,
+    NOTHING_LEARNED,
+    BUYING_PAUSED,
+    MODEL_DIVERGED,
+    SLOW_CLIENTS,
+    NO_PRICE,
+    CLIENTS_AWAY,
+    SAMPLES_SET_ASIDE,
+    *(name for name, _ in PURCHASES.values()),
+)
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """Something that is wrong."""
+
+    level: Level
+    name: str
+    what: str
+    """What happened."""
+    to_do: str
+
+
+def alarms(view: RunView, told: Mapping[str, Any], state: RunState) -> list[Alarm]:
+    """Return what is wrong with a run, red before yellow.
+
+    Args:
+        view: what its folder says.
+        told: its numbers, as ``summary`` gives them.
+        state: how far it is.
+    """
+    found = [*_of_server(view, state), *(_of_rounds(view, told) if view.rounds else [])]
+    if view.away:
+        found.append(
+            Alarm(
+                "yellow",
+                CLIENTS_AWAY,
+                named(view.away),
+                "see that their SuperNodes run: flwr supernode list. One that is gone for good: "
+                f"tidegate retire {view.folder} NAME",
+            )
+        )
+    return sorted(found, key=lambda alarm: alarm.level != "red")
+
+
+def worst(found: Sequence[Alarm]) -> Level:
+    """Return the level of the worst alarm; green without any."""
+    levels = {alarm.level for alarm in found}
+    return "red" if "red" in levels else "yellow" if "yellow" in levels else "green"
+
+
+def _of_server(view: RunView, state: RunState) -> list[Alarm]:
+    """Whether somebody serves the run, and whether it moves."""
+    now, again = view.round_number, "start the same run again with this folder"
+    if state.kind == "dead":
+        what = f"its process has ended without a word, in round {now:,}"
+        to_do = f"{again}: it goes on with round {now:,}, and nothing is paid twice"
+        return [Alarm("red", SERVER_DEAD, what, to_do)]
+    if state.kind == "stopped":
+        what = f"the server app ended before its last round, after round {now - 1:,}"
+        return [Alarm("red", SERVER_STOPPED, what, f"the log says why; mend it, and {again}")]
+    if not state.is_quiet:
+        return []
+    lives = "the server lives, and" if view.is_served else "the server, if it lives,"
+    if state.kind == "answers":
+        what = f"{lives} waits for answers of round {now:,} for much longer than usual"
+        to_do = (
+            "flwr supernode list says who is online, and the logs of SuperNodes what they do; the "
+            "round ends without the late ones after the timeout of start, an hour by default"
+        )
+        return [Alarm("yellow", SLOW_CLIENTS, what, to_do)]
+    what = f"{lives} waits for the price of round {now:,}, or for enough nodes"
+    to_do = "see the price feed, and that enough nodes are online: flwr supernode list"
+    return [Alarm("yellow", NO_PRICE, what, to_do)]
+
+
+def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
+    """What the newest rounds tell."""
+    found = list[Alarm]()
+    if not told["certificate_holds"]:
+        what = f"overspend {amount(told['overspend'])} is above the cost debt, which cannot be"
+        to_do = "stop the run, keep its folder as it is, and report it"
+        found.append(Alarm("red", BOOKS_WRONG, what, to_do))
+    if told["rounds_without_models"] and not awaits_first(told):
+        what = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
+        to_do = "the log says which client failed, was away, or sent what was refused"
+        found.append(Alarm("red", NOTHING_LEARNED, what, to_do))
+    if told["buying_paused_for"] and not view.is_over:
+        what = f"buying is paused: {pause_words(told['buying_paused_for'])}"
+        to_do = "mend what keeps models from being used: the log says what it is"
+        found.append(Alarm("red", BUYING_PAUSED, what, to_do))
+    lost = [name for name, value in told["metrics"].items() if value is None]
+    if lost:
+        names = ", ".join(lost[:MOST_NAMES])
+        to_do = "lower the learning rate and start anew, or go back to a copy of the folder"
+        found.append(Alarm("red", MODEL_DIVERGED, f"not finite: {names}", to_do))
+    if told["set_aside"]:
+        to_do = "mend the stream or the supplier of that client; the others go on"
+        words = set_aside_words(told["set_aside"])
+        found.append(Alarm("yellow", SAMPLES_SET_ASIDE, words, to_do))
+    for matter, words, well in told_of_purchases(told):
+        if not well:
+            name, to_do = PURCHASES[matter]
+            found.append(Alarm("yellow", name, words, to_do))
+    return found
+
+
+def awaits_first(told: Mapping[str, Any]) -> bool:
+    """Whether nobody can train yet, because all that was bought is under way."""
+    return bool(told["under_way"]) and not told["stored"]
+
+
+def pause_words(rounds: int) -> str:
+    """For how long nothing is bought, and why.
+
+    >>> pause_words(1)
+    'nothing is bought in the next round'
+    """
+    if rounds == 1:
+        return "nothing is bought in the next round"
+    return f"nothing is bought in the next {rounds:,} rounds, unless a model can be used before"
+
+
+def set_aside_words(count: int) -> str:
+    """How many samples were set aside, and where to look.
+
+    >>> set_aside_words(1)
+    '1 sample could not be read, acquired or stored; the log names the client'
+    """
+    return (
+        f"{count:,} sample{'s' * (count > 1)} could not be read, acquired or stored; the log names "
+        f"the client{'s' * (count > 1)}"
+    )
+
+
+def named(clients: Sequence[ClientView]) -> str:
+    """Return the names of clients, each with its state, and how many more there are."""
+    names = [f"{client.name} ({state_of(client)})" for client in clients[:MOST_NAMES]]
+    more = len(clients) - len(names)
+    return ", ".join(names) + (f" and {more:,} more" if more else "")
+
+
+def state_of(client: ClientView) -> str:
+    """Whether a client is there, in a word or two."""
+    if client.is_retired:
+        return "retired"
+    if client.owes_answer:
+        return "owes an answer"
+    if client.away_for is None:
+        return "has left"
+    if client.away_for:
+        return f"away for {client.away_for} round" + "s" * (client.away_for > 1)
+    return "here"

@@ -1,0 +1,85 @@
+"""How far a run is, whether its server lives, and what it waits for."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal, cast
+
+from tidegate.runs.reader import RunView
+
+QUIET_ROUNDS = 5.0
+"""After so many times as long as a round usually takes, a run is called quiet."""
+FEWEST_SECONDS = 30.0
+
+Kind = Literal["over", "judging", "stopped", "starting", "dead", "prices", "answers"]
+"""Of a run that goes on, what it waits for: the next price or nodes, or answers."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How far a run is, and whether it still moves."""
+
+    kind: Kind
+    words: str
+    is_quiet: bool = False
+    """Whether it waits for much longer than a round usually takes."""
+
+
+def run_state(view: RunView, now: float) -> RunState:
+    """Return how far a run is.
+
+    Args:
+        view: what its folder says.
+        now: the time, in seconds since 1970.
+    """
+    of = "" if view.num_rounds is None else f" of {view.num_rounds:,}"
+    place = f"round {len(view.rounds):,}{of}"
+    ends = [view.ended_at[number] for number in sorted(view.ended_at)]
+    if view.is_over:
+        return RunState("over", f"{place}, over" + (f" since {clock(ends[-1])}" if ends else ""))
+    for kind, holds, words in (
+        ("judging", view.is_played, "its last model is being judged"),
+        ("starting", view.ending and view.is_served, "a server is taking it up again"),
+        ("stopped", view.ending, "its server has stopped before the end"),
+        ("dead", view.is_gone, "its server is gone; started again in this folder it goes on"),
+    ):
+        if holds:
+            return RunState(cast("Kind", kind), f"{place}, {words}")
+    return _waiting(view, now, place, ends)
+
+
+def _waiting(view: RunView, now: float, place: str, ends: Sequence[float]) -> RunState:
+    """What a run that goes on waits for, and whether it takes longer than usual."""
+    begun = view.begun_at.get(view.round_number)
+    usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
+    started = [at for at, _ in view.starts[-1:]]
+    last = max([*ends[-1:], *started, *([] if begun is None else [begun])], default=now)
+    since = max(now - last, 0.0)
+    waits_for = "the next price, or for nodes" if begun is None else "answers"
+    told = f"{place}, waiting for {waits_for} for {since:,.0f} s"
+    kind: Kind = "prices" if begun is None else "answers"
+    if since > max(QUIET_ROUNDS * usual, FEWEST_SECONDS):
+        return RunState(kind, f"{told}: QUIET, a round takes {usual:,.3g} s", is_quiet=True)
+    return RunState(kind, told)
+
+
+def server_in_a_word(view: RunView) -> str:
+    """Return whether a run's server lives: ``alive``, ``dead``, ``ended`` or ``not known``."""
+    if view.is_served:
+        return "alive"
+    if view.is_gone:
+        return "dead"
+    if view.ending:
+        return "ended"
+    return "not known"
+
+
+def gains(totals: Sequence[float]) -> list[float]:
+    """What each round added to a total."""
+    return [after - before for before, after in zip([0.0, *totals], totals, strict=False)]
+
+
+def clock(seconds: float) -> str:
+    """A time, as people write it."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
