@@ -156,6 +156,7 @@ def test_a_killed_server_resumes_with_the_same_decisions_and_model(
         "metrics.jsonl",
         f"model-{ROUNDS:06}.npz",
         "rounds.jsonl",
+        "server.log",
     ]
 
 
