@@ -21,11 +21,14 @@ from recorded_run import recorded_run as play
 from rich.console import Console
 
 from tidegate.cli import main
+from tidegate.report.alarms import NAMES
 from tidegate.report.live import bars, live_view, summary
 from tidegate.report.run_page import write_run_page
 from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
+from tidegate.runs.lock import read_watched
 from tidegate.runs.reader import read_run
+from tidegate.runs.server_log import last_lines
 
 
 class Screen:
@@ -150,27 +153,98 @@ def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     assert live_view(view, wide=False, now=last + 3600)
 
 
-KILLED = """
-import os, signal, sys
+SERVER = """
+import signal, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
 import recorded_run
-from tidegate.flower import AdmissionControl
-settle = AdmissionControl.aggregate_train
-def then_die(self, *given):
-    settle(self, *given)
-    os.kill(os.getpid(), signal.SIGKILL)
-AdmissionControl.aggregate_train = then_die
+answer = recorded_run.LocalGrid.send_and_receive
+asked = []
+def slowly(self, *given, **more):
+    asked.append(1)
+    if len(asked) > {answers}:
+        signal.pause()
+    return answer(self, *given, **more)
+recorded_run.LocalGrid.send_and_receive = slowly
 recorded_run.recorded_run(Path({folder!r}))
 """
+"""A server whose clients answer for a while."""
+
+
+@contextmanager
+def serving(folder: Path, answers: int) -> Iterator[subprocess.Popen[bytes]]:
+    text = SERVER.format(path=sys.path, folder=str(folder), answers=answers)
+    with subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE) as server:
+        try:
+            yield server
+        finally:
+            server.kill()
+
+
+def shown_of(folder: Path, width: int, now: float) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    view = live_view(read_watched(folder), wide=width >= 120, now=now, log=last_lines(folder, 3))
+    console.print(view)
+    return console.export_text()
 
 
 @pytest.mark.process
-def test_a_server_that_was_killed_is_called_gone(tmp_path: Path) -> None:
-    text = KILLED.format(path=sys.path, folder=str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert "its server is gone" in summary(read_run(tmp_path), time.time())["state"]
+def test_a_dead_server_is_told_from_slow_clients_within_one_interval(tmp_path: Path) -> None:
+    """Clients stop answering: the server lives. Then it is killed, and nobody has reaped it yet."""
+    with serving(tmp_path, answers=5) as server, watching(tmp_path) as screen:
+        assert screen.shows("waiting for answers"), screen.text
+        assert screen.shows(f"the server is alive, process {server.pid}"), screen.text
+        waiting = time.time() + 3600
+        for width in (80, 120):
+            slow = " ".join(shown_of(tmp_path, width, waiting).split())
+            assert "SLOW CLIENTS: the server lives, and waits for answers of round" in slow
+            assert "SERVER DEAD" not in slow
+        before = time.monotonic()
+        server.send_signal(signal.SIGKILL)
+        assert screen.shows("SERVER DEAD", 60), screen.text
+        took = time.monotonic() - before
+        assert "start the same run again with this folder: it goes on with round" in screen.text
+        told = json.loads(
+            subprocess.run(
+                [sys.executable, "-m", "tidegate", "watch", str(tmp_path), "--json"],
+                capture_output=True, check=True,
+            ).stdout
+        )  # fmt: skip
+        assert server.returncode is None  # a zombie still has its number
+    assert took < 5, took  # an interval is 0.1 s; the rest is drawing on a busy machine
+    assert told["server"] == "dead"
+    assert told["alarms"][0] | {"what": "", "to_do": ""} == {
+        "level": "red", "name": "SERVER DEAD", "what": "", "to_do": "",
+    }  # fmt: skip
+    assert any("orders answered" in line for line in told["log"])
+    for width in (80, 120):
+        dead = shown_of(tmp_path, width, waiting)
+        assert "SLOW CLIENTS" not in dead
+        assert "nobody holds the run's lock" in dead
+        assert max(map(len, dead.splitlines())) <= width
+
+
+def colours(folder: Path) -> set[str]:
+    """Of the frame and of words that stand out."""
+    console = Console(width=120, record=True, file=io.StringIO(), force_terminal=True)
+    console.print(live_view(read_watched(folder)))
+    shown = console.export_text(styles=True)
+    codes = {"green": "\x1b[32m", "yellow": "\x1b[33m", "red": "\x1b[31m"}
+    return {name for name, code in codes.items() if f"{code}╭" in shown}
+
+
+def test_colours_say_how_it_is(tmp_path: Path) -> None:
+    play(tmp_path / "well")
+    assert colours(tmp_path / "well") == {"green"}
+    play(tmp_path / "away", failing=2)
+    assert colours(tmp_path / "away") == {"yellow"}
+    play(tmp_path / "silent", failing=ALL)
+    assert colours(tmp_path / "silent") == {"red"}
+
+
+def test_the_guide_explains_every_alarm() -> None:
+    page = (Path(__file__).parents[2] / "docs/howto/when-something-is-red.md").read_text("utf-8")
+    assert [name for name in NAMES if f"| {name} |" not in page] == []
 
 
 def test_bars_of_equal_values_are_flat() -> None:

@@ -206,7 +206,7 @@ class Rehearsal:
         )
 
     def _ended(self, deployment: Deployment, run_id: str) -> bool | None:
-        """Whether the run is over, by its folder or, if it has none, by Flower."""
+        """Whether the run is over, by its folder or, if nobody serves it, by Flower."""
         view = self._view()
         if view is not None:
             for row in view.rounds[self._told_rounds :]:
@@ -214,7 +214,10 @@ class Rehearsal:
             self._told_rounds = max(self._told_rounds, len(view.rounds))
             if view.is_over and len(view.starts) >= len(self._outcome.run_ids):
                 return True
-        if time.monotonic() > self._asked + STATUS_SECONDS:
+        # Flower is not asked while a server holds the folder: that takes seconds, and in them a
+        # whole round could pass.
+        is_served = server_process(self._plan.run_folder) is not None
+        if not is_served and time.monotonic() > self._asked + STATUS_SECONDS:
             self._asked = time.monotonic()
             return deployment.status(run_id).startswith("finished") or None
         return None

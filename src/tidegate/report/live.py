@@ -50,8 +50,8 @@ def live_view(
     told, state = summary(view, moment), run_state(view, moment)
     wrong = alarms(view, told, state)
     colour = worst(wrong)
-    title = Text(f"run {view.run[:SHOWN]}: {view.policy}, {state.words}", COLOUR[colour])
-    parts: list[RenderableType] = [_server_line(view, state)]
+    title = Text(f"run {view.run[:SHOWN]}: {view.policy}", COLOUR[colour])  # no markup
+    parts: list[RenderableType] = [Text(state.words, COLOUR[colour]), _server_line(view, state)]
     parts.append(_numbers(view, told, wide=wide) if view.rounds else _NOTHING_YET)
     for alarm in wrong:
         parts.append(Text.assemble((f"{alarm.name}: ", COLOUR[alarm.level]), alarm.what))

@@ -1,7 +1,7 @@
 """``server.log`` in a run's folder: what its server logged, for whoever is called at night.
 
-It is what Flower's own log has, from the server app alone, and stays with the run where Flower's is
-gone with the SuperLink. Like that, it names clients and the errors that they sent.
+It has what Tidegate says in Flower's log, and Flower's warnings, and stays with the run where
+Flower's own is gone with the SuperLink. Like that, it names clients and the errors that they sent.
 """
 
 import logging
@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOG = "server.log"
+OURS = "flwr.tidegate"
+"""The logger of all that Tidegate says on a server."""
 LARGEST = 2_000_000
 """Bytes after which it goes on in a new file; the one before is kept as ``server.log.1``."""
 TAIL = 64_000
@@ -20,7 +22,7 @@ TAIL = 64_000
 
 @contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """Write what Flower and Tidegate log to the folder of a run, and what ends the run, if it does.
+    """Write the log of a run to its folder, with what ends the run, if something does.
 
     A log that cannot be written stops nothing.
     """
@@ -30,7 +32,7 @@ def logged(folder: Path) -> Iterator[None]:
     form = logging.Formatter("%(asctime)s UTC %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
     form.converter = time.gmtime
     handler.setFormatter(form)
-    handler.addFilter(lambda record: bool(record.getMessage().strip()))  # Flower logs empty lines
+    handler.addFilter(_is_of_use)
     logger = logging.getLogger("flwr")
     logger.addHandler(handler)
     try:
@@ -48,6 +50,11 @@ def logged(folder: Path) -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         handler.close()
+
+
+def _is_of_use(record: logging.LogRecord) -> bool:
+    """Whether somebody on call wants a line: all of Tidegate's, and warnings of Flower's."""
+    return record.name == OURS or record.levelno >= logging.WARNING
 
 
 def last_lines(folder: Path, count: int) -> list[str]:
