@@ -163,6 +163,7 @@ asked = []
 def slowly(self, *given, **more):
     asked.append(1)
     if len(asked) > {answers}:
+        print("nobody answers", flush=True)
         signal.pause()
     return answer(self, *given, **more)
 recorded_run.LocalGrid.send_and_receive = slowly
@@ -174,8 +175,10 @@ recorded_run.recorded_run(Path({folder!r}))
 @contextmanager
 def serving(folder: Path, answers: int) -> Iterator[subprocess.Popen[bytes]]:
     text = SERVER.format(path=sys.path, folder=str(folder), answers=answers)
-    with subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE) as server:
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE) as server:
         try:
+            assert server.stdout is not None
+            assert b"nobody answers\n" in iter(server.stdout.readline, b"")
             yield server
         finally:
             server.kill()
@@ -191,7 +194,7 @@ def shown_of(folder: Path, width: int, now: float) -> str:
 @pytest.mark.process
 def test_a_dead_server_is_told_from_slow_clients_within_one_interval(tmp_path: Path) -> None:
     """Clients stop answering: the server lives. Then it is killed, and nobody has reaped it yet."""
-    with serving(tmp_path, answers=5) as server, watching(tmp_path) as screen:
+    with serving(tmp_path, answers=7) as server, watching(tmp_path) as screen:
         assert screen.shows("waiting for answers"), screen.text
         assert screen.shows(f"the server is alive, process {server.pid}"), screen.text
         waiting = time.time() + 3600
@@ -216,7 +219,7 @@ def test_a_dead_server_is_told_from_slow_clients_within_one_interval(tmp_path: P
     assert told["alarms"][0] | {"what": "", "to_do": ""} == {
         "level": "red", "name": "SERVER DEAD", "what": "", "to_do": "",
     }  # fmt: skip
-    assert any("orders answered" in line for line in told["log"])
+    assert any("orders answered" in line for line in told["log"]), told["log"]
     for width in (80, 120):
         dead = shown_of(tmp_path, width, waiting)
         assert "SLOW CLIENTS" not in dead
@@ -240,6 +243,15 @@ def test_colours_say_how_it_is(tmp_path: Path) -> None:
     assert colours(tmp_path / "away") == {"yellow"}
     play(tmp_path / "silent", failing=ALL)
     assert colours(tmp_path / "silent") == {"red"}
+
+
+def test_what_the_log_says_is_shown_below(tmp_path: Path) -> None:
+    play(tmp_path, failing=ALL, until=4)
+    lines = shown_of(tmp_path, 80, time.time()).splitlines()
+    told = " ".join(line.strip("│ ") for line in lines[-5:])
+    assert "WARNING nobody's model was used in round 5" in told
+    assert "ERROR the server stops: ServerStopsError" in told
+    assert "SERVER STOPPED: the server app ended before its last round" in " ".join(lines)
 
 
 def test_the_guide_explains_every_alarm() -> None:

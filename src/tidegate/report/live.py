@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ SHOWN = 12
 """Characters of a run's name."""
 ROUNDING = 1e-9
 COLOUR: Mapping[Level, str] = {"green": "green", "yellow": "bold yellow", "red": "bold red"}
+LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d) UTC ([A-Z]+) (.*)")
 _NOTHING_YET = Text("no round is settled yet")
 
 
@@ -52,12 +54,24 @@ def live_view(
     colour = worst(wrong)
     title = Text(f"run {view.run[:SHOWN]}: {view.policy}", COLOUR[colour])  # no markup
     parts: list[RenderableType] = [Text(state.words, COLOUR[colour]), _server_line(view, state)]
-    parts.append(_numbers(view, told, wide=wide) if view.rounds else _NOTHING_YET)
     for alarm in wrong:
         parts.append(Text.assemble((f"{alarm.name}: ", COLOUR[alarm.level]), alarm.what))
         parts.append(Padding(Text(f"what to do: {alarm.to_do}"), (0, 0, 0, 2)))
-    parts += [Text(line, "dim", no_wrap=True, overflow="ellipsis") for line in log]
+    parts.append(_numbers(view, told, wide=wide) if view.rounds else _NOTHING_YET)
+    parts += map(_log_line, log)
     return Panel(Group(*parts), title=title, title_align="left", border_style=colour, expand=False)
+
+
+def _log_line(line: str) -> Text:
+    """A line of the log: its time of day, and all of it if it tells of something wrong."""
+    found = LOG_LINE.fullmatch(line)
+    if found is None:
+        return Text(line, "dim", no_wrap=True, overflow="ellipsis")
+    at, level, words = found.groups()
+    if level == "INFO":
+        return Text(f"{at} {words}", "dim", no_wrap=True, overflow="ellipsis")
+    style = "yellow" if level == "WARNING" else "red"
+    return Text.assemble((f"{at} ", "dim"), (f"{level} {words}", style))
 
 
 def _server_line(view: RunView, state: RunState) -> Text:
