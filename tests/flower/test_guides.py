@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 from check_size import at_size
 from deployment import BIN
 from documented_lines import APP, LOAD, Quickstart, add_tidegate, gate
-from guide import ADDED, PRICES, ROOT, TLS, Guide, blocks, joined
+from guide import ADDED, PRICES, RED, ROOT, TLS, Guide, blocks, joined
 
 from tidegate.cli import main
 from tidegate.flower.strategy import AdmissionControl
@@ -307,9 +308,14 @@ def test_the_guide_to_a_deployment_runs_as_printed(site: Guide) -> None:
         else:
             shown = site.follow(one, run_id)
             log = shown if one.startswith("flwr log") else log
+    for one in lines(RED):
+        assert site.follow(one)
     assert site.nodes == 2
     run = site.folder / "var" / "fleet" / "run"
     assert f"the run is saved in {run}" in log
+    assert f"the run is saved in {run}" in (run / "server.log").read_text("utf-8")
+    with tarfile.open(run.parent / "run-backup.tar.gz") as backup:
+        assert "run/rounds.jsonl" in backup.getnames()
     view = read_run(run)
     assert [one.name for one in view.clients] == ["site-0", "site-1"]
     assert len(view.rounds) == 3
@@ -350,24 +356,36 @@ def test_a_network_is_that_of_the_bare_app_on_a_deployment(
     assert_same(saved(desk, "deployed.pt"), bare)
 
 
+UNITS = {"fleet-superlink": "flower-superlink", "fleet-site": "flower-supernode"}
+"""The services of the guide, in its order, and what each of them starts."""
+
+
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd here")
-def test_the_unit_of_the_guide_is_understood_by_systemd(tmp_path: Path) -> None:
-    (unit,) = blocks(TLS, "ini")
-    path = tmp_path / "fleet-site.service"
-    path.write_text(unit.replace("/opt/fleet/bin", str(BIN)), "utf-8")
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", str(path)],
-        capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"},
-    )  # fmt: skip
-    told = [line for line in done.stderr.splitlines() if path.name in line]
-    assert told == []
+def test_the_units_of_the_guide_are_understood_by_systemd(tmp_path: Path) -> None:
+    for name, unit in zip(UNITS, blocks(TLS, "ini"), strict=True):
+        path = tmp_path / f"{name}.service"
+        path.write_text(unit.replace("/opt/fleet/bin", str(BIN)), "utf-8")
+        done = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", str(path)],
+            capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"},
+        )  # fmt: skip
+        assert [line for line in done.stderr.splitlines() if path.name in line] == []
 
 
-def test_the_unit_starts_what_the_guide_starts_by_hand() -> None:
-    (unit,) = blocks(TLS, "ini")
-    (command,) = re.findall(
-        r"^ExecStart=/opt/fleet/bin/(.*?[^\\])$", unit, re.DOTALL | re.MULTILINE
-    )
-    by_hand = next(one for one in lines(TLS) if one.startswith("flower-supernode"))
-    assert shlex.split(joined(command)) == shlex.split(by_hand)
+def test_the_units_start_what_the_guide_starts_by_hand() -> None:
+    for program, unit in zip(UNITS.values(), blocks(TLS, "ini"), strict=True):
+        (command,) = re.findall(
+            r"^ExecStart=/opt/fleet/bin/(.*?[^\\])$", unit, re.DOTALL | re.MULTILINE
+        )
+        by_hand = next(one for one in lines(TLS) if one.startswith(program))
+        assert shlex.split(joined(command)) == shlex.split(by_hand)
+        # Flower starts its other programs by name, and a service has systemd's own PATH.
+        assert "Environment=PATH=/opt/fleet/bin:" in unit
+
+
+def test_the_page_on_what_is_red_has_every_alert() -> None:
+    alerts = re.findall(r"alert: (\w+)", (ROOT / "monitoring/alerts.yml").read_text("utf-8"))
+    told = RED.read_text("utf-8")
+    assert len(alerts) >= 13
+    assert [name for name in alerts if f"| {name} |" not in told] == []
