@@ -43,7 +43,8 @@ def test_after_a_crash_in_mid_round_the_books_are_equal(
 ) -> None:
     folder = tmp_path / "crash"
     asked = [str(FAULTY), "--nodes", "2", "--rounds", "2", "--kill", "--out", str(folder), "--json"]
-    code, out, error = call([*asked, "--set", "train-seconds=1", "--set", "run=crash"], capsys)
+    changes = ["train-seconds=1", "run=crash", f"signals={tmp_path}"]  # where the app leaves notes
+    code, out, error = call([*asked, *(f"--set={one}" for one in changes)], capsys)
     told = json.loads(out)
     assert (code, told["problems"]) == (0, []), error
     assert told["books_are_equal"]
