@@ -11,6 +11,7 @@ from tidegate.flower.control_settings import ClientTrust, Deployment, Planning
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid, run_in_process
 from tidegate.flower.strategy import AdmissionControl
+from tidegate.server.shards import Shard
 
 __all__ = [
     "AdmissionControl",
@@ -21,5 +22,6 @@ __all__ = [
     "GatedRound",
     "LocalGrid",
     "Planning",
+    "Shard",
     "run_in_process",
 ]

@@ -11,10 +11,8 @@ from tidegate._internal.arguments import (
     check_whole_number,
 )
 from tidegate.admission.floor import LEAST_SHARE
-from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.problem import LearningConstants
-from tidegate.server.shards import Purse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +99,10 @@ class ClientTrust:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """How long messages to clients live, and whether this server is one of several."""
+    """How long messages to clients live."""
 
     time_to_live: float | None = None
     """Seconds until an unanswered message is dropped; the ``timeout`` of ``start`` by default."""
-    purse: Purse | None = None
-    """What a shard is granted, round by round, where several servers share one budget
-    (``tidegate.server.shards``); ``budget`` is then about what that will be. Tide alone."""
 
     def __post_init__(self) -> None:
         if self.time_to_live is not None:
@@ -118,19 +113,6 @@ class Deployment:
                 lambda given: 0 < given < math.inf,
                 "leave it out to wait as long as the timeout of start()",
             )
-        if self.purse is not None:
-            check_kind("purse", self.purse, Purse, "such as Purse(run='fleet', shard='north')")
-
-    def name_of(self, run: str | None) -> str | None:
-        """The run's name: the one that is given, or else that of the purse."""
-        if self.purse is None or run == self.purse.run:
-            return run
-        if run is not None:
-            raise ConfigurationError(
-                f"the purse is for run {self.purse.run!r}, and this is run {run!r}; leave out run, "
-                "and the shard takes that of its purse"
-            )
-        return self.purse.run
 
 
 def check_groups(planning: object, trust: object, deployment: object) -> None:

@@ -3,11 +3,12 @@
 import math
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from flwr.serverapp.strategy import Result, Strategy
 
-from tidegate._internal.arguments import check_function, check_number
+from tidegate._internal.arguments import check_function, check_kind, check_number
 from tidegate.admission.floor import LEAST_SHARE
 from tidegate.errors import ConfigurationError
 from tidegate.flower.control_settings import ClientTrust, Planning
@@ -23,7 +24,7 @@ from tidegate.policies.presets import find_policy
 from tidegate.prices import Prices, price_feed
 from tidegate.problem import Problem
 from tidegate.server.fleet import Terms
-from tidegate.server.shards import Purse
+from tidegate.server.shards import Membership, Purse, Shard
 
 NAMES = ", ".join(POLICIES)
 
@@ -46,7 +47,7 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
             "AdmissionControl wraps a strategy of flwr.serverapp.strategy, got "
             f"{type(strategy).__module__}.{type(strategy).__qualname__}"
         )
-    check_number("budget", budget, "a number above 0", lambda given: 0 < given < math.inf)
+    check_budget(budget)
     if not isinstance(policy, str):
         check_function("policy", policy, ("a problem", "options"), f"or a name: {NAMES}")
     maker = find_policy(policy) if isinstance(policy, str) else policy
@@ -88,6 +89,30 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         largest_buffer=trust.largest_buffer,
         sums_only=trust.sums_only,
     )
+
+
+def check_budget(budget: float) -> None:
+    """Refuse what cannot be money for a round."""
+    check_number("budget", budget, "a number above 0", lambda given: 0 < given < math.inf)
+
+
+def membership_of(
+    shard: Shard | None, run: str | None, budget: float, folder: Path | None
+) -> tuple[Membership | None, float]:
+    """The server's part in a run of several, and about what it will be granted a round.
+
+    A server that is alone has no part in anything, and the whole budget.
+    """
+    if shard is None:
+        return None, budget
+    check_budget(budget)
+    check_kind("shard", shard, Shard, "such as Shard('east', slots=..., meeting=...)")
+    if run is None:
+        raise ConfigurationError(
+            f"shard {shard.name!r} has no run: shards meet by the run's name; give all of them the "
+            "same, such as run='fleet'"
+        )
+    return Membership(shard, run, float(budget), folder), shard.part(float(budget))
 
 
 def _made(

@@ -26,7 +26,7 @@ from tidegate.flower.control_settings import (
     Planning,
     check_groups,
 )
-from tidegate.flower.control_terms import control_terms, numbered_on
+from tidegate.flower.control_terms import control_terms, membership_of, numbered_on
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.global_model import GlobalModel
 from tidegate.flower.local_grid import LocalGrid
@@ -51,7 +51,7 @@ from tidegate.runs.retirements import take_up
 from tidegate.runs.sinks import Moment, Sink, Sinks
 from tidegate.server.controller import Controller
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Report
+from tidegate.server.shards import Shard
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -82,7 +82,8 @@ class AdmissionControl(Strategy):
         sinks: who else is told what every round did (``tidegate.runs.sinks``).
         planning: how long samples stay, memory for peaks, a run without end.
         trust: how far clients are believed, and how much the model of each counts.
-        deployment: how long messages live, and the purse of a shard.
+        deployment: how long messages live.
+        shard: which part of a fleet this server has, where several share ``budget`` and ``run``.
     """
 
     def __init__(  # noqa: PLR0913 - all but two are given by name, and few are needed
@@ -99,28 +100,30 @@ class AdmissionControl(Strategy):
         planning: Planning = DEFAULT_PLANNING,
         trust: ClientTrust = DEFAULT_TRUST,
         deployment: Deployment = DEFAULT_DEPLOYMENT,
+        shard: Shard | None = None,
     ) -> None:
         check_groups(planning, trust, deployment)
-        self._run = deployment.name_of(run)
+        self._run = run
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
         """What each round did, those before a restart too."""
+        self._checkpoint = None if folder is None else Checkpoint(folder)
+        saved_to = None if self._checkpoint is None else self._checkpoint.folder
+        self._membership, part = membership_of(shard, run, budget, saved_to)
         self._terms = control_terms(
             strategy,
             policy,
-            budget=budget,
+            budget=part,
             prices=prices,
             spend_ahead=spend_ahead,
             planning=planning,
             trust=trust,
-            purse=deployment.purse,
+            purse=None if self._membership is None else self._membership.purse,
             is_saved=folder is not None,
         )
-        self._budget = float(budget)
-        self._importance = trust.importance
-        self._weight_key = weight_key(strategy)
-        self._checkpoint = None if folder is None else Checkpoint(folder)
-        journal = None if self._checkpoint is None else Journal(self._checkpoint.folder)
+        self._budget = float(part)
+        self._importance, self._weight_key = trust.importance, weight_key(strategy)
+        journal = None if saved_to is None else Journal(saved_to)
         self._sinks = Sinks(sinks, journal)
         self._time_to_live = deployment.time_to_live
         self._seconds_to_live = self._timeout = 0.0
@@ -166,6 +169,8 @@ class AdmissionControl(Strategy):
                     evaluate_config,
                     self._sinks.measuring(evaluate_fn, before),
                 )
+            if self._membership is not None:
+                self._membership.leave(self._running().report(), self.rounds)
         if not self.rounds and num_rounds > before:
             logger.warning(log_lines.NOBODY_TOOK_PART)
         result.arrays = self._model.arrays
@@ -196,6 +201,8 @@ class AdmissionControl(Strategy):
             logger.warning(log_lines.NOT_HERE, unknown)
         messages = {message.metadata.dst_node_id: message for message in written}
         present = [client for client, node_id in nodes.items() if node_id in messages]
+        if self._membership is not None and not controller.is_under_way:
+            self._membership.meet(now, controller.report(), self.rounds)
         orders = controller.decide(present, nodes)
         if self._checkpoint is not None:
             self._checkpoint.save_orders(controller, orders)
@@ -266,10 +273,6 @@ class AdmissionControl(Strategy):
         self._sinks.measured(now, "clients", metrics)
         return metrics
 
-    def report(self) -> Report | None:
-        """What a shard tells its coordinator after a round; nothing before it has a rule."""
-        return self._running().report()
-
     def summary(self) -> None:
         """Log what is wrapped, and the terms."""
         logger.info("\t├──> Admission control: budget %g a round", self._budget)
@@ -291,6 +294,8 @@ class AdmissionControl(Strategy):
         resumed = None
         if self._checkpoint is not None:
             resumed = self._checkpoint.load(terms, self.strategy, self._run)
+        if self._membership is not None:
+            self._membership.join(None if resumed is None else resumed.rounds)
         if resumed is not None:
             check_same_model(resumed.arrays, initial_arrays)
             self._controller = resumed.controller

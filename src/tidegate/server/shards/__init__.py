@@ -19,14 +19,29 @@ A grant says all that a shard needs to know, so that the newest alone counts. A 
 have come to their end spends what it has saved, and no more.
 
 Rounds have the same numbers everywhere. There is one coordinator, whose record is on disk before
-its grants are sent; two of them, or one that has lost its record, would grant rounds twice. Shards
+its grants are sent; two of them, or one that has lost its record, would grant rounds twice. No
+program of its own runs it: its record lies where shards meet (``Meeting``), in a PostgreSQL
+database (``postgres.PostgresMeeting``) or in memory (``memory.MemoryMeeting``), and whichever shard
+comes first to a new round divides that round in one transaction. Shards
 are servers of one operator and are believed, within limits: while all are heard of, none gets more
 than ``coordinator.MOST_SHARE`` times what its slots would get it. Silence is counted in rounds that
 were divided: while the coordinator is away, nobody can be heard.
 """
 
 from tidegate.server.shards.coordinator import Coordinator
+from tidegate.server.shards.meeting import Meeting, MeetingView, ShardView
+from tidegate.server.shards.membership import Membership, Shard
 from tidegate.server.shards.messages import Grant, Report
 from tidegate.server.shards.purse import Purse
 
-__all__ = ["Coordinator", "Grant", "Purse", "Report"]
+__all__ = [
+    "Coordinator",
+    "Grant",
+    "Meeting",
+    "MeetingView",
+    "Membership",
+    "Purse",
+    "Report",
+    "Shard",
+    "ShardView",
+]

@@ -20,6 +20,11 @@ class Purse:
         """Whose purse it is."""
         return self._grant.shard
 
+    @property
+    def grant(self) -> Grant:
+        """The newest; without budgets before there was one."""
+        return self._grant
+
     def take(self, grant: Grant) -> None:
         """Remember a grant; one that is older than the last adds nothing."""
         mine = self._grant

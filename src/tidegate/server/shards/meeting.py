@@ -1,0 +1,222 @@
+"""Where shards meet: each leaves its report and its rounds there, and takes its grant away.
+
+Nobody has to be running there. Whichever shard comes first to a new round divides the round's money
+for all, in one step that no other shard can be in at the same time. Every question may be asked
+again: an answer that was lost is given a second time, and nothing is divided, or written down,
+twice.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from tidegate.errors import RunDiffersError, SupplierError
+from tidegate.server.fleet_round import FleetRound
+from tidegate.server.shards.coordinator import Coordinator
+from tidegate.server.shards.messages import Grant, Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registration:
+    """What a shard says when it starts."""
+
+    run: str
+    shard: str
+    budget: float
+    """C, of all shards together."""
+    slots: Mapping[str, int]
+    """Of every shard."""
+    books: str
+    """What its books are known by; another server cannot have the same ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Visit:
+    """What a shard brings when a round of its own begins, and once more at its end."""
+
+    run: str
+    shard: str
+    round_number: int
+    """t, the round that begins."""
+    held: int
+    """The first round of the newest grant that it has; 0 if it has none."""
+    report: Report | None
+    rounds: Sequence[FleetRound]
+    """Those that it has settled and that are not in the ledger, as far as it knows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardView:
+    """A shard, as the meeting place knows it."""
+
+    shard: str
+    slots: int
+    round_number: int
+    """The last that it has settled; 0 before the first."""
+    heard: float | None
+    """When it was there last, in seconds since 1970; none if it never was."""
+    granted: float
+    """Up to the round that was divided last."""
+    promised_until: int
+    """The last round that it has a budget for."""
+    shadow_price: float | None
+    """What one unit of money more would be worth to it, if it has said so."""
+    spent: float
+    admitted: int
+    cost_debt: float
+    exposure: float
+    fleet: int
+    total_uses: int
+    effective_samples: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeetingView:
+    """A run of several shards at one moment."""
+
+    run: str
+    budget: float
+    """C."""
+    round_number: int
+    """The last that was divided; 0 before the first."""
+    shards: tuple[ShardView, ...]
+
+    @property
+    def granted(self) -> float:
+        """To all shards, up to the round that was divided last."""
+        return math.fsum(one.granted for one in self.shards)
+
+    @property
+    def spent(self) -> float:
+        """By all shards, as far as they have said."""
+        return math.fsum(one.spent for one in self.shards)
+
+    @property
+    def effective_samples(self) -> float:
+        """Of all shards together, (Σ uses)² / Σ uses²."""
+        told = [one for one in self.shards if one.effective_samples]
+        squared = math.fsum(one.total_uses**2 / one.effective_samples for one in told)
+        return sum(one.total_uses for one in told) ** 2 / squared if squared else 0.0
+
+
+@runtime_checkable
+class Meeting(Protocol):
+    """A place where shards meet; it raises ``SupplierError`` while it cannot be reached."""
+
+    def register(self, given: Registration) -> int:
+        """Let a shard in; the first of a run fixes its budget and its slots.
+
+        Returns:
+            The last round of this shard that is in the ledger.
+
+        Raises:
+            RunDiffersError: the run has another budget or other slots, or other books have this
+                shard's name.
+        """
+        ...
+
+    def exchange(self, visit: Visit) -> Grant:
+        """Take what a shard brings, divide its round if nobody has, and give it its grant."""
+        ...
+
+    def look(self, run: str) -> MeetingView:
+        """What is known of a run; changes nothing."""
+        ...
+
+
+def check_same(given: Registration, *, budget: float, slots: Mapping[str, int], books: str) -> None:
+    """Refuse a shard that was started with other terms than the first one of its run.
+
+    Args:
+        given: what the shard says.
+        budget: of the run.
+        slots: of the run.
+        books: that the shard's name belongs to.
+    """
+    for name, saved, told in (("budget", budget, given.budget), ("slots", slots, given.slots)):
+        if saved != told:
+            raise RunDiffersError(
+                f"the shards of run {given.run!r} share a {name} of {saved}, and {given.shard!r} "
+                f"was started with {told}; give all of them the same, or the new run another name",
+                name=name,
+                saved=saved,
+                given=told,
+            )
+    if books != given.books:
+        raise RunDiffersError(
+            f"shard {given.shard!r} of run {given.run!r} belongs to a server with other books: its "
+            "money would be spent twice. Give every server a shard of its own; a server that has "
+            "lost its folder needs a copy of it from before, or a new run with another name",
+            name="books",
+            saved=books,
+            given=given.books,
+        )
+
+
+def check_memory(visit: Visit, divided: int) -> None:
+    """Refuse to divide where a round is forgotten that was granted before.
+
+    A database that was restored from a copy, or a replica that was behind, would grant it twice.
+    """
+    if visit.held > divided:
+        raise SupplierError(
+            f"the shards' meeting place has run {visit.run!r} at round {divided}, and",
+            f"{visit.shard!r} holds a grant of round {visit.held}: it has lost what it had written "
+            "down. Nothing is divided until that is back; replicate synchronously",
+        )
+
+
+def divided(
+    record: Mapping[str, Any], round_number: int, reports: Iterable[Report]
+) -> tuple[dict[str, Any], list[Grant]]:
+    """A round's division: what must be on disk before anybody is told, and what each is told.
+
+    Args:
+        record: of the coordinator.
+        round_number: t.
+        reports: the newest of each shard; those that it knows add nothing.
+    """
+    coordinator = Coordinator.from_record(record)
+    grants = coordinator.divide(round_number, reports)
+    return coordinator.to_record(), grants
+
+
+def shard_view(
+    shard: str,
+    *,
+    slots: int,
+    heard: float | None,
+    round_number: int,
+    grant: Grant | None,
+    report: Report | None,
+    ledger: Mapping[str, Any] | None,
+) -> ShardView:
+    """Put together what a meeting place has of a shard.
+
+    Args:
+        shard: its name.
+        slots: that it was registered with.
+        heard: when it was there last.
+        round_number: the last that was divided.
+        grant: its newest.
+        report: its newest.
+        ledger: sums over its rounds, and the state after the last; none before the first.
+    """
+    told: Mapping[str, Any] = ledger or dict.fromkeys(LEDGER_SUMS, 0)
+    return ShardView(
+        shard=shard,
+        slots=slots,
+        heard=heard,
+        granted=0.0 if grant is None else grant.until(round_number),
+        promised_until=0 if grant is None else grant.last_round,
+        shadow_price=None if report is None else report.shadow_price,
+        **{name: told[name] for name in LEDGER_SUMS},
+    )
+
+
+LEDGER_SUMS = (
+    *("round_number", "spent", "admitted", "cost_debt", "exposure", "fleet", "total_uses"),
+    "effective_samples",
+)
+"""What a view tells of the rounds that a shard has settled."""
