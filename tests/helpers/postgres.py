@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 from typing import Self
 
@@ -27,17 +27,15 @@ needs_postgres = pytest.mark.skipif(
 class Postgres:
     """A cluster, to be killed and started again; it refuses root, and then runs as postgres."""
 
-    def __init__(self, folder: Path, *settings: str) -> None:
-        self.folder = folder
+    def __init__(self, *settings: str) -> None:
+        # Not in pytest's folders, which are for their owner alone.
+        place = os.environ.get("PYTEST_DEBUG_TEMPROOT")
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="postgres-", dir=place))
         self.port = free_port()
         self._settings = settings
-        folder.mkdir(parents=True)
         self._user = "postgres" if os.getuid() == 0 else None
         if self._user is not None:
             shutil.chown(folder, self._user)
-            for above in folder.parents:  # pytest's folders are for their owner alone
-                if not above.stat().st_mode & 0o001:
-                    above.chmod(above.stat().st_mode | 0o011)
         password = folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
@@ -53,6 +51,7 @@ class Postgres:
 
     def __exit__(self, *_: object) -> None:
         self.kill()
+        shutil.rmtree(self.folder)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -124,10 +123,3 @@ def _lives(process: int) -> bool:
         return "Z" not in Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return False
-
-
-if __name__ == "__main__":  # for a look by hand
-    with Postgres(Path(sys.argv[1])) as database:
-        for name, value in database.environment.items():
-            print(f"export {name}='{value}'")
-        signal.pause()

@@ -198,7 +198,7 @@ class Membership:
         def work() -> None:
             try:
                 answers.put(question())
-            except BaseException as wrong:  # noqa: BLE001 - raised where it was asked
+            except BaseException as wrong:
                 answers.put(wrong)
 
         self._late = threading.Thread(target=work, daemon=True)
