@@ -641,7 +641,6 @@ def test_a_buffer_that_is_lost_in_mid_run_is_noticed_before_anything_is_bought(
         (ClientTrust, {"largest_buffer": 0}, "largest_buffer must be a whole .* 1, got 0"),
         (Deployment, {"time_to_live": 0}, "time_to_live must be a positive .*, got 0"),
         (Deployment, {"time_to_live": math.inf}, "seconds, got inf; leave it out to wait as long"),
-        (Deployment, {"purse": "north"}, "purse must be a Purse, got 'north'; such as Purse"),
         (ClientTrust, {"sums_only": "no"}, "sums_only must be True or False, got 'no'"),
         (ClientTrust, {"importance": ["a"]}, r"importance must be a Mapping, got \['a'\]; such as"),
         (Planning, {"endless": 0}, "endless must be True or False, got 0"),

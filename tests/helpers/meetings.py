@@ -47,10 +47,7 @@ def record_of(meeting: Meeting, run: str) -> dict[str, Any]:
         return found
     with psycopg.connect() as connection:
         kept = connection.execute("SELECT record FROM tidegate.run WHERE run = %s", (run,))
-        row = kept.fetchone()
-        assert row is not None
-        found = row[0]
-        return found
+        return dict(kept.fetchall()[0][0])
 
 
 def settled(number: int, spent: float = 0.0, **more: Any) -> FleetRound:
@@ -71,12 +68,8 @@ def registration(run: str, shard: str, **more: Any) -> Registration:
 
 def visit(run: str, shard: str, now: int, **more: Any) -> Visit:
     """A visit without news."""
-    return Visit(
-        **{
-            "run": run, "shard": shard, "round_number": now, "held": 0, "report": None,
-            "rounds": [], **more,
-        }  # fmt: skip
-    )
+    given = {"held": 0, "report": None, "rounds": [], **more}
+    return Visit(run=run, shard=shard, round_number=now, **given)
 
 
 def report(run: str, shard: str, now: int, wish: float = 1.0) -> Report:

@@ -22,13 +22,13 @@ from tidegate.server.shards.purse import Purse
 FILE = "shard.json"
 """In the run's folder: what the books are known by, and the newest grant."""
 AWAY = (
-    "round %d: %s. Shard %r goes on with what it was promised, up to round %d, and then with what "
-    "it has saved; nothing is lost, and this is told once"
+    "round %d: shard %r goes on with what it was promised, up to round %d, and then with what it "
+    "has saved, because %s (nothing is lost, and this is told once)"
 )
 BACK = "round %d: the shards' meeting place answers again"
 NOT_POSTED = (
-    "the last rounds of shard %r are not in the shards' ledger: %s. Start the app again with the "
-    "same folder, and they will be"
+    "the last rounds of shard %r are not in the shards' ledger yet, because %s; start the app "
+    "again with the same folder, and they will be"
 )
 
 logger = logging.getLogger("flwr.tidegate")
@@ -215,7 +215,7 @@ class Membership:
     def _tell_away(self, now: int, failure: SupplierError) -> None:
         if not self._is_away:
             promised = self.purse.grant.last_round
-            logger.warning(AWAY, now, failure, self._shard.name, promised)
+            logger.warning(AWAY, now, self._shard.name, promised, failure)
         self._is_away = True
 
     def _load(self) -> None:

@@ -95,8 +95,11 @@ def check_version(cursor: Any) -> None:
 
 def find_version(cursor: Any) -> int | None:
     """The version of the tables; none where there are none."""
-    cursor.execute("SELECT to_regclass('tidegate.version')")
-    if cursor.fetchone()[0] is None:
+    # Not to_regclass(): a session remembers that there was none, also after it has waited.
+    cursor.execute(
+        "SELECT 1 FROM pg_tables WHERE schemaname = 'tidegate' AND tablename = 'version'"
+    )
+    if cursor.fetchone() is None:
         return None
     cursor.execute("SELECT max(version) FROM tidegate.version")
     found: int | None = cursor.fetchone()[0]
