@@ -204,7 +204,6 @@ class PostgresMeeting:
                 with connection.cursor() as cursor:
                     cursor.execute(
                         "SELECT set_config('statement_timeout', %(s)s, true), "
-                        "set_config('lock_timeout', %(s)s, true), "
                         "set_config('idle_in_transaction_session_timeout', %(s)s, true)",
                         {"s": f"{STATEMENT_SECONDS}s"},
                     )
