@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from tidegate.cli.running import WIDE, AsJson, screen
+from tidegate.cli.watch_shards import meeting_of, show_on, show_once
 from tidegate.errors import ConfigurationError
 from tidegate.report.alarms import alarms
 from tidegate.report.live import live_view, summary
@@ -23,6 +24,7 @@ from tidegate.report.run_state import run_state
 from tidegate.runs.lock import read_watched
 from tidegate.runs.reader import RunView
 from tidegate.runs.server_log import last_lines
+from tidegate.server.shards import Meeting
 
 NAP = 0.1
 """Seconds after which Ctrl-C is noticed, at most."""
@@ -30,8 +32,24 @@ LOG_LINES = 5
 
 
 def watch(
-    folder: Annotated[Path, typer.Argument(help="The folder that the server saves the run to.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="The folder that the server saves the run to; with --shards, the run's name."
+        ),
+    ],
     *,
+    shards: Annotated[
+        str | None,
+        typer.Option(
+            help="All servers of a run that meet in PostgreSQL: the section of the connection "
+            "service file, or env for the PG* variables."
+        ),
+    ] = None,
+    prometheus: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="With --shards: a port to serve /metrics on."),
+    ] = None,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Look once, and stop.")] = False,
     log_lines: Annotated[
@@ -58,7 +76,18 @@ def watch(
     Its numbers now, for a script:
 
         tidegate watch run --json
+
+    All servers that share a budget, read from the database that they meet in:
+
+        tidegate watch fleet --shards tidegate
     """
+    if shards is not None:
+        _watch_shards(meeting_of(shards), str(folder), every, prometheus, once, as_json)
+        return
+    if prometheus is not None:
+        raise ConfigurationError(
+            "--prometheus needs --shards; a server alone is given a sink, Prometheus()"
+        )
     if as_json:
         typer.echo(json.dumps(_facts(read_watched(folder), log_lines), indent=2))
         return
@@ -72,9 +101,27 @@ def watch(
             view = _look(folder, live, log_lines)
             if view is not None and view.is_over:
                 return
-            next_look = time.monotonic() + every
-            while not asked and (left := next_look - time.monotonic()) > 0:
-                time.sleep(min(left, NAP))
+            _nap(asked, every)
+
+
+def _watch_shards(
+    meeting: Meeting, run: str, every: float, port: int | None, once: bool, as_json: bool
+) -> None:
+    """The same for several servers; who serves Prometheus does not stop by itself."""
+    out = screen()
+    if as_json or once or (port is None and not sys.stdout.isatty()):
+        show_once(meeting, run, out, as_json=as_json)
+        return
+    with _asked_to_stop() as asked:
+        show_on(meeting, run, out, port=port, nap=lambda: _nap(asked, every))
+
+
+def _nap(asked: list[int], seconds: float) -> bool:
+    """Wait until the next look; whether there is one."""
+    next_look = time.monotonic() + seconds
+    while not asked and (left := next_look - time.monotonic()) > 0:
+        time.sleep(min(left, NAP))
+    return not asked
 
 
 @contextmanager

@@ -1,0 +1,112 @@
+"""Numbers of all shards for Prometheus, read from where they meet.
+
+Not a sink: it belongs to no server, and goes on when any of them stops.
+"""
+
+from collections.abc import Iterator
+
+from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.server.shards import Meeting
+
+try:
+    import prometheus_client
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "prometheus_client is not installed; pip install 'tidegate[prometheus]'",
+        name="prometheus_client",
+    ) from missing
+
+OF_ALL = {
+    "budget": "What a round may cost in the long run, all shards together.",
+    "round_number": "The last round that was divided.",
+    "granted": "To all shards, up to that round.",
+    "spent": "By all shards, as far as they have said.",
+    "effective_samples": "Effective samples gained so far by all shards together.",
+}
+OF_EACH = {
+    "round_number": "The last round that the shard has settled.",
+    "heard": "When the shard was there last, in seconds since 1970.",
+    "granted": "To the shard, up to the round that was divided last.",
+    "promised_until": "The last round that the shard has a budget for.",
+    "spent": "By the shard, as far as it has said.",
+    "admitted": "Samples admitted.",
+    "shadow_price": "What one unit of money more would be worth to the shard.",
+    "cost_debt": "The shard's certificate: its overspend is never more.",
+    "exposure": "What unanswered orders may turn out to have cost.",
+    "fleet": "Clients that the shard plans for.",
+    "effective_samples": "Effective samples gained so far.",
+}
+
+
+class _Shards(Collector):
+    """Looks when it is asked, so that all numbers of a scrape are of one moment."""
+
+    def __init__(self, meeting: Meeting, run: str) -> None:
+        self._meeting, self._run = meeting, run
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        up = GaugeMetricFamily(
+            "tidegate_shards_up", "Whether the meeting place answers.", labels=["run"]
+        )
+        try:
+            view = self._meeting.look(self._run)
+        except (SupplierError, ConfigurationError):
+            up.add_metric([self._run], 0.0)
+            yield up
+            return
+        up.add_metric([self._run], 1.0)
+        yield up
+        for name, text in OF_ALL.items():
+            whole = GaugeMetricFamily(f"tidegate_shards_{name}", text, labels=["run"])
+            whole.add_metric([self._run], getattr(view, name))
+            yield whole
+        for name, text in OF_EACH.items():
+            each = GaugeMetricFamily(f"tidegate_shard_{name}", text, labels=["run", "shard"])
+            for one in view.shards:
+                value = getattr(one, name)
+                if value is not None:
+                    each.add_metric([self._run, one.shard], value)
+            yield each
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Nothing: the registry would look before anybody asks."""
+        return []
+
+
+class ShardsExporter:
+    """Serves ``/metrics`` of all shards of a run.
+
+    Args:
+        meeting: where they meet; it is only read.
+        run: its name, and the label of every number.
+        port: to listen on; 0 takes a free one.
+        address: of this machine; others cannot connect to the default.
+    """
+
+    def __init__(
+        self, meeting: Meeting, run: str, port: int = 9465, address: str = "127.0.0.1"
+    ) -> None:
+        registry = prometheus_client.CollectorRegistry()
+        registry.register(_Shards(meeting, run))
+        try:
+            self._server, self._thread = prometheus_client.start_http_server(
+                port, address, registry=registry
+            )
+        except OSError as wrong:
+            raise ConfigurationError(
+                f"port {port} of {address} is taken or not allowed ({wrong.strerror}); give "
+                "another, or 0 for any that is free"
+            ) from wrong
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self._server.server_port)
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
