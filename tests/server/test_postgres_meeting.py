@@ -13,6 +13,7 @@ from check_size import at_size
 from meetings import found_by, registration, settled, visit
 from postgres import PASSWORD, USER, Postgres, needs_postgres
 
+import shards_in_postgres
 from tidegate.errors import ConfigurationError, RunDiffersError, SupplierError
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards import Membership, Shard
@@ -194,3 +195,11 @@ def test_a_database_that_is_killed_has_every_division_and_every_round_that_it_wa
         view = meeting.look("r")
         assert view.spent == pytest.approx(sum(counted), rel=1e-12)
         assert 0.5 * 30.0 * rounds < sum(counted) <= view.granted <= 30.0 * rounds
+
+
+def test_the_benchmark_measures_divisions(database: pytest.MonkeyPatch) -> None:
+    found = shards_in_postgres.measure(shards=3, seconds=2.5)
+    assert (found.divisions, found.failed) == (3, 0)
+    assert found.visits >= 7
+    assert 0.9 < found.granted <= 1.0
+    assert 0 < found.division_median <= found.visit_longest

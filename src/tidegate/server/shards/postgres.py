@@ -137,11 +137,11 @@ class PostgresMeeting:
             cursor.execute(f"{FIND_GRANTS} AND shard = %s", who)
             return _grant(visit.run, cursor.fetchone())
 
-    def _divide(self, cursor: Any, visit: Visit) -> None:
-        """Divide a round, unless somebody did while the lock was waited for."""
+    def _divide(self, cursor: Any, visit: Visit) -> bool:
+        """Divide a round, unless somebody did while the lock was waited for; whether it did."""
         last, record = cursor.execute(LOCK_RUN, (visit.run,)).fetchone()
         if last >= visit.round_number:
-            return
+            return False
         reports = _reports(cursor, visit.run)
         after, grants = divided(json.loads(record), visit.round_number, reports.values())
         cursor.execute(SAVE_DIVISION, (visit.round_number, json.dumps(after), visit.run))
@@ -152,6 +152,7 @@ class PostgresMeeting:
                 for one in grants
             ],
         )
+        return True
 
     def look(self, run: str) -> MeetingView:
         """What is known of a run, read in a transaction that can write nothing."""
