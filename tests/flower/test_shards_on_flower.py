@@ -38,7 +38,7 @@ def shard(name: str, meeting: Meeting, **given: Any) -> AdmissionControl:
         FedAvg(fraction_evaluate=0.0), "tide",
         **{
             "budget": BUDGET, "prices": prices, "run": "shared",
-            "shard": Shard(name, SLOTS, meeting, patience=5.0), **given,
+            "shard": Shard(name, SLOTS, meeting, patience=20.0), **given,
         },
     )  # fmt: skip
 
@@ -94,8 +94,9 @@ def test_a_server_that_starts_again_counts_no_grant_twice(tmp_path: Path) -> Non
         play(shard("east", meeting, folder=tmp_path / "other"))
     with pytest.raises(RunDiffersError, match="belongs to a server with other books"):
         play(shard("east", meeting))
-    (tmp_path / "control.npz").unlink()
-    (tmp_path / "rounds.jsonl").unlink()
+    for path in tmp_path.iterdir():
+        if path.is_file() and path.name != "shard.json":
+            path.unlink()
     with pytest.raises(DamagedFileError, match="books of shard 'east' are gone, and it has been g"):
         play(shard("east", meeting, folder=tmp_path))
 
@@ -108,7 +109,7 @@ def test_another_budget_is_refused_before_the_first_round(tmp_path: Path) -> Non
         RunDiffersError, match=r"a budget of 44.0, and 'west' was started with 45.0"
     ):
         play(other)
-    assert not (tmp_path / "control.npz").exists()
+    assert not (tmp_path / "books.sqlite").exists()
 
 
 @pytest.mark.parametrize(
@@ -164,11 +165,11 @@ def test_without_its_database_a_shard_lives_on_what_it_was_promised(
         east = shard("east", meeting, folder=folder)
         play(east, after=disturb)
         told = [record.getMessage() for record in caplog.records if "shards' " in record.message]
-        assert [text.split(":")[0] for text in told] == [
-            "round 11", "round 14", "round 21", "round 23"
-        ], told  # fmt: skip
+        places = [text.split(":")[0] for text in told]
+        assert places[:3] == ["round 11", "round 14", "round 21"], told
+        assert places[3:] in (["round 23"], ["round 24"]), told  # the last question ends first
         assert "shard 'east' goes on with what it was promised, up to round 15" in told[0]
-        assert "connection timeout expired" in told[2]
+        assert "the shards' meeting place did not answer within 20 s" in told[2]
         assert told[1].endswith("the shards' meeting place answers again")
         assert sum(row.spent for row in east.rounds[10:13])
         assert meeting.look("shared").spent == pytest.approx(

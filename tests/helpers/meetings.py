@@ -10,7 +10,7 @@ import pytest
 from postgres import Postgres, needs_postgres
 
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Meeting, Report
+from tidegate.server.shards import Meeting, Report, postgres
 from tidegate.server.shards.meeting import Registration, Visit
 from tidegate.server.shards.memory import MemoryMeeting
 from tidegate.server.shards.postgres import PostgresMeeting
@@ -23,8 +23,13 @@ BOTH = [
 
 @contextmanager
 def found_by(database: Postgres) -> Iterator[pytest.MonkeyPatch]:
-    """Let this process find a database, as a server's environment would."""
+    """Let this process find a database, as a server's environment would.
+
+    A busy machine is no database that is away: it has a minute for everything.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        for limit in ("CONNECT_SECONDS", "STATEMENT_SECONDS"):
+            patch.setattr(postgres, limit, 60)
         for name, value in database.environment.items():
             patch.setenv(name, value)
         yield patch

@@ -16,7 +16,7 @@ from postgres import PASSWORD, USER, Postgres, needs_postgres
 import shards_in_postgres
 from tidegate.errors import ConfigurationError, RunDiffersError, SupplierError
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Membership, Shard
+from tidegate.server.shards import Membership, Shard, postgres
 from tidegate.server.shards.postgres import PostgresMeeting
 from tidegate.server.shards.postgres_tables import VERSION
 
@@ -135,6 +135,7 @@ def test_a_lock_that_nobody_gives_back_holds_no_round_up(
     database: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A round waits as long as the shard's patience; the database ends the wait soon after."""
+    database.setattr(postgres, "STATEMENT_SECONDS", 5)
     meeting = PostgresMeeting()
     shard = Shard("east", {"east": 10, "west": 20}, meeting, patience=1.0)
     east = Membership(shard, "r", 30.0, tmp_path)
@@ -145,7 +146,7 @@ def test_a_lock_that_nobody_gives_back_holds_no_round_up(
         began = time.monotonic()
         east.meet(2, None, [settled(1)])
         east.meet(3, None, [settled(1), settled(2)])
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 4  # 1 s for the first, none for the second
         with pytest.raises(SupplierError, match="statement timeout"):
             meeting.exchange(visit("r", "west", 2))
         assert east.purse.grant.first_round == 1

@@ -34,7 +34,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 SERVICE = re.compile(r"[\w.-]+")
-CONNECT_SECONDS = 3
+CONNECT_SECONDS = 5
 STATEMENT_SECONDS = 5
 """For one statement, and for the lock on a run that another shard divides."""
 LONGEST_REASON = 300
