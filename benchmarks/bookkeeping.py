@@ -45,6 +45,8 @@ CAPACITY = 10
 ROUNDS = 20
 UNCOUNTED = 3
 """Rounds before those that are measured."""
+WIDTH = 130
+"""Characters that the table needs."""
 RUN, MODEL = "books", "model-000000.npz"
 AGES = (3, 2, 1)
 """Rounds ago that a client of the fleet has bought a sample."""
@@ -270,7 +272,7 @@ def main() -> None:
             *(f"{one.resume_seconds:.1f}", f"{one.file_bytes / 1e6:.0f}"),
             " + ".join(f"{part:,}" for part in one.message_bytes),
         )
-    Console().print(table)
+    Console(width=max(Console().width, WIDTH)).print(table)
     if len(given.known) > 1:
         for policy in given.policies:
             found = exponent([one for one in costs if one.policy == policy])

@@ -123,8 +123,7 @@ class AdmissionControl(Strategy):
         )
         self._budget = float(part)
         self._importance, self._weight_key = trust.importance, weight_key(strategy)
-        journal = None if saved_to is None else Journal(saved_to)
-        self._sinks = Sinks(sinks, journal)
+        self._sinks = Sinks(sinks, None if saved_to is None else Journal(saved_to))
         self._time_to_live = deployment.time_to_live
         self._seconds_to_live = self._timeout = 0.0
         self._controller: Controller | None = None
