@@ -191,7 +191,8 @@ def _connected(address: str) -> sqlite3.Connection:
 def read_books(path: Path) -> dict[str, Any] | None:
     """All of a file, in plain values: what is small, each client's account, and absences."""
     with read_only(path) as connection, reading(path, REMEDY):
-        found = control_in(connection, path)
+        ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+        found = control_in(connection, path) if tables else None  # a server has just begun
         if found is None:
             return None
         content, _ = found
