@@ -35,8 +35,10 @@ from tidegate.wire import Introduction
 KNOWN, KILLS = at_size((300, 25), (10_000, 500))
 TAKING_PART = 40
 ROUNDS = 5_000
-WRITES = 350
-"""Of a little more than two rounds."""
+AWAY = KNOWN // 11
+"""Clients that go, and as many that come back, in every round."""
+WRITES = 2 * (2 * AWAY + 4 * TAKING_PART)
+"""Of about two rounds."""
 DYING = b"!"
 
 
