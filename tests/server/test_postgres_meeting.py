@@ -162,13 +162,14 @@ def test_a_database_that_is_killed_has_every_division_and_every_round_that_it_wa
     slots = {"east": 10, "west": 20}
     with Postgres() as server, found_by(server):
         meeting = PostgresMeeting()
-        calm = threading.Event()
+        calm, begun = threading.Event(), threading.Barrier(3)
 
         def serve(name: str) -> float:
             folder = tmp_path / name
             folder.mkdir()
             member = Membership(Shard(name, slots, meeting), "r", 30.0, folder)
             member.join(None)
+            begun.wait(600)
             counted, books = 0.0, list[FleetRound]()
             while len(books) < rounds:
                 now = len(books) + 1
@@ -182,6 +183,7 @@ def test_a_database_that_is_killed_has_every_division_and_every_round_that_it_wa
             return counted
 
         def break_it() -> None:
+            begun.wait(600)
             for _ in range(kills):
                 time.sleep(0.3)  # in the midst of things
                 server.kill()
