@@ -53,7 +53,7 @@ POST_REPORT = """
     WHERE excluded.round_number > tidegate.report.round_number"""
 POST_GRANT = """
     INSERT INTO tidegate.granted (run, shard, first_round, before, budgets)
-    VALUES (%s, %s, %s, %s, %s) ON CONFLICT (run, shard) DO UPDATE
+    VALUES (%s, %s, %s, %s, %b) ON CONFLICT (run, shard) DO UPDATE
     SET first_round = excluded.first_round, before = excluded.before, budgets = excluded.budgets"""
 SAVE_DIVISION = """
     UPDATE tidegate.run SET round_number = %s, record = %s, divided = now() WHERE run = %s"""
