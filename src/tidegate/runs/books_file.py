@@ -21,7 +21,7 @@ from tidegate._internal.sqlite_file import BUSY_SECONDS, FileKind, check_tables,
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import FORMAT_VERSION, OLDEST_FORMAT, REMEDY
 from tidegate.server.account import Account
-from tidegate.server.ledger import account_from, account_record
+from tidegate.server.ledger import account_from
 from tidegate.wire import Order
 
 WHOLE, REAL, TEXT, BYTES = (f"{kind} NOT NULL" for kind in ("INTEGER", "REAL", "TEXT", "BLOB"))
@@ -197,14 +197,19 @@ def read_books(path: Path) -> dict[str, Any] | None:
             return None
         content, _ = found
         controller, looks = content["controller"], content["looks"]
-        orders = {number: order for number, order, _ in orders_in(connection)}
+        orders = {number: order.to_record() for number, order, _ in orders_in(connection)}
         away = dict(connection.execute("SELECT number, since FROM away").fetchall())
         accounts, absences = {}, {}
         for number, client, capacity, is_planned, text, told in connection.execute(
             "SELECT number, client, capacity, is_planned, content, checksum FROM accounts"
         ):
             check(told, client, capacity, text)
-            accounts[client] = account_record(account_of(text, capacity, orders.get(number)))
+            accounts[client] = {
+                **DEFAULTS,
+                **json.loads(text),
+                "buffer_capacity": capacity,
+                "outstanding": orders.get(number),
+            }
             if is_planned:
                 absences[client] = looks - away.get(number, looks)
         ledger = {**controller["ledger"], "accounts": accounts}
