@@ -63,18 +63,18 @@ def root(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Decide how many fresh samples a federated fleet takes in, under a budget and little memory.
+    """Decide how many fresh samples federated clients buy, within a budget and little memory.
 
     Start with `tidegate plan` (what does this budget give me?), then `tidegate simulate` (how do
     policies compare?) and `tidegate optimum` (what is possible at all?).
 
-    `tidegate new` writes a Flower app, `tidegate run` trains it in this process, and `tidegate
-    rehearse` on a whole deployment on this machine; `tidegate watch` shows a run while it goes on,
-    `tidegate retire` takes a client out of it for good, `tidegate report` writes it up as a page,
-    and `tidegate whatif` asks what other policies and budgets would have done.
+    `tidegate new` writes a Flower app, `tidegate run` trains it in this process, without Ray, and
+    `tidegate rehearse` runs it on a whole deployment on this machine. `tidegate watch` shows a run
+    while it goes on, `tidegate retire` takes a client out of it for good, `tidegate report` writes
+    a page about it, and `tidegate whatif` shows what other policies and budgets would have done.
 
-    `tidegate run` also plays a whole experiment, which `tidegate compare` then shows; `tidegate
-    data` makes the data sets that experiments read. `tidegate buffers` lists and removes what nodes
-    of this machine keep, `tidegate sweep` deletes what they may no longer keep,
-    `tidegate forget` what they hold of somebody, and `tidegate audit` checks their records.
+    `tidegate run` also runs a whole experiment, and `tidegate compare` shows its results;
+    `tidegate data` makes the data sets for experiments. `tidegate buffers` lists and removes the
+    samples that nodes keep on this machine, `tidegate sweep` deletes those that they have held for
+    too long, `tidegate forget` erases a person's samples, and `tidegate audit` checks the records.
     """

@@ -19,38 +19,38 @@ from tidegate.runs.reader import read_accounts
 
 def audit(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Buffers, or where they lie.")
+        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Buffers, or their folders.")
     ],
     *,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Compare with the books of the server, in its folder."),
+        typer.Option(metavar="RUN", help="Compare with the server's books, in this folder."),
     ] = None,
     page: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page for an auditor.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that devices kept their limits, and that nobody has changed what they say.
+    """Check that devices kept their limits, and that their records were not changed.
 
     A buffer's file has a record without content: every sample that came, was used, expired, was
     swept or erased, with times. Each entry is bound to the one before it. This command follows the
     chain, counts uses and days against the limits, and compares what is stored with what the record
     says, byte by byte. It changes nothing, and the node may be running.
 
-    An owner of the device who rewrites everything contradicts nothing on the device. Receipts
-    carry the digest of the record to the server, so with `--against RUN` a record that was
-    rewritten, or a device that was put back to an older copy, is noticed.
+    The owner of a device can rewrite everything on it, which an audit of the device alone cannot
+    notice. Receipts carry the digest of the record to the server, so with `--against RUN` the audit
+    notices a record that was rewritten, or a device that was restored from an older copy.
 
-    It ends with 1 if anything is wrong; a file that cannot be read is named, and the others are
-    audited all the same. What is past its limit and waits for the next order or
-    sweep is told, and is not wrong.
+    The command exits with 1 if anything is wrong. It names a file that it cannot read, and audits
+    the others. Samples that are past their limit and wait for the next order or sweep are listed,
+    and do not count as wrong.
 
-    What a device says, and a page for an auditor:
+    Audit a device, and write a page for an auditor:
 
         tidegate audit /var/lib/tidegate --page audit.html
 
-    With the server's books at hand:
+    Compare with the server's books:
 
         tidegate audit buffers --against run
     """

@@ -19,32 +19,33 @@ DAY = 24 * 3600.0
 
 def buffers(
     folder: Annotated[
-        Path | None, typer.Argument(help="Where they lie. Default: the folder of this user.")
+        Path | None, typer.Argument(help="Folder of the buffers. Default: this user's.")
     ] = None,
     *,
     remove_unused: Annotated[
         int | None,
         typer.Option(min=1, metavar="DAYS", help="Remove those that were not used for so long."),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the buffers that nodes keep on this machine, and remove old ones.
 
     A node keeps one file for each run, and does not learn that a run is over. Every message that it
-    answers counts as use, so a buffer that was not used for longer than any of your runs may rest
-    belongs to a run that is over. A run that is resumed without its buffers goes on, with empty
-    ones. What is removed is overwritten before; a file that a process has open stays, and so does
-    one that is damaged: it is named, and the others are removed all the same.
+    answers counts as use, so a buffer that was not used for longer than any of your runs may pause
+    belongs to a run that is over. A run that is resumed without its buffers goes on with empty
+    ones. The command overwrites buffers before it removes them. It keeps files that a process has
+    open, and names and keeps damaged files.
 
-    Samples are those that were bought; candidates wait in the backlog of a client that chooses.
+    Samples are those that clients bought; candidates wait in the backlog of a client with a
+    selection.
 
-    What is there:
+    List the buffers:
 
         tidegate buffers
 
-    What a month of rest would remove, and removing it:
+    List those that were not used for 30 days, and remove them:
 
         tidegate buffers --remove-unused 30 --dry-run
 

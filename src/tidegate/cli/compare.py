@@ -36,14 +36,15 @@ def compare(
         str | None,
         typer.Option(
             metavar="POLICY",
-            help=f"Whose results others are compared with; {BASELINE} by default.",
+            help=f"Policy that others are compared with; {BASELINE} by default.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the policies of an experiment: what was learned, for what money and memory.
+    """Compare the policies of an experiment: accuracy, money and memory.
 
-    Differences are taken on equal seeds, where all policies met the same prices and samples.
+    Differences are between runs of the same seed, in which all policies had the same prices and
+    samples.
 
     A table of the runs of an experiment:
 

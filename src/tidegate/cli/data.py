@@ -35,9 +35,10 @@ def data(
 ) -> None:
     """Make a data set from its original files; nothing is downloaded.
 
-    The four idx files of MNIST or Fashion-MNIST, CIFAR-10's pickles, ImageNette's JPEG files, the
-    sensor readings of HAPT (one person a client), and the prices of an electricity market as CSV.
-    With a network, an experiment can name a data set of the Hugging Face hub instead.
+    It reads the four idx files of MNIST or Fashion-MNIST, CIFAR-10's pickles, ImageNette's JPEG
+    files, the sensor readings of HAPT (one person a client), and the prices of an electricity
+    market as CSV. With a network, an experiment can name a data set of the Hugging Face hub
+    instead.
 
     MNIST, from the folder that holds MNIST/raw/*.gz:
 

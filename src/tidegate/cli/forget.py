@@ -16,28 +16,29 @@ from tidegate.errors import ConfigurationError
 
 def forget(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Where buffers and spools lie.")
+        list[Path], typer.Argument(metavar="FOLDER...", help="Folders of buffers and spools.")
     ],
     *,
     subject: Annotated[
         str,
         typer.Option(
-            metavar="S", help="As the app's subject function names it; - reads it from the input."
+            metavar="S", help="As the app's subject function names it; - reads standard input."
         ),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Erase all that a device holds of a subject, and refuse what comes of it later.
+    """Erase all samples of a subject from a device, and refuse later ones.
 
     An app says whom a sample is about: `ClientGate(..., subject=lambda sample: sample["patient"])`.
-    All samples of the subject are overwritten: in buffers, among candidates that wait, in purchases
-    under way (which are cancelled) and in spools. From then on the gate passes over what comes of
-    it, in this run and in all later ones. FOLDER/forgotten.json keeps a keyed hash of the subject,
-    and no name; keep that file with the folder.
+    The command overwrites all samples of the subject: in buffers, among waiting candidates, in
+    purchases under way (which are cancelled) and in spools. From then on the gate skips new samples
+    of the subject, in this run and in all later ones. FOLDER/forgotten.json keeps a keyed hash of
+    the subject, and no name; keep that file with the folder.
 
     The receipt of the next order tells the server how many samples were erased, so its books stay
-    right. What models have learned is not unlearned. Samples and messages that an app without a
-    subject function took in cannot be told apart: they are counted, and the command ends with 1.
+    right. Models that were trained on the samples do not change. The command cannot tell whom
+    samples are about that an app without a subject function took in: it counts them, and exits with
+    1.
 
         tidegate forget /var/lib/tidegate --subject patient-4711
 

@@ -14,15 +14,15 @@ TEMPLATE = Path(__file__).parent / "template"
 
 
 def new(
-    folder: Annotated[Path, typer.Argument(help="Folder to make; its name is the app's.")],
+    folder: Annotated[Path, typer.Argument(help="Folder to create; the app gets its name.")],
 ) -> None:
     """Write a Flower app in which every fresh sample has a price.
 
     The layout is Flower's own: `pyproject.toml`, `client_app.py`, `server_app.py` and `task.py`,
-    which holds model, data and training. It runs as it is (handwritten digits, nothing is
-    downloaded): in this process, on Flower's Simulation engine, and on a deployment. Keep runs
-    outside its folder, which Flower sends to every node; a `.gitignore` holds back those that are
-    not.
+    which holds model, data and training. It runs as it is, on handwritten digits and without a
+    download: in this process, on Flower's Simulation engine, and on a deployment. Keep runs outside
+    its folder, because Flower sends the folder to every node; a `.gitignore` excludes runs that are
+    in it.
 
     An app, and its first run:
 

@@ -18,15 +18,16 @@ ROUNDING = 1e-9
 
 
 def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
-    """Say what is possible at all, exactly: the limit to hold every policy against.
+    """Compute the most that is possible for a budget, to compare policies with.
 
-    The most effective samples a round that buffers which are always full can gain in the long run
-    for this budget, with the price up to which a sample of each age should make room for a fresh
-    one. Prices are taken as independent from round to round; of a trace only the values count, not
-    their order. K, gamma, phi and the constants of the bound play no part.
+    This is the most effective samples a round that full buffers can gain in the long run for this
+    budget, and for each age of a sample the price up to which a fresh one should replace it. Prices
+    count as independent from round to round; of a trace only the values count, not their order. K,
+    gamma, phi and the constants of the bound are not used.
 
-    With --most-uses no sample trains in more rounds than that. Where the budget does not pay for
-    replacing every sample in time, some slots are empty, and this says how many samples are stored.
+    With --most-uses no sample trains in more rounds than that. If the budget does not pay for
+    replacing every sample in time, some slots are empty, and the command says how many samples are
+    stored.
 
         tidegate optimum
 

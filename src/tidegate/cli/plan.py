@@ -72,18 +72,16 @@ def plan(
             "minute or two more)."
         ),
     ] = None,
-    currency: Annotated[
-        str, typer.Option(help="Of the budget and the prices, such as EUR, for the answer.")
-    ] = "",
+    currency: Annotated[str, typer.Option(help="Currency to show, such as EUR.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Answer the planner's question before anything is bought.
+    """Plan a budget before you buy anything.
 
-    Which policy to use for this memory, budget and prices, how many effective samples a round it
-    gains, what it pays for a sample, and what more money or memory would add. Then, for the
-    paper's policies, how long a sample should stay (K), how many to admit a round and the settings
-    V and rho, and what every policy would spend, store and gain. Without flags it plans the paper's
-    MNIST setting.
+    It says which policy to use for this memory, budget and prices, how many effective samples a
+    round it gains, what it pays for a sample, and what more money or memory would add. Then it
+    says, for the paper's policies, how long a sample should stay (K), how many to admit a round and
+    the settings V and rho, and what every policy would spend, store and gain. Without flags it
+    plans the paper's MNIST setting.
 
     Ten clients that hold 100 samples together, 55 to spend a round, prices from 1 to 10:
 
@@ -103,8 +101,8 @@ def plan(
 
         tidegate plan --most-uses 10
 
-    One page for whoever decides on the budget, with what one more unit of it would buy, and what a
-    cap on uses would cost:
+    A page for the people who decide on the budget, with what one more unit of money would buy, and
+    what a cap on uses would cost:
 
         tidegate plan --html plan.html
     """

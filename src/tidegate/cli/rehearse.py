@@ -34,9 +34,7 @@ def rehearse(
     *,
     nodes: Annotated[int, typer.Option(min=1, help="SuperNodes.")] = 3,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of the run.")] = 3,
-    out: Annotated[Path, typer.Option(help="New folder for everything that is made.")] = Path(
-        "rehearsal"
-    ),
+    out: Annotated[Path, typer.Option(help="New folder for all files.")] = Path("rehearsal"),
     kill: Annotated[
         bool, typer.Option("--kill", help="SIGKILL the server app and a SuperNode in mid-round.")
     ] = False,
@@ -48,19 +46,19 @@ def rehearse(
 ) -> None:
     """Rehearse a deployment on this machine: certificates, keys, a SuperLink, SuperNodes, a run.
 
-    Everything that a real deployment has is real: TLS, nodes that prove by a key who they are, one
-    process for each part. They listen on 127.0.0.1 on free ports, and end with the command, also
-    with Ctrl-C. All that they wrote stays in `--out`: logs, the run, the nodes' samples, and
-    `commands.txt`, which says what to type on real machines.
+    It uses the parts of a real deployment: TLS, nodes that authenticate with a key, and one process
+    for each part. They listen on 127.0.0.1 on free ports, and end with the command, also after
+    Ctrl-C. Their files stay in `--out`: logs, the run, the nodes' samples, and `commands.txt` with
+    the commands for real machines.
 
     `--kill` ends the server app and one SuperNode by SIGKILL in the middle of a round, when the
-    node has paid and its answer is not there yet. It then does what an operator does: the node is
-    started until it is let in, which Flower refuses for up to a minute, and the run is started
-    again with its folder. At the end every node's own file must say what the server's ledger says:
-    nothing was paid twice, and no payment was forgotten. It ends with 1 if not.
+    node has paid and its answer has not arrived yet. Then it recovers as an operator would: it
+    starts the node until Flower admits it, which takes up to a minute, and starts the run again
+    with its folder. At the end every node's own file must agree with the server's ledger: nothing
+    was paid twice, and no payment was lost. The command exits with 1 if not.
 
     The app must take the folder of the run from its run-config, as `folder`, and the number of
-    rounds as `num-server-rounds`; what `tidegate new` writes does.
+    rounds as `num-server-rounds`, as an app that `tidegate new` wrote does.
 
     An app, and its rehearsal:
 

@@ -20,9 +20,7 @@ from tidegate.runs.reader import read_run
 def report(
     folder: Annotated[
         Path,
-        typer.Argument(
-            help="Folder that a server saved its run to, or of an experiment's results."
-        ),
+        typer.Argument(help="Folder of a saved run, or of an experiment's results."),
     ],
     *,
     out: Annotated[
@@ -35,12 +33,12 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write one HTML page: what was run, what was spent, what was learned.
+    """Write one HTML page about a run: settings, spending and accuracy.
 
-    The page holds everything itself: it opens from disk without a network, on a phone, light or
-    dark, and can be mailed.
+    The page is a single file: it opens from disk without a network, on a phone, in light or dark
+    mode, and you can send it by mail.
 
-    A run that `AdmissionControl(folder=...)` saved, over or still going on:
+    A run that `AdmissionControl(folder=...)` saved, finished or still running:
 
         tidegate report run
 

@@ -31,20 +31,20 @@ def retire(
 ) -> None:
     """Take clients out of a run for good: a phone that broke, a site that left.
 
-    Nobody waits for them any more: their slots are no longer planned for, and `tidegate watch`,
-    the report, Prometheus and the alerts no longer count them as away or as owing an answer. What
-    they spent stays in the books. An order that was never answered may have been paid: what it
-    could have cost at most is booked as spent.
+    The server no longer waits for them or plans for their slots, and `tidegate watch`, the report,
+    Prometheus and the alerts no longer count them as away or as missing an answer. What they spent
+    stays in the books. If an order was never answered, the most that it could have cost is booked
+    as spent.
 
-    The request is kept in FOLDER/retired.jsonl. A server that is running takes it up when its next
-    round begins, and one that is not when it is started again. Asking twice changes nothing.
+    The request is kept in FOLDER/retired.jsonl. A running server applies it when its next round
+    begins, and a stopped one when it is started again. Asking twice changes nothing.
 
     A site that has left:
 
         tidegate retire run site-3
 
-    A node that comes back under the name of a retired client is refused, with one line in the
-    server's log. To let it in again:
+    The server refuses a node that comes back under the name of a retired client, with one line in
+    its log. To let it in again:
 
         tidegate retire run site-3 --undo
     """

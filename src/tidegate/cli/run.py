@@ -32,7 +32,7 @@ def run(
     ] = Path(),
     *,
     clients: Annotated[
-        int | None, typer.Option(min=1, help="Clients in the fleet (app); 10 by default.")
+        int | None, typer.Option(min=1, help="Number of clients (app); 10 by default.")
     ] = None,
     change: Annotated[
         list[str] | None,
@@ -49,20 +49,20 @@ def run(
     ] = None,
     engine: Annotated[
         Literal["here", "ray"] | None,
-        typer.Option(help="In this process, the default, or on Flower's simulation (experiment)."),
+        typer.Option(help="In this process (default) or on Flower's Simulation (experiment)."),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option(help="Flower's whole log (app) in place of a bar.")
+        bool, typer.Option(help="Flower's whole log (app), not a progress bar.")
     ] = False,
 ) -> None:
     """Run a Flower app in this process, or every policy and seed of an experiment.
 
-    APP is the folder that holds an app's `pyproject.toml`: no Ray, no servers, the same app.
-    Clients are function calls, one after another. With `--set folder=run` the server saves the run
-    and clients keep their samples in `run/buffers` (or in `tidegate-folder`): the same command
-    resumes it. Without, everything lives in memory. The same seed gives the same orders, model
-    and receipts (but for the digest of each device's own record) as `flwr run` does on Flower's
-    Simulation and Deployment engines.
+    APP is the folder with an app's `pyproject.toml`. The app runs unchanged, without Ray and
+    without servers: clients are function calls, one after another. With `--set folder=run` the
+    server saves the run and clients keep their samples in `run/buffers` (or in `tidegate-folder`),
+    and the same command resumes it. Without a folder everything is in memory. The same seed gives
+    the same orders, model and receipts (except for the digest of each device's own record) as `flwr
+    run` on Flower's Simulation and Deployment engines.
 
     The quickstart, LeNet on MNIST:
 
@@ -72,8 +72,8 @@ def run(
 
         tidegate run examples/quickstart --clients 5 --set folder=run
 
-    An experiment: policies x seeds in parallel, each run in its own folder. The same command goes
-    on where it was interrupted; finished runs are not repeated.
+    An experiment: policies x seeds in parallel, each run in its own folder. The same command
+    continues an interrupted experiment, and does not repeat finished runs.
 
         tidegate run experiments/mnist-logistic/config.toml
     """

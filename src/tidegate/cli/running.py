@@ -34,8 +34,8 @@ PolicyNames = Annotated[
     typer.Option(help=f"{', '.join(POLICIES)}; repeat for several. All by default."),
 ]
 PresetName = Annotated[str, typer.Option(help=f"How policies are set up: {', '.join(PRESETS)}.")]
-Seeds = Annotated[int, typer.Option(min=1, help="Price paths; all policies meet the same ones.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for a machine.")]
+Seeds = Annotated[int, typer.Option(min=1, help="Seeds; all policies get the same prices.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @contextmanager

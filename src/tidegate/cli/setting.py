@@ -31,7 +31,9 @@ class Setting(BaseModel):
         description="Samples that each client's memory holds: 8,9,10 or 10x1000 (1,000 clients "
         "with 10 each), or a mixture."
     )
-    budget: float = Field(gt=0, description="What may be spent in a round, in the long run.")
+    budget: float = Field(
+        gt=0, description="What all clients may spend in a round, in the long run."
+    )
     price: Annotated[str, BeforeValidator(price_text)] = Field(
         description="Price of a sample: a number, uniform:LOW,HIGH, "
         "markov:LOW,HIGH,P,Q (after LOW again LOW with probability P, after HIGH again HIGH with "
@@ -47,14 +49,14 @@ class Setting(BaseModel):
         1.0,
         gt=0,
         le=1,
-        description="The part of the fleet that trains in a round, drawn anew in each, as in "
+        description="Part of the clients that train in a round, drawn again in each, as in "
         "Flower's strategies; all by default.",
     )
     least_available: float = Field(
         1.0,
         gt=0,
         le=1,
-        description="Each client is online with a probability of its own, uniform between this and "
+        description="Each client is online with its own probability, uniform between this and "
         "1; a cohort is drawn from those online.",
     )
     leaving: float = Field(
@@ -73,7 +75,7 @@ class Setting(BaseModel):
         0,
         ge=0,
         le=MOST_ROUNDS,
-        description="Rounds whose prices are known beforehand, as those of electricity are a day "
+        description="Rounds whose prices are known in advance, as electricity prices are a day "
         "ahead. Tide plans with them, the other policies do not.",
     )
     rounds: int = Field(
@@ -96,7 +98,7 @@ class Setting(BaseModel):
         None,
         ge=1,
         le=MOST_ROUNDS,
-        description="K, rounds that a sample stays, in place of the planned one (not Tide, where "
+        description="K, rounds that a sample stays, instead of the planned K (not Tide, where "
         "a sample stays until another takes its place).",
     )
     most_uses: int | None = Field(
@@ -108,31 +110,30 @@ class Setting(BaseModel):
     )
     hard_capacity: bool = Field(
         False,
-        description="Never store more than a client's capacity; the paper limits the average only. "
+        description="Never store more than a client's capacity; the paper limits only the average. "
         "Tide and the costless oracle never do, with or without it.",
     )
     strict_spending: bool = Field(
         False,
-        description="Never have spent more than budget times t by the end of any round t: "
-        "--spend-ahead 0.",
+        description="Spend at most budget times t by the end of every round t: --spend-ahead 0.",
     )
     spend_ahead: float | None = Field(
         None,
         ge=0,
         le=MOST_ROUNDS,
-        description="Rounds whose budget may be spent before they come: never have spent more than "
-        "budget times (t + this) by the end of any round t. No limit by default, as in the paper, "
-        "which limits the average only; a fleet has 0 by default.",
+        description="Rounds whose budget may be spent ahead: spend at most "
+        "budget times (t + this) by the end of every round t. No limit by default, as in the "
+        "paper, which limits only the average; in a Flower run the default is 0.",
     )
     least_share: float = Field(
         LEAST_SHARE,
         ge=0,
         le=1,
-        description="Where clients have prices of their own: of the money that a client would get "
-        "if all were treated alike, the part that is spent on it in any case. Tide alone needs it.",
+        description="If clients have their own prices: of the money that a client would get "
+        "if all were treated alike, the part reserved for it. Only Tide uses it.",
     )
     endless: bool = Field(
-        False, description="Plan for no last round; Tide alone can, the others need T."
+        False, description="Plan without a last round; only Tide can, the others need T."
     )
     domain_diameter: float = Field(1.0, gt=0, description="D of the bound.")
     gradient_noise: float = Field(1.0, gt=0, description="sigma of the bound.")

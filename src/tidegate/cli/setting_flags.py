@@ -27,7 +27,12 @@ def with_setting(command: Callable[..., None]) -> Callable[..., None]:
 
     names = ", ".join(EXPERIMENTS)
     shared = [
-        _flag("experiment", str, "mnist", f"What is not given comes from the paper's {names}."),
+        _flag(
+            "experiment",
+            str,
+            "mnist",
+            f"Where other settings come from: the paper's {names}.",
+        ),
         _flag("problem", Path | None, None, "TOML file with these settings; flags win."),
     ]
     for name, entry in Setting.model_fields.items():

@@ -48,9 +48,9 @@ def simulate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run policies on counts, prices and money alone: no learning, no network.
+    """Simulate policies: counts, prices and money, without learning and without a network.
 
-    Every policy meets the same prices on the same seed, so differences are the policies' own.
+    Every policy gets the same prices on the same seed, so differences come from the policies.
 
     The paper's MNIST setting, all policies, ten seeds:
 
@@ -64,7 +64,7 @@ def simulate(
 
         tidegate simulate --preset released_settings --policy acdpp
 
-    Labels from people, which come 1 to 20 rounds after they were paid for:
+    Labels from people, which arrive 1 to 20 rounds after the purchase:
 
         tidegate simulate --delay uniform:1,20
 

@@ -13,22 +13,22 @@ from tidegate.errors import ConfigurationError
 
 def sweep(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Where buffers and spools lie.")
+        list[Path], typer.Argument(metavar="FOLDER...", help="Folders of buffers and spools.")
     ],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the samples that a device has held for longer than it may.
+    """Delete samples that a device has held for longer than its limit allows.
 
-    An app sets the limit: `ClientGate(..., keep_at_most="30d")`. It is kept in the node's files,
-    so that this command needs neither the app nor the server. A node that takes part deletes what
-    is over with every order; one that nobody asks for weeks needs this command, once a day, by a
-    systemd timer or cron.
+    An app sets the limit: `ClientGate(..., keep_at_most="30d")`. The node's files hold it, so this
+    command needs neither the app nor the server. A node that takes part deletes such samples with
+    every order; a node that gets no orders for weeks needs this command once a day, from a systemd
+    timer or cron.
 
-    Samples in buffers, candidates that wait, samples of purchases under way and messages in spools
-    (files that end in .sqlite) are overwritten. Files without a limit stay as they are. The node
-    may be running. A file that cannot be swept is named, the others are swept all the same, and the
-    command ends with 1.
+    It overwrites samples in buffers, waiting candidates, samples of purchases under way and
+    messages in spools (files that end in .sqlite). Files without a limit stay as they are. The node
+    may be running. If the command cannot sweep a file, it names the file, sweeps the others, and
+    exits with 1.
 
     Once, by hand:
 

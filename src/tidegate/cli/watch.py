@@ -50,22 +50,22 @@ def watch(
         int | None,
         typer.Option(min=0, max=65_535, help="With --shards: a port to serve /metrics on."),
     ] = None,
-    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, and stop.")] = False,
+    every: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show the run once, and stop.")] = False,
     log_lines: Annotated[
         int, typer.Option("--log", min=0, help="Lines of the server's log to show.")
     ] = LOG_LINES,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run while it goes on: money, memory, learning, who is away, and what to do.
+    """Show a run while it goes on: money, memory, accuracy, clients that are away, and what to do.
 
     FOLDER is what `AdmissionControl(folder=...)` saves to, on this machine or on a disk that it
-    shares with the server. Watching changes nothing there, needs no Flower, and goes on when the
+    shares with the server. Watching changes nothing there, needs no Flower, and continues when the
     server stops and starts again. It ends with the run, or with Ctrl-C.
 
-    Green: all is well. Yellow: look at it. Red: do something; what to do stands below. A server
-    that has died is told from slow clients at once, by the lock that it holds while it lives, if it
-    ran on this machine. Each name in capitals is explained in the guide "When something is red".
+    Green: all is well. Yellow: look at it. Red: act; the lines below say how. If the server ran on
+    this machine, the command tells a dead server from slow clients at once, by the lock that a
+    server holds while it lives. The guide "When something is red" explains each name in capitals.
 
     A run in one terminal, and this in another:
 

@@ -53,15 +53,17 @@ def whatif(
     *,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help=f"{', '.join(POLICIES)}; repeat for several. The run's own and three."),
+        typer.Option(
+            help=f"{', '.join(POLICIES)}; repeat for several. Default: the run's and three."
+        ),
     ] = None,
     budget: Annotated[
         list[float] | None,
-        typer.Option(help="What a round may cost; repeat for several. The run's own by default."),
+        typer.Option(help="Budget of a round; repeat for several. The run's own by default."),
     ] = None,
     memory: Annotated[
         list[float] | None,
-        typer.Option(help="Times the size of every buffer; repeat for several. 1 by default."),
+        typer.Option(help="Factor for every buffer's size; repeat for several. 1 by default."),
     ] = None,
     strict_spending: Annotated[
         bool, typer.Option("--strict-spending", help="Never spend ahead of the budget.")
@@ -70,10 +72,10 @@ def whatif(
 ) -> None:
     """Replay the prices of a recorded run under other policies, budgets or buffers.
 
-    The first row is what the run did; the others are simulated, round by round, at the prices that
-    it met, with its settings and the clients that it knew, all of them answering. A run that is
-    under way is replayed as far as it is, planned for all its rounds, that of a shard with the
-    mean of its budgets. Clients with prices of their own meet these again.
+    The first row is what the run did. The others are simulated, round by round, at the prices of
+    the run, with its settings and its clients, all of which answer. A run that is still going on is
+    replayed up to its present round and planned for all its rounds; the run of a shard is replayed
+    with the mean of its budgets. Clients with their own prices get these again.
 
     Would another policy have gained more?
 
