@@ -13,7 +13,7 @@ from tidegate.client.buffer_files import mark_of_file
 from tidegate.client.sqlite_file import APPLICATION_ID
 from tidegate.errors import ConfigurationError, DamagedFileError, TidegateError
 from tidegate.report.audit_page import NOT_PROVEN, facts, proven, write_audit_page
-from tidegate.report.page import check_page
+from tidegate.report.page import check_packages, check_place
 from tidegate.runs.reader import read_accounts
 
 
@@ -55,14 +55,12 @@ def audit(
         tidegate audit buffers --against run
     """
     if page is not None:
-        check_page(page)
+        check_place(page)
     audits, failed = _audited(paths)
     if against is not None:
         run, accounts = read_accounts(against)
         for one in audits:
             _compare(one, run, accounts)
-    if page is not None:
-        write_audit_page(audits, page, against)
     if as_json:
         told = {
             "buffers": [facts(one) for one in audits],
@@ -76,8 +74,24 @@ def audit(
             _show(one, compared=against is not None)
         for reason in failed:
             typer.echo(f"{reason}", err=True)
-    if failed or not all(one.is_right for one in audits):
+    wrong = bool(failed) or not all(one.is_right for one in audits)
+    if page is not None:
+        _write(audits, page, against, wrong=wrong)
+    if wrong:
         raise typer.Exit(1)
+
+
+def _write(audits: list[Audit], page: Path, against: Path | None, *, wrong: bool) -> None:
+    """Write the page; where that cannot be, the audit was told all the same, and its code stays."""
+    try:
+        check_packages("jinja2")
+    except ConfigurationError as reason:
+        told = f"the audit is complete, but {page} was not written: {reason}"
+        if not wrong:
+            raise ConfigurationError(told) from None
+        typer.echo(told, err=True)
+    else:
+        write_audit_page(audits, page, against)
 
 
 def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
@@ -114,7 +128,8 @@ def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:
 
 def _show(audit: Audit, *, compared: bool) -> None:
     books, counts = audit.books, audit.replay.counts
-    told = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+    named = {"uses" if name == "used" else name: counts[name] for name in sorted(counts)}
+    told = ", ".join(f"{name} {count:,}" for name, count in named.items())
     typer.echo(f"{books.client} in run {books.run}: {audit.entries:,} entries; {told or 'nothing'}")
     for wrong in [*audit.problems, *audit.broken]:
         typer.echo(f"  WRONG: {wrong}")

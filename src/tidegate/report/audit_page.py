@@ -48,6 +48,12 @@ NOT_PROVEN = [
     "Single entries that were summed up: the seal keeps their sums, and what was then held.",
 ]
 
+COUNTED = (
+    "All counts are of samples, but for uses: a sample that trained in three rounds has three. "
+    "Expired samples were past their days when an order came, swept ones when a sweep came between "
+    "two orders; both were overwritten."
+)
+
 
 def proven(against: Path | None) -> list[str]:
     """What an audit proves that finds nothing wrong.
@@ -108,12 +114,12 @@ def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) 
     sections = [
         Section(
             "What was found",
-            [text for one in audits for text in _told(one)],
+            [*(text for one in audits for text in _told(one)), COUNTED],
             tables=[
                 Rows("Buffers", header, [row[:6] for row in rows]),
                 Rows(
                     "Samples, by what happened to them",
-                    ["client", "admitted", "used", "left", "expired", "swept", "erased", "held"],
+                    ["client", "admitted", "uses", "left", "expired", "swept", "erased", "held"],
                     [row[6:] for row in rows],
                 ),
             ],

@@ -14,12 +14,12 @@ from rich.text import Text
 
 from tidegate._internal.arrays import FloatArray
 from tidegate.experiments.results import About, RunResult
-from tidegate.report.tables import show
+from tidegate.report.tables import ORACLE, part_of_limit, show
 from tidegate.simulation.summary import Estimate, estimate, share_of
 
 BAND = 0.8
 """Confidence of the bands in pictures, as in the paper."""
-BASELINE, ORACLE = "constant_admission", "costless_oracle"
+BASELINE = "constant_admission"
 LESS_ASKED = ("last", "mean", "stored", "effective", "limit")
 """Columns that a narrow screen does without."""
 Results = Mapping[str, Sequence[RunResult]]
@@ -101,10 +101,10 @@ class Comparison:
             for name, one in MEASURES.items()
         }
 
-    def difference(self, label: str, measure: str) -> Estimate | None:
-        """How much more a policy has than the baseline, on seeds that both have run."""
+    def difference(self, label: str, measure: str, other: str | None = None) -> Estimate | None:
+        """How much more a policy has than another, or the baseline, on seeds that both have run."""
         one = MEASURES[measure]
-        others = {run.seed: one(run) for run in self.results[self.baseline]}
+        others = {run.seed: one(run) for run in self.results[other or self.baseline]}
         pairs = [one(run) - others[run.seed] for run in self.results[label] if run.seed in others]
         return estimate(pairs) if pairs else None
 
@@ -190,7 +190,8 @@ class Comparison:
                 "effective": shown(found["effective_per_round"]),
             }
             if self.limit:
-                cells["limit"] = f"{found['effective_per_round'].mean / self.limit:.0%}"
+                effective = found["effective_per_round"].mean
+                cells["limit"] = part_of_limit(label, effective, self.limit)
             for target in self.targets if intervals else self.targets[-1:]:
                 first, reached = self.rounds_to(label, target)
                 count = len(self.results[label])
@@ -231,6 +232,8 @@ class Comparison:
             told.append(
                 f"limit: effective samples as a part of {self.limit:,.4g}, the most that full "
                 "buffers can gain in the long run."
+                + f" {ORACLE} has no budget, and none."
+                * (ORACLE in self.results)
             )
         if self.targets:
             told.append("to N%: median of the first rounds that reach it (runs that do).")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.report.comparison import BAND, ORACLE, Comparison, curves_of
+from tidegate.report.comparison import BAND, Comparison, curves_of
 from tidegate.report.figures import look_of
+from tidegate.report.tables import ORACLE
 from tidegate.simulation.summary import estimate
 
 if TYPE_CHECKING:

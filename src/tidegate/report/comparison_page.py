@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.report.comparison import ORACLE, Comparison
+from tidegate.report.comparison import Comparison
 from tidegate.report.comparison_figures import accuracy_panels, resource_panels
 from tidegate.report.page import Picture, Rows, Section, drawing, new_panel, write_page
-from tidegate.report.tables import show
+from tidegate.report.tables import ORACLE, show
+from tidegate.simulation.summary import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +36,8 @@ def write_comparison_page(comparison: Comparison, path: Path, command: str) -> N
         learned = _pictures(accuracy_panels, comparison, picture, "test accuracy, %")
         paid = _pictures(resource_panels, comparison, picture)
     count = len(comparison.results)
-    lead = f"{count} policies over {comparison.seeds}. {_best(comparison)}"
+    policies = f"{count} {'policy' if count == 1 else 'policies'}"
+    lead = f"{_answer(comparison)} {policies} over {comparison.seeds}, best round of each run."
     sections = [
         Section("What was learned", [comparison.legend()], tables=[_table(comparison)]),
         Section("Accuracy", pictures=learned),
@@ -46,18 +48,49 @@ def write_comparison_page(comparison: Comparison, path: Path, command: str) -> N
     write_page(path, comparison.about.title, lead, sections)
 
 
-def _best(comparison: Comparison) -> str:
-    """Who learned most; an oracle that pays whatever it costs is told beside it."""
+def _answer(comparison: Comparison) -> str:
+    """Who leads, by how much and how surely; an oracle without a budget is told beside it."""
     reached = {label: comparison.measures(label)["best_accuracy"] for label in comparison.results}
     oracle = reached.pop(ORACLE, None) if len(reached) > 1 else None
-    best = max(reached, key=lambda label: reached[label].mean)
-    told = f"{best} reaches the highest accuracy, {show(reached[best])} %"
+    best, *others = sorted(reached, key=lambda label: -reached[label].mean)
+    told = _lead(comparison, best, others[0]) if others else f"{best} reaches"
+    told += f" {show(reached[best])} %"
+    if others:
+        told += f" test accuracy, {others[0]} {show(reached[others[0]])} %"
+    else:
+        told += " test accuracy"
     gain = comparison.difference(best, "best_accuracy")
-    if best != comparison.baseline and gain is not None:
-        told += f", {show(gain)} more than {comparison.baseline} on the same seeds"
+    if comparison.baseline not in (best, *others[:1]) and gain is not None:
+        sure = " (which may be chance)" * may_be_chance(gain)
+        told += f"; over {comparison.baseline} it gains {show(gain)} points{sure}"
     if oracle is not None:
-        told += f"; {ORACLE}, which no budget holds, {show(oracle)} %"
+        told += f"; {ORACLE}, which no budget holds, reaches {show(oracle)} %"
     return f"{told}."
+
+
+def _lead(comparison: Comparison, best: str, second: str) -> str:
+    """Whether the best is better than the second, on seeds that both have run."""
+    gap = comparison.difference(best, "best_accuracy", second)
+    if gap is None:
+        return f"{best} and {second} have no seed in common, so no lead can be told: {best} reaches"
+    if gap.interval is None:
+        return (
+            f"{best} is {show(gap)} points above {second} on the one seed that both have run, "
+            f"which may be chance: {best} reaches"
+        )
+    between = f"{show(gap)} points on the same seeds (95 % interval)"
+    if may_be_chance(gap):
+        return (
+            f"No policy leads for certain: {best} and {second} differ by {between}, which may be "
+            f"chance: {best} reaches"
+        )
+    return f"{best} leads {second} by {between}: it reaches"
+
+
+def may_be_chance(difference: Estimate) -> bool:
+    """Whether a difference has no interval, or one that holds zero."""
+    ends = difference.interval
+    return ends is None or ends[0] <= 0 <= ends[1]
 
 
 def _table(comparison: Comparison) -> Rows:

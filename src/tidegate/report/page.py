@@ -87,13 +87,23 @@ class Section:
 
 def check_page(path: Path) -> None:
     """Refuse, before any work is done, a page that could not be written."""
-    for package in ("jinja2", "matplotlib"):
+    check_packages("jinja2", "matplotlib")
+    check_place(path)
+
+
+def check_packages(*packages: str) -> None:
+    """Say how to install what a page needs and is not there; pictures need Matplotlib."""
+    for package in packages:
         try:
             __import__(package)
         except ImportError:
             raise ConfigurationError(
                 f"pages need {package}: pip install 'tidegate[report]'"
             ) from None
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where no page can be written."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise ConfigurationError(f"cannot write {path}: a page's name must end in .html")
     if path.is_dir():

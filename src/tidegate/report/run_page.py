@@ -1,30 +1,23 @@
 """A run on one page: what was run, what was spent, what was learned."""
 
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tidegate.report.alarms import awaits_first, state_of
-from tidegate.report.figures import COLOURS, STYLES
+from tidegate.report.alarms import state_of
+from tidegate.report.incidents import Incident, incidents, restart_round
 from tidegate.report.live import SHOWN, newest, summary
-from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
+from tidegate.report.over_rounds import Draw, Lines, lines_over_rounds
+from tidegate.report.page import Picture, Rows, Section, drawing, write_page
+from tidegate.report.run_answer import run_answer
 from tidegate.report.run_state import clock
 from tidegate.report.spending import spending_in_words
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 MOST_ROWS = 500
 """Of a table; a longer one says so."""
-FEW = 4
-"""Points of a curve that are marked."""
-MakePicture = Callable[["Figure", str, str], Picture]
-Lines = dict[str, tuple[Sequence[float], Sequence[float]]]
-"""Where and what, by the name of each line."""
 
 CAVEATS = (
     (
@@ -53,11 +46,13 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
         now: seconds since 1970.
         beside: another run, whose metrics are drawn and listed beside this one's.
     """
-    told = summary(view, now)
+    told, trouble = summary(view, now), incidents(view)
     with drawing() as picture:
-        money, memory = _money(view, picture), _memory(view, picture)
-        model = _model(view, beside, picture)
+        draw = partial(lines_over_rounds, picture=picture, trouble=trouble)
+        money, memory = _money(view, draw), _memory(view, draw)
+        model = _model(view, beside, draw)
     sections = [
+        *_trouble(trouble),
         Section(
             "What was spent",
             spending_in_words(view, told),
@@ -82,25 +77,21 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
         Section("Caveats", CAVEATS),
         Section("What was run", details=[_configuration(view), _starts(view)]),
     ]
-    write_page(path, f"Run {view.run[:SHOWN]}", _lead(view, told, now), sections)
+    write_page(path, f"Run {view.run[:SHOWN]}", run_answer(view, told, now, trouble), sections)
 
 
-def _lead(view: RunView, told: dict[str, object], now: float) -> str:
-    measured = [
-        f"{name} {newest(values):.4g}"
-        for name, values in view.metrics.items()
-        if not name.startswith("train/")
+def _trouble(trouble: Sequence[Incident]) -> list[Section]:
+    """What went wrong, in a short list; the pictures have its letters."""
+    if not trouble:
+        return []
+    rows = [[one.mark, one.what, one.where] for one in trouble]
+    caption = "The letters stand above these rounds in the pictures"
+    return [
+        Section("What went wrong", tables=[Rows(caption, ["mark", "what happened", "when"], rows)])
     ]
-    silent = 0 if awaits_first(told) else told["rounds_without_models"]
-    trouble = f" Nobody's model was used in the last {silent} rounds." if silent else ""
-    last = f" Last measured: {', '.join(measured)}." if measured else ""
-    return (
-        f"On {clock(now)}: {view.policy} with a budget of {amount(view.budget)} a round and "
-        f"{len(view.clients):,} clients: {told['state']}.{trouble}{last}"
-    )
 
 
-def _money(view: RunView, picture: MakePicture) -> list[Picture]:
+def _money(view: RunView, draw: Draw) -> list[Picture]:
     numbers = [row.round_number for row in view.rounds]
     spent, paid = 0.0, []
     for row in view.rounds:
@@ -108,46 +99,41 @@ def _money(view: RunView, picture: MakePicture) -> list[Picture]:
         paid.append(spent)
     allowed = [total - row.overspend for total, row in zip(paid, view.rounds, strict=True)]
     return [
-        _lines("spent so far", {"spent": (numbers, paid), "budget": (numbers, allowed)}, picture),
-        _lines(
+        draw("spent so far", {"spent": (numbers, paid), "budget": (numbers, allowed)}),
+        draw(
             "overspend, and the cost debt that certifies it",
             {
                 "overspend": (numbers, [row.overspend for row in view.rounds]),
                 "cost debt": (numbers, [row.cost_debt for row in view.rounds]),
             },
-            picture,
         ),
-        _lines("price of a sample", {"price": (numbers, [r.price for r in view.rounds])}, picture),
-        _lines(
-            "samples admitted", {"admitted": (numbers, [r.admitted for r in view.rounds])}, picture
-        ),
+        draw("price of a sample", {"price": (numbers, [r.price for r in view.rounds])}),
+        draw("samples admitted", {"admitted": (numbers, [r.admitted for r in view.rounds])}),
     ]
 
 
-def _memory(view: RunView, picture: MakePicture) -> list[Picture]:
+def _memory(view: RunView, draw: Draw) -> list[Picture]:
     numbers = [row.round_number for row in view.rounds]
     stored = [row.training_size for row in view.rounds]
     waiting = [row.under_way for row in view.rounds]
     late: Lines = {"under way": (numbers, waiting)}
     return [
-        _lines(
+        draw(
             "samples stored",
             {"stored": (numbers, stored), "slots": (numbers, [row.slots for row in view.rounds])},
-            picture,
         ),
-        _lines(
+        draw(
             "samples gained so far",
             {
                 "effective": (numbers, [row.effective_samples for row in view.rounds]),
                 "distinct": (numbers, [row.distinct_samples for row in view.rounds]),
             },
-            picture,
         ),
-        *([_lines("samples bought that have not come yet", late, picture)] if any(waiting) else []),
+        *([draw("samples bought that have not come yet", late)] if any(waiting) else []),
     ]
 
 
-def _model(view: RunView, beside: RunView | None, picture: MakePicture) -> list[Picture]:
+def _model(view: RunView, beside: RunView | None, draw: Draw) -> list[Picture]:
     pictures = []
     for name, values in view.metrics.items():
         lines: Lines = {name: (list(values), list(values.values()))}
@@ -157,7 +143,7 @@ def _model(view: RunView, beside: RunView | None, picture: MakePicture) -> list[
                 view.run[:SHOWN]: lines[name],
                 beside.run[:SHOWN]: (list(other), list(other.values())),
             }
-        pictures.append(_lines(name, lines, picture))
+        pictures.append(draw(name, lines))
     return pictures
 
 
@@ -174,32 +160,6 @@ def _both(view: RunView, beside: RunView) -> Rows:
     header = ["", view.run[:SHOWN], beside.run[:SHOWN], "difference"]
     caption = "At the end, or so far. These are single runs: a difference may be chance"
     return Rows(caption, header, rows)
-
-
-def _lines(title: str, lines: Lines, picture: MakePicture) -> Picture:
-    """Lines over rounds."""
-    figure, axes = new_panel(title)
-    for number, (name, (across, values)) in enumerate(lines.items()):
-        plain = name in ("budget", "slots")
-        axes.plot(
-            across,
-            values,
-            color=INK if plain else COLOURS[number],
-            linestyle=STYLES[number],
-            linewidth=1.2 if plain else None,
-            marker="o" if len(across) < FEW else None,  # a line of one point is not seen
-            label=name,
-        )
-    axes.set_xlabel("round")
-    axes.locator_params(axis="x", integer=True)
-    if len(lines) > 1:
-        figure.legend(loc="outside lower center", ncols=3)
-    told = "; ".join(
-        f"{name} from {amount(values[0])} to {amount(values[-1])}, at most "
-        f"{amount(max(filter(math.isfinite, values), default=math.nan))}"
-        for name, (_, values) in lines.items()
-    )
-    return picture(figure, f"{title} by round: {told}.", "")
 
 
 def _clients(clients: Sequence[ClientView]) -> Rows:
@@ -253,5 +213,9 @@ def _configuration(view: RunView) -> Rows:
 
 
 def _starts(view: RunView) -> Rows:
-    rows = [[clock(at), json.dumps(versions)] for at, versions in view.starts]
-    return Rows("Starts of the server, and versions", ["when", "versions"], rows)
+    rows = [
+        [clock(at), f"{restart_round(view, at):,}", json.dumps(versions)]
+        for at, versions in view.starts
+    ]
+    header = ["when", "went on with round", "versions"]
+    return Rows("Starts of the server, and versions", header, rows)

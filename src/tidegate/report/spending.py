@@ -1,13 +1,16 @@
 """What a run has spent, and why it was more or less than planned, in words."""
 
-import itertools
 from typing import Any
 
 from tidegate.report.alarms import pause_words, set_aside_words
+from tidegate.report.incidents import paused_rounds
 from tidegate.report.purchases import told_of_purchases
 from tidegate.report.tables import amount
 from tidegate.runs.own_prices import amounts_paid
 from tidegate.runs.reader import RunView
+
+NOTEWORTHY = 0.01
+"""Of what the budget allowed: a smaller difference needs no reason."""
 
 
 def spending_in_words(view: RunView, told: dict[str, Any]) -> list[str]:
@@ -19,6 +22,7 @@ def spending_in_words(view: RunView, told: dict[str, Any]) -> list[str]:
     """
     return [
         _spent(view, told),
+        *_why(view, told),
         *_amounts(view),
         *_dry(view),
         *_paused(view),
@@ -36,6 +40,48 @@ def _spent(view: RunView, told: dict[str, Any]) -> str:
         f"{amount(told['cost_debt'])}, exposure {amount(told['exposure'])}. The certificate "
         f"{certificate} in every round."
     )
+
+
+def _why(view: RunView, told: dict[str, Any]) -> list[str]:
+    """Why a round cost more or less than the budget allows, where the two differ."""
+    above = told["overspend"]
+    if abs(above) <= NOTEWORTHY * told["allowed"]:
+        return []
+    worth = f"the budget of {abs(above) / view.allowed_per_round:,.3g} rounds"
+    if above > 0:
+        return [f"It is {amount(above)} ahead of the budget, {worth}. {_why_ahead(view)}"]
+    return [f"{amount(-above)} of the budget is not spent, {worth}. {_why_behind(view, told)}"]
+
+
+def _why_ahead(view: RunView) -> str:
+    limit = view.options.get("spend_ahead")
+    if limit is None:
+        told = "The run set no limit on spending ahead (spend_ahead=None)"
+    else:
+        told = f"The run may spend {limit:g} rounds' budget before they come (spend_ahead)"
+    told += ": empty buffers and low prices are used at once, and later rounds save the money."
+    if view.is_over:
+        return f"{told} This run ended before they had saved it all; a longer one comes nearer."
+    return f"{told} The average falls towards the budget as the run goes on."
+
+
+def _why_behind(view: RunView, told: dict[str, Any]) -> str:
+    paused, dry = len(paused_rounds(view)), sum(1 for row in view.rounds if row.exhausted)
+    unanswered = sum(1 for row in view.rounds if row.answered < row.orders)
+    reasons = [
+        words
+        for words, holds in (
+            (f"buying paused in {paused:,} rounds", paused),
+            (f"in {dry:,} rounds clients could not take in all that was ordered", dry),
+            (f"in {unanswered:,} rounds not every order was answered", unanswered),
+            (f"{amount(told['exposure'])} is kept for unanswered orders", told["exposure"]),
+        )
+        if holds
+    ]
+    if reasons:
+        return f"What kept it: {'; '.join(reasons)}."
+    saved = "The policy kept it for lower prices, or the buffers had no room for more"
+    return f"{saved}; {'the run ended first' if view.is_over else 'it may still be spent'}."
 
 
 def _amounts(view: RunView) -> list[str]:
@@ -64,8 +110,7 @@ def _dry(view: RunView) -> list[str]:
 
 def _paused(view: RunView) -> list[str]:
     """Why nothing was bought for a while."""
-    pairs = itertools.pairwise(view.rounds)
-    paused = [after.round_number for before, after in pairs if before.pause]
+    paused = paused_rounds(view)
     now = view.rounds[-1].pause
     told = []
     if paused:

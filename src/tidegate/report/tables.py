@@ -9,6 +9,8 @@ from rich.table import Table
 from tidegate.simulation.offline import Candidate
 from tidegate.simulation.summary import CONFIDENCE, Estimate, PolicySummary
 
+ORACLE = "costless_oracle"
+"""The policy that no budget holds."""
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
 WHOLE = 1000
 LEGEND = (
@@ -26,6 +28,15 @@ def amount(value: float) -> str:
     ('11,000', '55.12')
     """
     return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:,.4g}"
+
+
+def part_of_limit(policy: str, effective: float, limit: float) -> str:
+    """Effective samples as a part of what a budget can buy; nothing where no budget holds.
+
+    >>> part_of_limit("tide", 15.0, 20.0), part_of_limit("costless_oracle", 216.4, 20.0)
+    ('75%', '-')
+    """
+    return "-" if policy.startswith(ORACLE) else f"{effective / limit:.0%}"
 
 
 def summary_table(
@@ -58,7 +69,7 @@ def summary_table(
         }
         cells = {name: show(value, interval=intervals) for name, value in values.items()}
         if limit is not None:
-            cells["limit"] = f"{one.effective_per_round.mean / limit:.0%}"
+            cells["limit"] = part_of_limit(one.policy, one.effective_per_round.mean, limit)
         broken = "" if one.certificate_holds else " (certificate broken)"
         table.add_row(one.policy + broken, *(cells[name] for name in shown))
     return table

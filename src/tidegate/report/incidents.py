@@ -1,0 +1,128 @@
+"""What went wrong in a run, and in which rounds, for a page that marks it where it was."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegate.runs.reader import RunView
+from tidegate.server.fleet_round import FleetRound
+
+MOST_SPANS = 6
+"""Of rounds that are written out; the others are counted."""
+Span = tuple[int, int]
+"""The first and the last of some rounds in a row."""
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One kind of trouble, and the rounds that had it."""
+
+    mark: str
+    """The letter that stands for it in pictures."""
+    what: str
+    """What happened, and how bad it was."""
+    spans: Sequence[Span]
+
+    @property
+    def where(self) -> str:
+        """The rounds in words."""
+        return rounds_in_words(self.spans)
+
+
+def incidents(view: RunView) -> list[Incident]:
+    """Return what went wrong in a run, the worst kinds first.
+
+    Args:
+        view: what its folder says.
+    """
+    found = [
+        _kind("R", _restarts(view), lambda count: _times("the server was started again", count)),
+        _kind("N", _without_models(view), lambda _: "nobody's model was used: no average was made"),
+        _kind("D", _not_finite(view), lambda _: "a metric was not a finite number"),
+        _kind("P", paused_rounds(view), lambda _: "nothing was bought: buying was paused"),
+        _counted(
+            view, "A", _missing(view), "node{s} did not take part: away, or no answer in time"
+        ),
+        _counted(view, "S", lambda row: row.failing_suppliers, "supplier{s} failed"),
+        _counted(view, "F", lambda row: row.full_spools, "stream{s} had no room for more messages"),
+    ]
+    return [one for one in found if one.spans]
+
+
+def restart_round(view: RunView, at: float) -> int:
+    """Return the round that a server went on with that was started at some time."""
+    after = [number for number, ended in view.ended_at.items() if ended > at]
+    return min(after, default=view.round_number)
+
+
+def paused_rounds(view: RunView) -> list[int]:
+    """Return the rounds in which nothing was bought, because what was bought before was no use."""
+    pairs = itertools.pairwise(view.rounds)
+    return [after.round_number for before, after in pairs if before.pause]
+
+
+def rounds_in_words(spans: Sequence[Span]) -> str:
+    """Rounds as people write them.
+
+    >>> rounds_in_words([(3, 5), (8, 8)])
+    'rounds 3 to 5, 8'
+    """
+    told = [f"{a:,}" if a == b else f"{a:,} to {b:,}" for a, b in spans[:MOST_SPANS]]
+    more = sum(b - a + 1 for a, b in spans[MOST_SPANS:])
+    single = len(spans) == 1 and spans[0][0] == spans[0][1]
+    rest = f" and {more:,} more" if more else ""
+    return f"round{'s' * (not single)} {', '.join(told)}{rest}"
+
+
+def _kind(mark: str, rounds: Sequence[int], words: Callable[[int], str]) -> Incident:
+    return Incident(mark, words(len(rounds)), _spans(rounds))
+
+
+def _counted(view: RunView, mark: str, count: Callable[[FleetRound], int], words: str) -> Incident:
+    """A kind of trouble that several clients may have at once."""
+    counts = {row.round_number: count(row) for row in view.rounds}
+    most = max(counts.values(), default=0)
+    numbers = [number for number, one in counts.items() if one]
+    up_to = "up to " * (len({one for one in counts.values() if one}) > 1)
+    return Incident(mark, f"{up_to}{most:,} {words.format(s='s' * (most > 1))}", _spans(numbers))
+
+
+def _restarts(view: RunView) -> list[int]:
+    return [restart_round(view, at) for at, _ in view.starts[1:]]
+
+
+def _without_models(view: RunView) -> list[int]:
+    """Rounds without an average, but for those in which nobody could have anything to train on."""
+    return [
+        row.round_number
+        for row in view.rounds
+        if not view.averaged.get(row.round_number, row.answered)
+        and not (row.under_way and not row.training_size)
+    ]
+
+
+def _not_finite(view: RunView) -> list[int]:
+    values: Iterable[Mapping[int, float]] = view.metrics.values()
+    return [number for one in values for number, value in one.items() if not math.isfinite(value)]
+
+
+def _missing(view: RunView) -> Callable[[FleetRound], int]:
+    """Counts nodes that a round was meant to reach and that gave it nothing."""
+    everybody = view.fraction_train >= 1  # else a part of the fleet, by lot
+    return lambda row: (max(row.fleet, row.orders) if everybody else row.orders) - row.answered
+
+
+def _spans(rounds: Iterable[int]) -> list[Span]:
+    """Rounds that follow each other, as one."""
+    spans: list[Span] = []
+    for number in sorted(set(rounds)):
+        if spans and number == spans[-1][1] + 1:
+            spans[-1] = (spans[-1][0], number)
+        else:
+            spans.append((number, number))
+    return spans
+
+
+def _times(words: str, count: int) -> str:
+    return words if count < 2 else f"{words}, {count:,} times"  # noqa: PLR2004 - once, or several

@@ -1,0 +1,116 @@
+"""Pictures over the rounds of a run, with what went wrong marked where it was."""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tidegate.report.figures import COLOURS, STYLES
+from tidegate.report.incidents import Incident
+from tidegate.report.page import INK, QUIET, Picture, new_panel
+from tidegate.report.tables import amount
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FEW = 4
+"""Points of a curve that are all marked."""
+MARKERS = "os^Dv"
+"""A second cue beside colour and dashes."""
+MARKED = 8
+"""Markers on a longer line."""
+TOO_NEAR = 0.045
+"""Letters nearer than this part of the width are written as one word."""
+MakePicture = Callable[["Figure", str, str], Picture]
+Lines = dict[str, tuple[Sequence[float], Sequence[float]]]
+"""Where and what, by the name of each line."""
+Draw = Callable[[str, Lines], Picture]
+"""Draws lines over the rounds of one run."""
+
+
+def lines_over_rounds(
+    title: str, lines: Lines, picture: MakePicture, trouble: Sequence[Incident] = ()
+) -> Picture:
+    """Draw lines over rounds.
+
+    Args:
+        title: of the picture.
+        lines: what is drawn; the budget and the slots are thin, as limits are.
+        picture: makes a picture of a figure.
+        trouble: is marked above the lines, by its letters.
+    """
+    figure, axes = new_panel(title)
+    for number, (name, (across, values)) in enumerate(lines.items()):
+        plain = name in ("budget", "slots")
+        axes.plot(
+            across,
+            values,
+            color=INK if plain else COLOURS[number],
+            linestyle=STYLES[number],
+            linewidth=1.2 if plain else None,
+            # A line of one point is not seen without.
+            marker=None if plain and len(across) >= FEW else MARKERS[number % len(MARKERS)],
+            markevery=1 if len(across) < FEW else max(len(across) // MARKED, 1),
+            markersize=5,
+            label=name,
+        )
+    axes.set_xlabel("round")
+    axes.locator_params(axis="x", integer=True)
+    _mark(axes, trouble)
+    if len(lines) > 1:
+        figure.legend(loc="outside lower center", ncols=3)
+    told = "; ".join(
+        f"{name} from {amount(values[0])} to {amount(values[-1])}, at most "
+        f"{amount(max(filter(math.isfinite, values), default=math.nan))}"
+        for name, (_, values) in lines.items()
+    )
+    marked = "".join(f" {one.mark}: {one.what}, {one.where}." for one in trouble)
+    return picture(figure, f"{title} by round: {told}.{marked}", "")
+
+
+def _mark(axes: "Axes", trouble: Sequence[Incident]) -> None:
+    """Shade the rounds of each incident, and write its letter above them."""
+    if not trouble:
+        return
+    left, right = axes.get_xlim()
+    letters = list[tuple[float, str]]()
+    for one in trouble:
+        for first, last in one.spans:
+            if one.mark == "R":  # between two rounds
+                axes.axvline(first - 0.5, color=INK, linewidth=1.2, linestyle=(0, (1, 2)))
+            else:
+                axes.axvspan(first - 0.5, last + 0.5, color=QUIET, alpha=0.18, linewidth=0)
+            middle = first - 0.5 if one.mark == "R" else (first + last) / 2
+            letters.append((min(max(middle, left), right), one.mark))
+    axes.set_xlim(left, right)
+    axes.set_title(axes.get_title(loc="left"), pad=18)
+    for place, word in _together(sorted(letters), TOO_NEAR * (right - left)):
+        axes.annotate(
+            word,
+            (place, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            fontsize="small",
+            fontweight="bold",
+            annotation_clip=False,
+        )
+
+
+def _together(letters: Sequence[tuple[float, str]], near: float) -> list[tuple[float, str]]:
+    """Letters that would lie on each other become one word, each of them once."""
+    groups: list[list[tuple[float, str]]] = []
+    for one in letters:
+        if groups and one[0] - groups[-1][-1][0] < near:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    return [
+        (
+            (group[0][0] + group[-1][0]) / 2,
+            "".join(letter for letter, _ in itertools.groupby(sorted(m for _, m in group))),
+        )
+        for group in groups
+    ]
