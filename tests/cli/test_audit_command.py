@@ -3,6 +3,7 @@
 import json
 import shutil
 import sqlite3
+import sys
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -36,6 +37,8 @@ def test_a_device_is_audited_and_a_page_says_what_that_proves(
     assert "right: the record is whole, and what is stored agrees" in out
     assert "waits for the next order or sweep" in out
     text = page.read_text("utf-8")
+    assert '<th scope="col">uses</th>' in text  # not samples
+    assert "Expired samples were past their days when an order came, swept ones when" in text
     for words in ("What this proves", "What it does not prove", "not unlearning", "flash disk"):
         assert words in text
     told = json.loads(tell(capfd, str(folder), "--json")[0])
@@ -51,6 +54,27 @@ def test_a_device_is_audited_and_a_page_says_what_that_proves(
     out, _ = tell(capfd, str(path), "--page", str(page), code=1)
     assert "WRONG: " in out
     assert "1 contradicts itself" in page.read_text("utf-8")
+
+
+def test_without_jinja2_the_audit_is_printed_before_the_remedy(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(tmp_path, 3)
+    device.order()
+    device.close()
+    monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it were not installed
+    page = tmp_path / "audit.html"
+    out, error = tell(capfd, str(tmp_path), "--page", str(page), code=2)
+    assert "right: the record is whole" in out
+    assert "was not written: pages need jinja2: pip install 'tidegate[report]'" in " ".join(
+        error.split()
+    )
+    assert not page.exists()
+    (tmp_path / "a.sqlite").write_bytes(b"not a database, certainly" * 100)
+    out, error = tell(capfd, str(tmp_path), "--page", str(page), code=1)
+    assert "right: the record is whole" in out
+    assert "pages need jinja2" in error
+    assert "must end in .html" in tell(capfd, str(tmp_path), "--page", "page.pdf", code=2)[1]
 
 
 def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

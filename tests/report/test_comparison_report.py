@@ -11,6 +11,8 @@ from rich.console import Console
 from tidegate.experiments.results import read_results
 from tidegate.report.comparison import Comparison, write_tables
 from tidegate.report.comparison_figures import draw
+from tidegate.report.comparison_page import write_comparison_page
+from tidegate.report.figures import look_of, looks_of
 
 ACCURACIES = {
     "costless_oracle": [[0.5, 0.9], [0.7, 0.9]],
@@ -69,6 +71,42 @@ def test_rows_are_plain_and_tables_show_them(comparison: Comparison, tmp_path: P
     assert "50%" in shown  # of the limit
     assert "a part of 20," in comparison.legend()
     console.file.close()
+
+
+def test_a_policy_without_a_budget_has_no_limit(comparison: Comparison) -> None:
+    (limits,) = [one for one in comparison.table().columns if one.header == "limit"]
+    assert list(limits.cells) == ["-", "50%", "50%"]
+
+
+def lead_of(folder: Path, accuracies: dict[str, list[list[float]]]) -> str:
+    about, results = read_results(make_results(folder / "results", accuracies))
+    page = folder / "page.html"
+    write_comparison_page(Comparison(results, about), page, "tidegate compare")
+    return page.read_text("utf-8").partition('class="lead">')[2].partition("</p>")[0]
+
+
+def test_a_page_leads_with_the_lead_and_its_interval(tmp_path: Path) -> None:
+    told = lead_of(tmp_path, ACCURACIES)
+    assert told.startswith("tide leads constant_admission by 20.0 ±0.0 points on the same seeds")
+    assert told.endswith("costless_oracle, which no budget holds, reaches 90.0 ±0.0 %.")
+
+
+def test_a_difference_that_may_be_chance_is_not_called_a_lead(tmp_path: Path) -> None:
+    near = {"tide": [[0.6], [0.4], [0.5]], "tide-margin": [[0.5], [0.52], [0.4]]}
+    told = lead_of(tmp_path / "several", near)
+    assert told.startswith("No policy leads for certain: tide and tide-margin differ by 2.67 ±")
+    assert " leads tide" not in told
+    told = lead_of(tmp_path / "single", {label: runs[:1] for label, runs in near.items()})
+    assert told.startswith("tide is 10.0 points above tide-margin on the one seed")
+    assert "may be chance" in told
+    told = lead_of(tmp_path / "alone", {"tide": [[0.6], [0.4]]})
+    assert told.startswith("tide reaches 50.0 ±")
+
+
+def test_two_labels_of_one_policy_do_not_look_alike() -> None:
+    looks = looks_of(["tide", *(f"tide-{number}" for number in range(12))])
+    assert looks["tide"] == look_of("tide")
+    assert len({str(look) for look in looks.values()}) == len(looks) == 13
 
 
 def test_debt_counts_against_the_budget_of_all(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Pictures of an experiment: what was learned, and for what money and memory."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,7 @@ import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate.report.comparison import BAND, Comparison, curves_of
-from tidegate.report.figures import look_of
+from tidegate.report.figures import Look, looks_of
 from tidegate.report.tables import ORACLE
 from tidegate.simulation.summary import estimate
 
@@ -53,15 +54,17 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
 def accuracy_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
     """Three panels: the best accuracy so far, that of the round, and the best by money."""
     best, now, money = axes
+    looks = looks_of(comparison.results)
     for label, runs in comparison.results.items():
+        band = partial(_band, label=label, look=looks[label])
         rounds = runs[0].columns["round_number"]
         highest, current = curves_of(runs, "best"), curves_of(runs, "accuracy")
         judged = ~np.isnan(current[0])
-        _band(best, rounds[judged], 100 * highest[:, judged], label)
-        _band(now, rounds[judged], 100 * current[:, judged], label)
+        band(best, rounds[judged], 100 * highest[:, judged])
+        band(now, rounds[judged], 100 * current[:, judged])
         if label != ORACLE:
             paid = np.cumsum(curves_of(runs, "spent"), axis=1).mean(axis=0)
-            _band(money, paid[judged], 100 * highest[:, judged], label)
+            band(money, paid[judged], 100 * highest[:, judged])
     best.set_title("Best so far", loc="left", fontsize="medium")
     now.set_title("In the round", loc="left", fontsize="medium")
     without = _without_oracle(comparison)
@@ -100,12 +103,14 @@ def _floor(comparison: Comparison) -> float:
 def resource_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
     """Three panels: memory, cost debt, and money."""
     stored, debt, spent = axes
+    looks = looks_of(comparison.results)
     for label, runs in comparison.results.items():
+        band = partial(_band, label=label, look=looks[label])
         rounds = runs[0].columns["round_number"]
-        _band(stored, rounds, curves_of(runs, "training_size"), label, seen_only=True)
+        band(stored, rounds, curves_of(runs, "training_size"), seen_only=True)
         if label != ORACLE:
-            _band(debt, rounds, curves_of(runs, "cost_debt"), label)
-            _band(spent, rounds, np.cumsum(curves_of(runs, "spent"), axis=1) / rounds, label)
+            band(debt, rounds, curves_of(runs, "cost_debt"))
+            band(spent, rounds, np.cumsum(curves_of(runs, "spent"), axis=1) / rounds)
     stored.set_title("Memory: samples stored", loc="left", fontsize="medium")
     without = _without_oracle(comparison)
     debt.set_title(f"Cost debt{without}", loc="left", fontsize="medium")
@@ -117,10 +122,16 @@ def resource_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
 
 
 def _band(
-    axes: "Axes", across: FloatArray, lines: FloatArray, label: str, *, seen_only: bool = False
+    axes: "Axes",
+    across: FloatArray,
+    lines: FloatArray,
+    *,
+    label: str,
+    look: Look,
+    seen_only: bool = False,
 ) -> None:
     """A mean and its interval; cut to what was seen where more would be taken for a fact."""
-    colour, style = look_of(label)
+    colour, style = look
     middle = lines.mean(axis=0)
     axes.plot(across, middle, color=colour, linestyle=style, label=label)
     if len(lines) > 1:

@@ -37,7 +37,7 @@ def write_comparison_page(comparison: Comparison, path: Path, command: str) -> N
         paid = _pictures(resource_panels, comparison, picture)
     count = len(comparison.results)
     policies = f"{count} {'policy' if count == 1 else 'policies'}"
-    lead = f"{_answer(comparison)} {policies} over {comparison.seeds}, best round of each run."
+    lead = f"{_answer(comparison)}\n{policies} over {comparison.seeds}; of each run its best round."
     sections = [
         Section("What was learned", [comparison.legend()], tables=[_table(comparison)]),
         Section("Accuracy", pictures=learned),
@@ -94,10 +94,11 @@ def may_be_chance(difference: Estimate) -> bool:
 
 
 def _table(comparison: Comparison) -> Rows:
-    """The table that ``tidegate compare`` prints, on all columns."""
+    """The table that ``tidegate compare`` prints, on all columns that say anything."""
     table = comparison.table()
-    cells = [list(column.cells) for column in table.columns]
-    header = [str(column.header) for column in table.columns]
+    columns = [column for column in table.columns if any(map(str, column.cells))]
+    cells = [list(column.cells) for column in columns]
+    header = [str(column.header) for column in columns]
     rows = [[str(cell) for cell in row] for row in zip(*cells, strict=True)]
     return Rows(str(table.title), header, rows)
 

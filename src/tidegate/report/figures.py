@@ -1,6 +1,6 @@
 """Pictures of simulated runs; needs the ``plot`` extra."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +34,27 @@ def look_of(name: str) -> Look:
     return LOOKS[max(known, key=len)] if known else ("0.5", "-")
 
 
+def looks_of(names: Iterable[str]) -> dict[str, Look]:
+    """Colour and style of each of several labels, no two alike.
+
+    A policy keeps its own; another label of the same policy gets what nobody else has.
+
+    >>> looks = looks_of(["tide-margin", "tide"])
+    >>> looks["tide"] == look_of("tide"), looks["tide-margin"] == look_of("tide")
+    (True, False)
+    """
+    asked = list(names)
+    looks = {name: LOOKS[name] for name in asked if name in LOOKS}
+    spare = ((COLOURS[n % len(COLOURS)], STYLES[(n + n // len(COLOURS)) % len(STYLES)])
+             for n in range(len(COLOURS) * len(STYLES)))  # fmt: skip
+    for name in asked:
+        if name not in looks:
+            own = look_of(name)
+            used = looks.values()
+            looks[name] = own if own not in used else next(one for one in spare if one not in used)
+    return {name: looks[name] for name in asked}
+
+
 def check_drawable(path: Path) -> None:
     """Refuse, before any work is done, a picture that could not be drawn."""
     try:
@@ -57,8 +78,9 @@ def draw_runs(runs: Mapping[str, Sequence[Run]], path: Path) -> None:
     problem = next(iter(runs.values()))[0].problem
     figure = Figure(figsize=(9, 9), layout="constrained")
     spent, stored, effective = figure.subplots(3, 1, sharex=True)
+    looks = looks_of(runs)
     for name, group in runs.items():
-        look = look_of(name)
+        look = looks[name]
         rounds = group[0].columns["round_number"]
         paid = [np.cumsum(run.columns["spent"]) / rounds for run in group]
         _band(spent, rounds, paid, look, name)

@@ -18,6 +18,8 @@ FEW = 4
 """Points of a curve that are all marked."""
 MARKERS = "os^Dv"
 """A second cue beside colour and dashes."""
+LIMITS = ("budget", "slots")
+"""Names of lines that are limits."""
 MARKED = 8
 """Markers on a longer line."""
 TOO_NEAR = 0.045
@@ -41,16 +43,17 @@ def lines_over_rounds(
         trouble: is marked above the lines, by its letters.
     """
     figure, axes = new_panel(title)
+    several = sum(name not in LIMITS for name in lines) > 1
     for number, (name, (across, values)) in enumerate(lines.items()):
-        plain = name in ("budget", "slots")
+        plain = name in LIMITS
         axes.plot(
             across,
             values,
             color=INK if plain else COLOURS[number],
             linestyle=STYLES[number],
             linewidth=1.2 if plain else None,
-            # A line of one point is not seen without.
-            marker=None if plain and len(across) >= FEW else MARKERS[number % len(MARKERS)],
+            # A line of one point is not seen without; one that is alone needs none.
+            marker=MARKERS[number] if len(across) < FEW or (several and not plain) else None,
             markevery=1 if len(across) < FEW else max(len(across) // MARKED, 1),
             markersize=5,
             label=name,

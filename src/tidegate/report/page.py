@@ -118,7 +118,7 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -
     Args:
         path: of the file.
         title: of the page.
-        lead: the answer, in a sentence or two.
+        lead: the answer, in a sentence or two; lines after the first stand below it, smaller.
         sections: below it.
     """
     import jinja2  # noqa: PLC0415 - an extra

@@ -9,7 +9,7 @@ import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate.report.cap_section import cap_section
-from tidegate.report.figures import look_of
+from tidegate.report.figures import looks_of
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import LEGEND, show
 from tidegate.simulation.caps import CapPoint
@@ -181,8 +181,9 @@ def _curves(
     pictures = []
     for title, places, lines, limit in panels:
         figure, axes = new_panel(title)
+        looks = looks_of(lines)
         for name, values in lines.items():
-            colour, style = look_of(name)
+            colour, style = looks[name]
             axes.plot(places, values, color=colour, linestyle=style, label=name)
         if len(limit) == len(places):
             axes.plot(places, limit, color=INK, linewidth=1, linestyle=(0, (1, 2)), label="limit")

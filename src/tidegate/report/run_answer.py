@@ -42,7 +42,7 @@ def run_answer(
             f"{len(view.clients):,} clients, on {clock(now)}: {told['state']}."
         ),
     ]
-    return " ".join(filter(None, sentences))
+    return "\n".join(filter(None, sentences))
 
 
 def _judged(view: RunView) -> dict[str, Mapping[int, float]]:

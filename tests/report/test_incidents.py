@@ -1,0 +1,101 @@
+"""What went wrong in a run is found in its folder, and marked where it was."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from recorded_run import ALL, ROUNDS, recorded_run
+
+from tidegate.report.incidents import incidents
+from tidegate.report.over_rounds import lines_over_rounds
+from tidegate.report.page import drawing
+from tidegate.report.run_page import write_run_page
+from tidegate.runs.journal import Journal
+from tidegate.runs.reader import RunView, read_run
+
+pytestmark = pytest.mark.long
+
+
+def marks(view: RunView) -> dict[str, str]:
+    return {one.mark: one.where for one in incidents(view)}
+
+
+def test_a_run_without_trouble_has_none(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    view = read_run(tmp_path)
+    assert len(view.rounds) == ROUNDS
+    assert incidents(view) == []
+    write_run_page(view, tmp_path / "page.html", now=0.0)
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "Nothing went wrong." in page
+    assert "What went wrong" not in page
+
+
+def test_a_restart_is_marked_before_the_round_that_came_next(tmp_path: Path) -> None:
+    recorded_run(tmp_path, until=3)
+    played = len(read_run(tmp_path).rounds)
+    assert marks(read_run(tmp_path)) == {}
+    recorded_run(tmp_path)
+    view = read_run(tmp_path)
+    assert 0 < played < len(view.rounds) == ROUNDS
+    assert marks(view) == {"R": f"round {played + 1}"}
+    write_run_page(view, tmp_path / "page.html", now=0.0)
+    page = (tmp_path / "page.html").read_text("utf-8")
+    told = f"the server was started again (round {played + 1})"
+    assert f"Not all went well: {told}." in page
+    labels = re.findall(r'aria-label="([^"]* by round: [^"]*)"', page)
+    assert len(labels) > 5
+    for label in labels:
+        assert f"R: the server was started again, round {played + 1}." in label
+
+
+def test_rounds_without_an_average_and_pauses_are_found(tmp_path: Path) -> None:
+    recorded_run(tmp_path, failing=ALL)
+    view = read_run(tmp_path)
+    found = marks(view)
+    unused = [number for number, used in view.averaged.items() if not used]
+    assert unused == list(range(3, ROUNDS + 1))
+    assert found["N"] == f"rounds 3 to {ROUNDS}"
+    assert found["P"].startswith("round")
+
+
+def test_nodes_that_were_away_are_counted(tmp_path: Path) -> None:
+    recorded_run(tmp_path, failing=0)
+    view = read_run(tmp_path)
+    short = [row.round_number for row in view.rounds if row.answered < row.fleet]
+    assert short == list(range(3, ROUNDS + 1))
+    (away,) = (one for one in incidents(view) if one.mark == "A")
+    assert away.what.startswith("1 node did not take part")
+    assert away.where == f"rounds 3 to {ROUNDS}"
+    rows = [replace(row, orders=2, answered=2) for row in view.rounds]
+    assert "A" not in marks(replace(view, rounds=rows, fraction_train=0.5))  # 2 of 4, by lot
+    assert marks(replace(view, rounds=rows))["A"] == f"rounds 1 to {ROUNDS}"
+
+
+def test_suppliers_spools_and_metrics_that_failed_are_found(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    Journal(tmp_path).measured(5, "server", {"loss": float("nan")})
+    view = read_run(tmp_path)
+    first, second, *others = view.rounds
+    rows = [
+        replace(first, failing_suppliers=1),
+        replace(second, failing_suppliers=3, full_spools=2),
+        *others,
+    ]
+    found = {one.mark: one for one in incidents(replace(view, rounds=rows))}
+    assert sorted(found) == ["D", "F", "S"]
+    assert (found["S"].what, found["S"].where) == ("up to 3 suppliers failed", "rounds 1 to 2")
+    assert found["F"].what.startswith("2 streams had no room")
+    assert found["D"].where == "round 5"
+
+
+def test_letters_that_would_lie_on_each_other_are_one_word(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    view = read_run(tmp_path)
+    rows = [replace(row, failing_suppliers=1, full_spools=1) for row in view.rounds[:2]]
+    trouble = incidents(replace(view, rounds=[*rows, *view.rounds[2:]]))
+    with drawing() as picture:
+        numbers = list(range(1, ROUNDS + 1))
+        svg = lines_over_rounds("title", {"one": (numbers, numbers)}, picture, trouble).svg
+    assert ">FS</text>" in svg
