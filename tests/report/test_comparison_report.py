@@ -82,6 +82,8 @@ def lead_of(folder: Path, accuracies: dict[str, list[list[float]]]) -> str:
     about, results = read_results(make_results(folder / "results", accuracies))
     page = folder / "page.html"
     write_comparison_page(Comparison(results, about), page, "tidegate compare")
+    several = any(len(runs) > 1 for runs in accuracies.values())
+    assert ("bands 80% intervals" in page.read_text("utf-8")) is several
     return page.read_text("utf-8").partition('class="lead">')[2].partition("</p>")[0]
 
 

@@ -176,6 +176,15 @@ def test_words_and_lines_stand_out(theme: int) -> None:
         assert contrast(colours[f"series-{number}"], colours["paper"]) >= 3, number
 
 
+def test_paper_is_light_and_cuts_nothing() -> None:
+    style = (TEMPLATES / "page.html").read_text("utf-8")
+    dark = re.findall(r"@media ([^{]*prefers-color-scheme: dark[^{]*)", style)
+    assert [one.partition(" ")[0] for one in dark] == ["screen"]
+    on_paper = style[style.index("@media print") :]
+    assert re.search(r"\.scroll \{ overflow: visible;", on_paper)
+    assert re.search(r"figure, tr \{ break-inside: avoid; \}", on_paper)
+
+
 BROWSER = (
     *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"),
     *("--no-first-run", "--disable-background-networking", "--disable-component-update"),

@@ -133,7 +133,8 @@ def _band(
     """A mean and its interval; cut to what was seen where more would be taken for a fact."""
     colour, style = look
     middle = lines.mean(axis=0)
-    axes.plot(across, middle, color=colour, linestyle=style, label=label)
+    order = 2.0 if style == "-" else 2.1  # a whole line would hide a broken one that is equal
+    axes.plot(across, middle, color=colour, linestyle=style, label=label, zorder=order)
     if len(lines) > 1:
         half = np.array([estimate(column.tolist(), BAND).half_width for column in lines.T])
         low, high = middle - half, middle + half

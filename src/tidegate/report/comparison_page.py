@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidegate.report.comparison import Comparison
+from tidegate.report.comparison import BAND, Comparison
 from tidegate.report.comparison_figures import accuracy_panels, resource_panels
 from tidegate.report.page import Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import ORACLE, show
@@ -40,7 +40,7 @@ def write_comparison_page(comparison: Comparison, path: Path, command: str) -> N
     lead = f"{_answer(comparison)}\n{policies} over {comparison.seeds}; of each run its best round."
     sections = [
         Section("What was learned", [comparison.legend()], tables=[_table(comparison)]),
-        Section("Accuracy", pictures=learned),
+        Section("Accuracy", _bands(comparison), pictures=learned),
         Section("Money and memory", pictures=paid),
         Section("Caveats", CAVEATS),
         Section("What was run", command=command, details=_configurations(comparison)),
@@ -91,6 +91,12 @@ def may_be_chance(difference: Estimate) -> bool:
     """Whether a difference has no interval, or one that holds zero."""
     ends = difference.interval
     return ends is None or ends[0] <= 0 <= ends[1]
+
+
+def _bands(comparison: Comparison) -> list[str]:
+    """What lines and bands are, where there is more than one seed."""
+    several = any(len(runs) > 1 for runs in comparison.results.values())
+    return [f"Lines are means over seeds, bands {BAND:.0%} intervals."] if several else []
 
 
 def _table(comparison: Comparison) -> Rows:
