@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from tidegate.report.alarms import state_of
+from tidegate.report.client_pictures import client_pictures
 from tidegate.report.incidents import Incident, incidents, restart_round
 from tidegate.report.live import SHOWN, newest, summary
 from tidegate.report.over_rounds import Draw, Lines, lines_over_rounds
@@ -51,6 +52,7 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
         draw = partial(lines_over_rounds, picture=picture, trouble=trouble)
         money, memory = _money(view, draw), _memory(view, draw)
         model = _model(view, beside, draw)
+        clients = client_pictures(sorted(view.clients, key=_interest), picture)
     sections = [
         *_trouble(trouble),
         Section(
@@ -72,7 +74,7 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
         ),
         *([Section("What was learned", pictures=model)] if model else []),
         *([] if beside is None else [Section("Beside another run", tables=[_both(view, beside)])]),
-        Section("Clients", tables=[_clients(view.clients)]),
+        Section("Clients", pictures=clients, tables=[_clients(view.clients)]),
         Section("Round by round", details=[_rounds(view)]),
         Section("Caveats", CAVEATS),
         Section("What was run", details=[_configuration(view), _starts(view)]),

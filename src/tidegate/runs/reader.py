@@ -6,7 +6,7 @@ a last row that is not whole yet is not there yet.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ class ClientView:
     """Whether an order of an earlier round is not answered."""
     is_retired: bool
     """Whether an operator has taken it out for good, or has asked the server to."""
+    batches: Sequence[tuple[int, int]] = ()
+    """What is stored: the round that admitted samples, and how many of them are left."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,7 @@ def _client(
         away_for=away_for,
         owes_answer=order is not None and order["round_number"] < now and not is_retired,
         is_retired=is_retired,
+        batches=[(bought, count) for bought, count in account["batches"]],
     )
 
 
