@@ -1,7 +1,8 @@
 """What the documentation's pages get when the site is built.
 
 The help of every command where a page asks for it, and pictures of experiments, which lie outside
-of ``docs``; links to folders of the repository become words.
+of ``docs``; links to folders of the repository become words. Tables that a command printed are
+marked, since their lines must not be wrapped.
 """
 
 import html
@@ -18,6 +19,8 @@ from tidegate.cli.app import app
 PLACE = "<!-- commands -->"
 ROOT = Path(__file__).parent.parent
 OUTSIDE = r"(?:\.\./)+((?:experiments|examples)[^)]*)"
+BLOCK = re.compile(r"^( *)```(text|none|console)\n(.*?)(?=^ *```)", re.DOTALL | re.MULTILINE)
+ROW = re.compile(r" *\||.*\S {2,}\S.*\S {2,}\S")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -29,11 +32,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Fill in commands, and mend links that lead out of ``docs``."""
+    """Fill in commands, mark printed tables, and mend links that lead out of ``docs``."""
     if PLACE in markdown:
         markdown = markdown.replace(PLACE, _commands())
+    markdown = BLOCK.sub(_marked, markdown)
     markdown = re.sub(rf"\]\({OUTSIDE}(?<=\.png)\)", r"](pictures/\1)", markdown)
     return re.sub(rf"\[([^\]]*)\]\({OUTSIDE}\)", r"\1", markdown)
+
+
+def _marked(block: re.Match[str]) -> str:
+    """Give a block with two rows or more, of three columns or more, the class ``columns``."""
+    indent, language, text = block.groups()
+    rows = [line for line in text.splitlines() if ROW.match(line)]
+    return f"{indent}``` {{.{language} .columns}}\n{text}" if rows[1:] else block[0]
 
 
 def _commands() -> str:

@@ -93,9 +93,9 @@ def watch(
         return
     out = screen()
     if once or not sys.stdout.isatty():
-        view = read_watched(folder)
+        seen = read_watched(folder)
         log = last_lines(folder, log_lines)
-        out.print(live_view(view, wide=out.width >= WIDE, log=log))
+        out.print(live_view(seen, wide=out.width >= WIDE, log=log))
         return
     with _asked_to_stop() as asked, Live(console=out, auto_refresh=False) as live:
         while not asked:
