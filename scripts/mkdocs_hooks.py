@@ -22,6 +22,9 @@ OUTSIDE = r"(?:\.\./)+((?:experiments|examples)[^)]*)"
 BLOCK = re.compile(r"^( *)```(text|none|console)\n(.*?)(?=^ *```)", re.DOTALL | re.MULTILINE)
 ROW = re.compile(r" *\||.*\S {2,}\S.*\S {2,}\S")
 
+WIDE = 88
+"""Characters of a row, from which on a printed table gets small letters."""
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pictures of experiments."""
@@ -44,7 +47,10 @@ def _marked(block: re.Match[str]) -> str:
     """Give a block with two rows or more, of three columns or more, the class ``columns``."""
     indent, language, text = block.groups()
     rows = [line for line in text.splitlines() if ROW.match(line)]
-    return f"{indent}``` {{.{language} .columns}}\n{text}" if rows[1:] else block[0]
+    if not rows[1:]:
+        return block[0]
+    wide = " .wide" if max(map(len, rows)) > WIDE else ""
+    return f"{indent}``` {{.{language} .columns{wide}}}\n{text}"
 
 
 def _commands() -> str:

@@ -78,7 +78,7 @@ def test_search_finds_every_public_name(site: Path) -> None:
 
 def test_commands_are_wrapped_and_printed_tables_are_not(site: Path) -> None:
     blocks = re.findall(
-        r'<div class="language-\w+ (columns )?highlight">(.*?)</div>',
+        r'<div class="language-\w+ (columns (?:wide )?)?highlight">(.*?)</div>',
         page(site, "guarantees") + page(site, "howto/deploy-with-tls"),
         re.DOTALL,
     )

@@ -24,6 +24,7 @@ POLICIES: Mapping[str, PolicyMaker] = {
     "acdpp": acdpp,
     "tide": tide,
 }
+"""The joint policies by the names that ``make_policy`` and the command line take."""
 
 
 def identity(maker: PolicyMaker) -> str:

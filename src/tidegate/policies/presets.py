@@ -59,6 +59,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "cifar10": _scaled(2, 5e-3),
     "imagenette": _scaled(4, 5e-4),
 }
+"""The settings of the paper's three experiments by the name of their data set."""
 
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # The policies as the paper prints them.
@@ -82,6 +83,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "hybrid": {"retention_horizon": 10},
     },
 }
+"""By the name of a preset: the arguments that it gives to each policy."""
 
 
 def make_policy(
