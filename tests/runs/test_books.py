@@ -1,11 +1,14 @@
 """A server's books in their file: what a round writes, who may read, and files from before."""
 
+import math
 import os
 import random
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,35 +16,37 @@ from gated_apps import MODEL
 from old_files import ROUNDS, control, grid
 
 from bookkeeping import answer
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, DamagedFileError
 from tidegate.policies.presets import make_policy
-from tidegate.prices import PricePath, UniformPrice
+from tidegate.prices import PriceFeed, PricePath, UniformPrice
 from tidegate.runs.books import RunBooks
 from tidegate.runs.folder import FORMAT_VERSION
 from tidegate.runs.reader import read_run
+from tidegate.runs.writer import RunWriter
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.standing import Standing
 from tidegate.wire import Introduction
 
 BESIDE = {"version": FORMAT_VERSION}
+PRICES = PricePath(UniformPrice(1, 10), 1)
 NOBODY = 65534
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
-def terms(clients: int, policy: str = "acdpp") -> Terms:
+def terms(clients: int, policy: str = "acdpp", prices: PriceFeed = PRICES) -> Terms:
     return Terms(
         policy=lambda problem: make_policy(policy, problem),
         policy_name=policy,
         budget=50.0,
-        prices=PricePath(UniformPrice(1, 10), 1),
+        prices=prices,
         num_rounds=100,
         fraction_train=10 / clients,
     )
 
 
-def begin(clients: int, policy: str = "acdpp") -> Controller:
-    controller = Controller(terms(clients, policy), "r")
+def begin(clients: int, policy: str = "acdpp", prices: PriceFeed = PRICES) -> Controller:
+    controller = Controller(terms(clients, policy, prices), "r")
     for number in range(clients):
         known = Introduction(run="r", client=f"c{number}", buffer_capacity=9, buffer_id="b")
         controller.join(known)
@@ -110,6 +115,56 @@ def test_old_books_move_into_the_new_file(tmp_path: Path) -> None:
     again = control("tide", folder)
     again.start(grid(), MODEL, ROUNDS)
     assert len(again.rounds) == ROUNDS
+
+
+class Nothing:
+    """A feed whose samples cost nothing, written with a sign."""
+
+    def at(self, round_number: int, clients: Sequence[str]) -> float:
+        return -0.0
+
+    def mean(self, num_rounds: int) -> float:
+        return 1.0
+
+
+def test_a_price_of_minus_nothing_is_a_price_of_nothing(tmp_path: Path) -> None:
+    """SQLite does not tell them apart, and a checksum would."""
+    controller = begin(12, prices=Nothing())
+    there = [f"c{number}" for number in range(12)]
+    with closing(RunBooks(tmp_path / "books.sqlite")) as books:
+        orders = controller.decide(there[:10], there)
+        assert {math.copysign(1, order.price) for order in orders.values()} == {1.0}
+        sent = replace(orders["c0"], price=-0.0)
+        account = replace(controller.ledger.account("c0"), outstanding=sent)
+        controller.ledger.accounts["c0"] = account
+        books.save(controller.standing.to_books(), BESIDE)
+        assert books.load() is not None
+
+
+def test_a_server_that_died_before_its_mark_leaves_it_when_it_is_back(tmp_path: Path) -> None:
+    first = RunWriter(tmp_path)
+    with first.held():
+        first.begin()
+        first.save_control(begin(12), "model-000000.npz")
+    (tmp_path / "control.npz").unlink()
+    again = RunWriter(tmp_path)
+    with again.held():
+        found = again.load(terms(12))
+        assert found is not None
+        again.save_control(*found)
+    (tmp_path / "books.sqlite").unlink()
+    with pytest.raises(DamagedFileError, match=r"books\.sqlite is missing"):
+        read_run(tmp_path)
+
+
+def test_books_that_were_closed_are_not_called_damaged(tmp_path: Path) -> None:
+    books = RunBooks(tmp_path / "books.sqlite")
+    books.save(begin(3).standing.to_books(), BESIDE)
+    found = books.load()
+    books.close()
+    assert found is not None
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        found[1].accounts["c0"]
 
 
 def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:

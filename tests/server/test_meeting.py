@@ -5,14 +5,17 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
+from pathlib import Path
 
 import pytest
 from check_size import at_size
 from meetings import BOTH, meeting_place, record_of, registration, report, settled, visit
 
-from tidegate.errors import RunDiffersError, SupplierError
-from tidegate.server.shards import Grant, Meeting
+from tidegate.errors import DamagedFileError, RunDiffersError, SupplierError
+from tidegate.server.shards import Grant, Meeting, Shard
 from tidegate.server.shards.coordinator import UNITS
+from tidegate.server.shards.membership import Membership
+from tidegate.server.shards.memory import MemoryMeeting
 
 NAMES = ("east", "west")
 _numbers = count(1)
@@ -62,7 +65,8 @@ def test_two_at_once_divide_once(meeting: Meeting, run: str) -> None:
         def come(shard: str, now: int = now, ready: threading.Barrier = ready) -> Grant:
             ready.wait()
             news = report(run, shard, now - 1, wish=100.0)
-            return meeting.exchange(visit(run, shard, now, report=news))
+            rounds = [settled(now - 1, 0.1)] if now > 1 else []
+            return meeting.exchange(visit(run, shard, now, report=news, rounds=rounds))
 
         with ThreadPoolExecutor(2) as pool:
             grants = list(pool.map(come, NAMES))
@@ -134,3 +138,30 @@ def test_a_look_tells_of_all_shards_before_anybody_has_come(meeting: Meeting, ru
     assert (view.granted, view.spent, view.effective_samples, view.round_number) == (0, 0, 0, 0)
     with pytest.raises(ValueError, match=r"no run 'none'|run 'none' has been here"):
         meeting.look("none")
+
+
+def test_a_copy_of_the_books_from_before_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would spend what was granted since a second time; also where the database is late."""
+    meeting = MemoryMeeting()
+    shard = Shard("east", {"east": 10, "west": 20}, meeting)
+    rounds = [settled(number, 1.0) for number in (1, 2, 3)]
+    first = Membership(shard, "run", 30.0, tmp_path)
+    first.join(None)
+    for now in (1, 2, 3, 4):
+        first.meet(now, None, rounds[: now - 1])
+    Membership(shard, "run", 30.0, tmp_path).join(rounds)
+    behind = "end with round 2, and the ledger of all shards has its round 3"
+    with pytest.raises(DamagedFileError, match=behind):
+        Membership(shard, "run", 30.0, tmp_path).join(rounds[:2])
+    late = Membership(shard, "run", 30.0, tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryMeeting, "register", _is_away)
+        late.join(rounds[:2])
+    with pytest.raises(DamagedFileError, match=behind):
+        late.meet(3, None, rounds[:2])
+
+
+def _is_away(*_: object) -> int:
+    raise SupplierError("the shards' database", "is away")

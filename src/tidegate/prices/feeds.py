@@ -80,7 +80,7 @@ def fed_price(price: object, round_number: int, whose: str = "all clients") -> f
             f"must give a number from 0 to {LARGEST_AMOUNT:g} as the price of round "
             f"{round_number} for {whose}, got {price!r}",
         )
-    return value
+    return value + 0.0  # no price is -0.0, which a database does not tell from 0
 
 
 class PricePath:

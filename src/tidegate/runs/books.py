@@ -59,11 +59,6 @@ class RunBooks:
         self._plan: int | None = None
         """Number of the plan that the file holds; none before it holds anything."""
 
-    @property
-    def holds_run(self) -> bool:
-        """Whether anything was saved."""
-        return self._plan is not None
-
     def close(self) -> None:
         """Leave one file, without a log beside it."""
         self._connection.close()
@@ -188,6 +183,7 @@ class RunBooks:
             return
         found = self._connection.execute("SELECT content, rule FROM rules").fetchall()
         rules: dict[str, int] = dict(found)
+        newest = max(rules.values(), default=0)
         texts = dict[tuple[object, ...], str]()
         rows = []
         for client, order in given.items():
@@ -196,11 +192,13 @@ class RunBooks:
                 texts[terms] = rule_text(order)
             text = texts[terms]
             if text not in rules:
-                rules[text] = max(rules.values(), default=0) + 1
+                newest += 1
+                rules[text] = newest
                 self._connection.execute("INSERT INTO rules VALUES (?, ?)", (rules[text], text))
             number, dealt = accounts.number(client), _dealt(client, books, plan)
-            told = checksum(number, text, order.count, order.price, *dealt)
-            rows.append((number, rules[text], order.count, order.price, *dealt, told))
+            price = order.price + 0.0  # SQLite does not tell -0.0 from 0
+            told = checksum(number, text, order.count, price, *dealt)
+            rows.append((number, rules[text], order.count, price, *dealt, told))
         self._connection.executemany("REPLACE INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
         self._connection.execute("DELETE FROM rules WHERE rule NOT IN (SELECT rule FROM orders)")
 
@@ -267,8 +265,8 @@ class RunBooks:
             with reading(self.path, REMEDY):
                 yield
         except sqlite3.DatabaseError as wrong:
-            if not is_damage(wrong):
-                raise
+            if isinstance(wrong, sqlite3.ProgrammingError) or not is_damage(wrong):
+                raise  # books that were closed are not damaged
             raise DamagedFileError(self.path, f"is damaged ({wrong})", REMEDY) from wrong
 
 
@@ -277,7 +275,7 @@ def _dealt(client: str, books: Books, plan: int) -> tuple[int, int, float]:
     place, dealt = books.roster.places.get(client), books.allocation
     if place is None or dealt is None:
         return NO_PLAN, 0, 0.0
-    return plan, int(dealt.ordered[place]), float(dealt.credits[place])
+    return plan, int(dealt.ordered[place]), float(dealt.credits[place]) + 0.0
 
 
 def _need_whole(*numbers: object) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from tidegate._internal.saving import Archive, plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError
 from tidegate.runs.books_file import check_format, read_books
-from tidegate.runs.folder import BOOKS, CONTROL, FORMAT_VERSION, METRICS, REMEDY, ROUNDS
+from tidegate.runs.folder import BOOKS, CONTROL, METRICS, REMEDY, ROUNDS
 from tidegate.runs.retirements import asked
 from tidegate.runs.server_mark import ServerMark
 from tidegate.server.fleet_round import FleetRound
@@ -232,7 +232,7 @@ def control_of(archive: Archive, path: Path) -> dict[str, Any]:
     """The part of a server's books that is JSON, in the file that older versions wrote."""
     content: dict[str, Any] = archive.json("control")
     check_format(content["version"], path)
-    if content["version"] == FORMAT_VERSION:
+    if "controller" not in content:  # a mark for older programs
         raise DamagedFileError(path.with_name(BOOKS), "is missing", REMEDY)
     return content
 

@@ -50,6 +50,7 @@ class RunWriter:
         self._folder = folder
         self._app = ""
         self._file: RunBooks | None = None
+        self._is_marked = False
 
     @contextmanager
     def held(self, app: str = "") -> Iterator[None]:
@@ -146,15 +147,19 @@ class RunWriter:
         beside = {"version": FORMAT_VERSION, "model": model}
         if self._app:
             beside["app"] = self._app
-        is_first = self._file is None or not self._file.holds_run
         self._books.save(controller.standing.to_books(), beside)
-        if is_first:
-            told = json.dumps({"version": FORMAT_VERSION}).encode()
+        if not self._is_marked:  # once a process: an earlier one may have died before it
+            self._mark()
+            self._is_marked = True
 
-            def write(file: IO[bytes]) -> None:
-                np.savez(file, control=np.frombuffer(told, dtype=np.uint8))
+    def _mark(self) -> None:
+        """Tell programs that read ``control.npz`` that a newer one wrote here."""
+        told = json.dumps({"version": FORMAT_VERSION}).encode()
 
-            replace_file(self._folder / CONTROL, write)
+        def write(file: IO[bytes]) -> None:
+            np.savez(file, control=np.frombuffer(told, dtype=np.uint8))
+
+        replace_file(self._folder / CONTROL, write)
 
     def append(self, row: FleetRound) -> None:
         """A row, on disk when this returns."""

@@ -91,6 +91,8 @@ class Controller:
 
         It gets no further one before it has, or has introduced itself again.
         """
+        if client not in self._ledger.accounts.unanswered:
+            return False
         order = self._ledger.account(client).outstanding
         return order is not None and order.round_number < self._at.round_number
 

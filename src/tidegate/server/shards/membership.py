@@ -115,7 +115,7 @@ class Membership:
         self._load()
         promised = bool(self.purse.grant.budgets)
         try:
-            self._posted = self._ask(self._register)
+            self._posted = self._registered(settled)
         except SupplierError as failure:
             if not promised:
                 raise
@@ -126,8 +126,6 @@ class Membership:
                 "are gone, and it has been granted money before",
                 "take a copy of the folder from before, or start a new run with another name",
             )
-        if self._posted is not None:  # the books may be a copy from before
-            self._posted = min(self._posted, len(settled or ()))
 
     def meet(self, now: int, report: Report | None, rounds: Sequence[FleetRound]) -> None:
         """Bring what is new and fetch the newest grant, or go on with the one that there is.
@@ -157,7 +155,7 @@ class Membership:
 
     def _exchange(self, now: int, report: Report | None, rounds: Sequence[FleetRound]) -> None:
         if self._posted is None:
-            self._posted = self._ask(self._register)
+            self._posted = self._registered(rounds)
         known, grant = self._posted, self.purse.grant
         visit = Visit(
             run=self.purse.run,
@@ -173,6 +171,18 @@ class Membership:
         self.purse.take(newest)
         if newest != grant:
             self._save()
+
+    def _registered(self, settled: Sequence[FleetRound] | None) -> int:
+        """Register; the last round that is in the ledger, which the books must have, too."""
+        posted = self._ask(self._register)
+        if settled is not None and posted > len(settled):
+            raise DamagedFileError(
+                f"the books of shard {self._shard.name!r}",
+                f"end with round {len(settled)}, and the ledger of all shards has its round "
+                f"{posted}: they are a copy from before, and would spend the same money again",
+                "go on with the newest copy of the folder, or start a new run with another name",
+            )
+        return posted
 
     def _register(self) -> int:
         return self._shard.meeting.register(

@@ -39,7 +39,7 @@ STATEMENT_SECONDS = 5
 """For one statement, and for the lock on a run that another shard divides."""
 LONGEST_REASON = 300
 FIND_RUN = "SELECT budget, slots, round_number FROM tidegate.run WHERE run = %s"
-LOCK_RUN = "SELECT round_number, record::text FROM tidegate.run WHERE run = %s FOR UPDATE"
+LOCK_RUN = "SELECT round_number, record::text FROM tidegate.run WHERE run = %s FOR NO KEY UPDATE"
 POST_ROUND = (
     f"INSERT INTO tidegate.ledger (run, shard, {', '.join(ROW)}) "  # noqa: S608 - our own names
     f"VALUES (%s, %s, {', '.join(['%s'] * len(ROW))}) ON CONFLICT (run, shard, round_number) "
@@ -120,7 +120,11 @@ class PostgresMeeting:
         who = (visit.run, visit.shard)
         with self._transaction() as cursor:
             found = cursor.execute(FIND_RUN, (visit.run,)).fetchone()
-            last = 0 if found is None else found[2]
+            if found is None:
+                raise SupplierError(
+                    "the shards' database", f"knows no run {visit.run!r} any more; restore it"
+                )
+            last = found[2]
             check_memory(visit, last)
             if visit.rounds:
                 rows = [(*who, *_row(one)) for one in visit.rounds]
