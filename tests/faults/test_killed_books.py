@@ -197,6 +197,7 @@ def killed(folder: Path, draw: random.Random) -> list[str]:
 
 
 @pytest.mark.process
+@pytest.mark.filterwarnings("ignore:os.fork")  # another test may have loaded a library with threads
 @pytest.mark.share(at_size(60, 3600))
 def test_a_server_that_is_killed_resumes_what_it_had_saved(tmp_path: Path) -> None:
     whole = begin()

@@ -282,7 +282,7 @@ def test_a_peer_of_another_wire_version_is_told_what_to_install(
     def of_version_3(content: RecordDict) -> None:
         for record in content.config_records.values():
             if "json" in record:
-                record["json"] = str(record["json"]).replace('"version": 2', '"version": 3')
+                record["json"] = str(record["json"]).replace('"version":2', '"version":3')
 
     class Mixed(LocalGrid):
         def _answer(self, message: Message) -> Message:

@@ -12,6 +12,7 @@ import pytest
 from check_size import SIZE
 from deployment import free_port, wait_for
 
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - each cluster makes a folder of its own in it
 PASSWORD = "not for the log"  # noqa: S105 - of a database that lives for seconds
 USER = "gate"
 FOLDERS = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
@@ -28,9 +29,9 @@ class Postgres:
     """A cluster, to be killed and started again; it refuses root, and then runs as postgres."""
 
     def __init__(self, *settings: str) -> None:
-        # Not in pytest's folders, which are for their owner alone.
-        place = os.environ.get("PYTEST_DEBUG_TEMPROOT")
-        self.folder = folder = Path(tempfile.mkdtemp(prefix="postgres-", dir=place))
+        # Not in pytest's folders or TMPDIR, which may be for their owner alone.
+        place = IN_MEMORY if IN_MEMORY.is_dir() else None
+        self.folder = folder = Path(tempfile.mkdtemp(prefix="tidegate-postgres-", dir=place))
         self.port = free_port()
         self._settings = settings
         self._user = "postgres" if os.getuid() == 0 else None
