@@ -193,7 +193,7 @@ def as_nobody() -> Iterator[None]:
 @pytest.mark.parametrize("is_open", [True, False])
 def test_somebody_who_may_not_write_can_read(is_open: bool) -> None:
     """While a server has the books open, and when none has."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)
         controller, there = begin(12), [f"c{number}" for number in range(12)]
