@@ -99,6 +99,18 @@ def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path:
     assert [row["reached_70"] for row in told["policies"]] == [1, 0]
 
 
+def test_a_comparison_for_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    make_results(tmp_path, {"constant_admission": [[0.2, 0.8]], "tide": [[0.3, 0.85]]})
+    code, printed, _ = tidegate(capsys, "compare", tmp_path, "--markdown")
+    heading, line, constant, tide = printed.splitlines()
+    assert (code, heading[:22]) == (0, "| policy | best, % | g")
+    assert line == "|" + "---|" * (heading.count("|") - 1)
+    assert constant.startswith("| constant_admission | 80.0 |  | ")
+    assert tide.startswith("| tide | 85.0 | 5.00 | ")
+    code, _, error = tidegate(capsys, "compare", tmp_path, "--markdown", "--json")
+    assert (code, "give one of them" in error) == (2, True)
+
+
 def test_runs_of_other_settings_are_named_and_left_out(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -83,7 +83,8 @@ def test_money_and_memory_are_as_published(
         found: dict[str, list[float]] = {}
         for seed in experiment.all_seeds:
             problem = as_the_fleet_has_it(experiment.problem(seed, budget))
-            columns = simulate(choice.make(problem), problem, experiment.prices(seed), seed).columns
+            policy = choice.make(problem, choice.fixed_horizon(experiment.problem(seed)))
+            columns = simulate(policy, problem, experiment.prices(seed), seed).columns
             for column, value in (
                 ("spent_per_round", columns["spent"].mean()),
                 ("peak_stored", columns["training_size"].max()),

@@ -159,7 +159,8 @@ def test_a_budget_is_found_with_which_a_policy_spends_what_was_asked(small: str)
         spent = []
         for seed in planned.all_seeds:
             problem = planned.problem(seed, budget)
-            run = simulate(choice.make(problem), problem, planned.prices(seed), seed)
+            policy = choice.make(problem, choice.fixed_horizon(planned.problem(seed)))
+            run = simulate(policy, problem, planned.prices(seed), seed)
             spent.append(run.columns["spent"].mean())
         assert np.mean(spent) == pytest.approx(22.0, rel=0.005)
     assert matched_budget(planned, PolicyChoice(name="acdpp")) == 22.0
@@ -167,12 +168,38 @@ def test_a_budget_is_found_with_which_a_policy_spends_what_was_asked(small: str)
         matched_budget(planned, PolicyChoice(name="costless_oracle", match_spending=True))
 
 
+def test_a_fitted_budget_leaves_k_as_it_was_planned(small: str) -> None:
+    policies = (
+        {"name": "constant_admission", "match_spending": True},
+        {"name": "hybrid", "match_spending": True},
+        {"name": "acdpp", "label": "free"},
+        {"name": "tide", "match_spending": True},
+    )
+    capacities = (8, 9, 10, 11, 12) * 2
+    paper = experiment(small, capacities=capacities, budget=55.0, rounds=60, seeds=1)
+    paper = paper.model_copy(
+        update={"policies": tuple(PolicyChoice.model_validate(one) for one in policies)}
+    )
+    # 5.5 * 100 / 55 = 10, and 5 for hybrid, whose half of the clients get all the money.
+    planned = [run.job for run in plan_runs(paper, Path("anywhere"))]
+    assert [job.retention_horizon for job in planned] == [10, 5, 0, 0]
+    # Prices of seed 0 are 2.5 % below their mean, so that a budget of 56.4 would be matched; the
+    # plan for that keeps samples for 9 rounds and leaves a tenth of the memory empty.
+    choice = paper.policies[0]
+    assert choice.make(paper.problem(0, 56.4)).retention.for_client(0, 10)[1] == 9
+    problem = paper.problem(0, planned[0].budget)
+    policy = choice.make(problem, planned[0].retention_horizon)
+    columns = simulate(policy, problem, paper.prices(0), 0).columns
+    assert columns["training_size"][10:].min() == 100
+    assert columns["spent"].mean() == pytest.approx(55.0, rel=0.03)
+
+
 def test_the_nearest_budget_is_taken_where_samples_are_whole(
     small: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     few = experiment(small, rounds=5, seeds=1)
     matched_budget(few, PolicyChoice(name="constant_admission", match_spending=True))
-    assert "constant_admission cannot spend just 22 a round in so few rounds" in caplog.text
+    assert "constant_admission cannot spend just 22 a round with whole samples" in caplog.text
 
 
 def test_what_is_perhaps_not_meant_is_told(small: str) -> None:

@@ -13,6 +13,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.experiments.results import left_out, read_results
 from tidegate.report.comparison import BASELINE, Comparison, write_tables
 from tidegate.report.comparison_figures import draw
+from tidegate.report.comparison_markdown import markdown_table
 from tidegate.report.figures import check_drawable
 
 WIDE = 160
@@ -39,6 +40,9 @@ def compare(
             help=f"Policy that others are compared with; {BASELINE} by default.",
         ),
     ] = None,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the table in Markdown, for a page.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare the policies of an experiment: accuracy, money and memory.
@@ -53,7 +57,13 @@ def compare(
     The same with files and pictures:
 
         tidegate compare runs/mnist-logistic --target 0.85 --out figures
+
+    The table for a page of documentation:
+
+        tidegate compare runs/mnist-logistic --markdown
     """
+    if markdown and as_json:
+        raise ConfigurationError("--markdown and --json each print a table; give one of them")
     about, found = read_results(results)
     if target:
         about = replace(about, targets=tuple(target))
@@ -75,6 +85,12 @@ def compare(
         check_drawable(out / "accuracy.png")
         for path in [*write_tables(comparison, out), *draw(comparison, out)]:
             typer.echo(f"wrote {path}", err=True)
+    _print(comparison, markdown=markdown, as_json=as_json)
+
+
+def _print(comparison: Comparison, *, markdown: bool, as_json: bool) -> None:
+    """The table, in the form that was asked for."""
+    about = comparison.about
     if as_json:
         told = {
             "title": about.title,
@@ -84,6 +100,9 @@ def compare(
             "policies": comparison.rows(),
         }
         typer.echo(json.dumps(told, indent=2))
+        return
+    if markdown:
+        typer.echo(markdown_table(comparison.rows()))
         return
     console = screen(WIDE)
     wide = console.width >= WIDE

@@ -39,7 +39,7 @@ def run_experiment_file(
         changes: values in place of the file's.
         out: folder for results; ``runs/`` and the file's name by default.
         workers: processes; one for each core by default.
-        engine: ``here`` or ``ray``.
+        engine: ``here``, ``counts`` or ``ray``.
     """
     experiment = ExperimentConfig.read(file, changes)  # its mistakes come before what is missing
     from tidegate.experiments.runner import (  # noqa: PLC0415 - not everyone has what it needs

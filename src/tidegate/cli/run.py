@@ -48,8 +48,11 @@ def run(
         typer.Option(min=1, help="Runs at once (experiment); one for each core by default."),
     ] = None,
     engine: Annotated[
-        Literal["here", "ray"] | None,
-        typer.Option(help="In this process (default) or on Flower's Simulation (experiment)."),
+        Literal["here", "counts", "ray"] | None,
+        typer.Option(
+            help="The Flower app in this process (default) or on Flower's Simulation; or a linear "
+            "model without the app (counts), about a second a run (experiment)."
+        ),
     ] = None,
     verbose: Annotated[
         bool, typer.Option(help="Flower's whole log (app), not a progress bar.")

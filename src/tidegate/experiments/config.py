@@ -49,7 +49,8 @@ class PolicyChoice(BaseModel):
     headroom: Annotated[float, Field(ge=1)] = 1.0
     """Memory that clients have for each slot that is planned for; 1 makes capacity hard."""
     match_spending: bool = False
-    """Give it the budget with which it spends C a round, on average over the seeds."""
+    """Give it the budget with which it spends C a round, on average over the seeds, and keep K as
+    it is planned for C."""
     strict_spending: bool = False
     most_uses: Annotated[int, Field(ge=1)] | None = None
     """U, rounds in which a sample trains at most; no cap by default."""
@@ -80,18 +81,35 @@ class PolicyChoice(BaseModel):
             object.__setattr__(self, "label", self.name + suffix)
         return self
 
-    @property
-    def options(self) -> ControlOptions:
-        """What the policy is told."""
-        return ControlOptions(
+    def make(self, problem: Problem, retention_horizon: int | None = None) -> JointPolicy[Any]:
+        """The policy for a problem, with its planned K or with the one that is given."""
+        options = ControlOptions(
+            retention_horizon=retention_horizon,
             hard_capacity=self.headroom == 1,
             strict_spending=self.strict_spending,
             most_uses=self.most_uses,
         )
+        return make_policy(self.name, problem, options, preset=self.preset)
 
-    def make(self, problem: Problem) -> JointPolicy[Any]:
-        """The policy for a problem."""
-        return make_policy(self.name, problem, self.options, preset=self.preset)
+    def fixed_horizon(self, problem: Problem) -> int | None:
+        """K as it is planned for a problem, to be kept while a budget is fitted to it.
+
+        K is a whole number: a budget that is a hair higher can have a plan that keeps samples for a
+        round less, and leaves a part of memory empty.
+
+        Returns:
+            none if the budget is not fitted, the policy has no K, or its preset names it.
+
+        >>> problem = Problem(buffer_capacities=[100], budget=55, mean_price=5.5, num_rounds=100)
+        >>> PolicyChoice(name="constant_admission", match_spending=True).fixed_horizon(problem)
+        10
+        """
+        if not self.match_spending or "retention_horizon" in PRESETS[self.preset].get(
+            self.name, {}
+        ):
+            return None
+        retention = self.make(problem).retention
+        return retention.for_client(0, problem.num_clients)[1] or None
 
 
 class ExperimentConfig(BaseModel):

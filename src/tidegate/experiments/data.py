@@ -136,6 +136,10 @@ class Partition:
 
     def arrays(self) -> tuple[Array, Array]:
         """Inputs and labels of all samples."""
+        if not self.data._has_images:  # noqa: SLF001 - a column of numbers is read at once
+            columns = self.rows.with_format("numpy")[:]
+            inputs = np.asarray(columns[self.data.input_column], dtype=np.float32)
+            return inputs, np.asarray(columns[self.data.label_column])
         samples = [self.data.sample(row) for row in self.rows]
         inputs = np.stack([value for value, _ in samples])
         return inputs, np.array([label for _, label in samples])

@@ -19,7 +19,11 @@ from tidegate._internal.randomness import generator
 PATCH = 6
 FILTERS = 128
 HELD_OUT = 2000
-"""Images that filters are learned from, and that no client trains on."""
+"""Images that filters are learned from, and that no client trains on: no more than these,"""
+HELD_OUT_SHARE = 1 / 25
+"""no more than this part of the training images,"""
+FEWEST_HELD_OUT = 100
+"""but these, or half of the training images where there are not twice as many."""
 PATCHES = 60_000
 REGULARISATION = 0.1
 """Added to the eigenvalues of whitening."""
@@ -79,7 +83,8 @@ def learn_filters(images: NDArray[np.uint8]) -> Filters:
 def with_features(data: DatasetDict) -> DatasetDict:
     """The same samples with features in place of images, but for those that filters need."""
     train = data["train"].shuffle(seed=SEED)
-    held_out = min(HELD_OUT, len(train) // 2)
+    some = max(int(HELD_OUT_SHARE * len(train)), FEWEST_HELD_OUT)
+    held_out = min(HELD_OUT, some, len(train) // 2)
     filters = learn_filters(_images(train.select(range(held_out))))
     parts = {"train": train.select(range(held_out, len(train))), "test": data["test"]}
     return DatasetDict({split: _with_features(rows, filters) for split, rows in parts.items()})

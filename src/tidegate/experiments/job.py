@@ -44,6 +44,8 @@ class Job:
     seed: int = 0
     policy: str = "tide"
     preset: str = "as_printed"
+    retention_horizon: int = 0
+    """K, if not the planned one; 0 for the planned one."""
     strict_spending: bool = False
     most_uses: int = 0
     """Rounds in which a sample trains at most; 0 for no cap."""
@@ -66,6 +68,8 @@ class Job:
     ) -> "Job":
         """The run of one policy on one seed.
 
+        Where the budget is fitted to what the policy spends, K is the one that is planned for C.
+
         Args:
             experiment: what is run.
             choice: the policy.
@@ -76,6 +80,7 @@ class Job:
             ExperimentConfig.model_fields
         )
         values = {name: getattr(experiment, name) for name in common}
+        horizon = choice.fixed_horizon(experiment.problem(seed))
         return cls(
             **values
             | {
@@ -86,6 +91,7 @@ class Job:
                 "seed": seed,
                 "policy": choice.name,
                 "preset": choice.preset,
+                "retention_horizon": horizon or 0,
                 "strict_spending": choice.strict_spending,
                 "most_uses": choice.most_uses or 0,
                 "ranking": choice.ranking,

@@ -39,7 +39,10 @@ def main(grid: Grid, context: Context) -> None:
         folder=str(context.run_config.get("folder", "")) or None,
         run=str(context.run_config.get("run", "")) or None,
         planning=Planning(
-            headroom=job.headroom, most_uses=job.most_uses or None, learning=job.learning
+            retention_horizon=job.retention_horizon or None,
+            headroom=job.headroom,
+            most_uses=job.most_uses or None,
+            learning=job.learning,
         ),
     )
     rows = RowWriter(Path(job.results)) if job.results else None

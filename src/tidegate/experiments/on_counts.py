@@ -1,0 +1,261 @@
+"""A run of a linear model without a fleet, in a second: what clients store follows from counts.
+
+Admissions do not depend on what is learned, so ``simulation`` says how many samples every client
+takes in and holds, and its stream says which. The E local steps of a linear model stay within the
+span of its samples: with G the gradients by scores and η the learning rate,
+
+    X·(W - η·XᵀG) = X·W - η·(X·Xᵀ)·G,
+
+so that X·Xᵀ, computed once a round, makes a step as small as the number of samples. The weights are
+those of the Flower app but for rounding.
+"""
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from flwr.app import Context
+from numpy.typing import NDArray
+
+from tidegate._internal.arrays import IntArray
+from tidegate._internal.randomness import STREAM, generator
+from tidegate.errors import ConfigurationError
+from tidegate.experiments.data import FederatedData
+from tidegate.experiments.job import Job
+from tidegate.experiments.ranking import rank
+from tidegate.experiments.results import RowWriter
+from tidegate.learning.local import as_inputs
+from tidegate.learning.models import new_model
+from tidegate.policies import ControlOptions
+from tidegate.policies.presets import make_policy
+from tidegate.problem import Problem
+from tidegate.selection import Selection
+from tidegate.server.fleet_round import FleetRound
+from tidegate.simulation.rounds import RoundRow, begin, play_round
+
+Floats = NDArray[np.float32]
+
+
+@dataclass
+class _Client:
+    """What a client reads, looks at and holds, as places in its part of the data."""
+
+    name: str
+    inputs: Floats
+    """With a 1 for the bias."""
+    labels: IntArray
+    stream: IntArray
+    """The order in which it meets its samples."""
+    read: int = 0
+    waiting: list[int] = field(default_factory=list)
+    held: list[int] = field(default_factory=list)
+    """Oldest first."""
+
+    def admit(self, fresh: int, stored: int, job: Job, model: Floats, now: int) -> None:
+        """Take in so many samples, and keep the newest."""
+        selection = job.selection
+        if selection is None:
+            new = self._next(fresh)
+        else:
+            new = self._best(fresh, selection, job.ranking, model, now)
+        if len(new) < fresh:
+            raise ConfigurationError(
+                f"{self.name} has used up its {len(self.stream)} samples in round {now}; counts "
+                "know nothing of that: take fewer rounds, or --engine here"
+            )
+        self.held = [*self.held, *new]
+        self.held = self.held[len(self.held) - stored :]
+
+    def _next(self, count: int) -> list[int]:
+        found: list[int] = self.stream[self.read : self.read + count].tolist()
+        self.read += len(found)
+        return found
+
+    def _best(
+        self, fresh: int, selection: Selection, ranking: str, model: Floats, now: int
+    ) -> list[int]:
+        """As ``tidegate.client.choosing`` does where nothing fails."""
+        if fresh or selection.backlog:
+            self.waiting += self._next(max(selection.candidates, fresh))
+        chosen: list[int] = []
+        if fresh:
+            likely = _softmax((self.inputs[self.waiting] @ model).astype(np.float64))
+            nobody = cast("Context", None)  # that a rule of a file would get
+            worths = rank(ranking, likely, self.labels[self.waiting], nobody)
+            chosen = selection.choose(worths, fresh, (self.name, now))
+        new = [self.waiting[place] for place in chosen]
+        taken = set(chosen)
+        left = [place for number, place in enumerate(self.waiting) if number not in taken]
+        self.waiting = left[max(len(left) - selection.backlog, 0) :]
+        return new
+
+
+def run_on_counts(job: Job) -> None:
+    """Play a job, and leave the rows that the Flower app would leave.
+
+    Raises:
+        ConfigurationError: if counts alone do not say what is trained on, or a stream ends.
+    """
+    _check(job)
+    inputs, wanted = job.federated_data.test_arrays(job.test_inputs)
+    test, clients = _with_one(inputs), _clients(job)
+    model = _first_model(job)
+    rows = RowWriter(Path(job.results))
+    for row, fresh, stored in _counts(job):
+        for client, new, kept in zip(clients, fresh.tolist(), stored.tolist(), strict=True):
+            client.admit(new, kept, job, model, row.round_number)
+        model = _after_round(model, clients, job)
+        judged = row.round_number == job.rounds or row.round_number % job.judge_every == 0
+        accuracy, loss = _judge(test @ model, wanted) if judged else (float("nan"), float("nan"))
+        rows.write(_told(row, job, stored), accuracy, loss, job.learning)
+    rows.finish()
+
+
+def _check(job: Job) -> None:
+    """Refuse what only a fleet can play."""
+    for key, value, known in (
+        ("model", job.model, job.model == "logistic"),
+        ("delay", job.delay, job.delay == "0"),
+        ("stream", job.stream, job.stream == "shuffled"),
+        ("wrong_labels", job.wrong_labels, not job.wrong_labels),
+        ("long_tail", job.long_tail, job.long_tail == 1),
+        ("ranking", job.ranking, ":" not in job.ranking),
+    ):
+        if not known:
+            raise ConfigurationError(
+                f"--engine counts plays linear models on data as they are, not {key} = {value!r}; "
+                "leave out --engine"
+            )
+
+
+def _counts(job: Job) -> Iterator[tuple[RoundRow, IntArray, IntArray]]:
+    """Every round, and what each client then takes in and stores, in the order of their names."""
+    problem = Problem(
+        buffer_capacities=_capacities(job),
+        budget=job.budget,
+        mean_price=job.prices.mean(job.rounds),
+        num_rounds=job.rounds,
+        learning=job.learning,
+    )
+    options = ControlOptions(
+        retention_horizon=job.retention_horizon or None,
+        most_uses=job.most_uses or None,
+        hard_capacity=job.headroom == 1,
+        strict_spending=job.strict_spending,
+    )
+    policy = make_policy(job.policy, problem, options, preset=job.preset)
+    state, prices = begin(policy, problem, job.seed), job.prices
+    admitted, uses = state.admitted, state.occupancy_sums.copy()
+    for now in range(1, job.rounds + 1):
+        state, row = play_round(policy, problem, state, prices.at(now))
+        stored = state.occupancy_sums - uses
+        fresh = state.admitted - admitted
+        # What a client holds from before round 1 is not among the orders.
+        yield row, np.maximum(fresh, stored) if now == 1 else fresh, stored
+        admitted, uses = state.admitted, state.occupancy_sums.copy()
+
+
+def _capacities(job: Job) -> list[int]:
+    """Planned for, one a client; the last one for all that follow."""
+    given = [int(one) for one in job.capacities.split(",")]
+    return [given[min(number, len(given) - 1)] for number in _by_name(job)]
+
+
+def _by_name(job: Job) -> list[int]:
+    """Partitions in the order of their clients' names, in which a fleet has them."""
+    return sorted(range(job.clients), key=lambda number: f"partition-{number}")
+
+
+def _clients(job: Job) -> list[_Client]:
+    parts = _parts(job.federated_data, job.partition, job.clients, job.seed)
+    made = []
+    for number in _by_name(job):
+        inputs, labels = parts[number]
+        order = generator(job.seed, STREAM, number).permutation(len(labels))
+        made.append(_Client(f"partition-{number}", inputs, labels, order))
+    return made
+
+
+@functools.lru_cache(maxsize=1)
+def _parts(data: FederatedData, how: str, count: int, seed: int) -> list[tuple[Floats, IntArray]]:
+    """Kept for the other policies of a seed."""
+    found = [data.partition(how, number, count, seed).arrays() for number in range(count)]
+    return [(_with_one(inputs), labels) for inputs, labels in found]
+
+
+def _with_one(inputs: NDArray[Any]) -> Floats:
+    flat = as_inputs(inputs).flatten(1).numpy()
+    return np.hstack([flat, np.ones((len(flat), 1), np.float32)])
+
+
+def _first_model(job: Job) -> Floats:
+    data = job.federated_data
+    model = new_model(job.model, data.input_shape, data.num_classes, seed=job.seed)
+    weights, bias = (one.numpy() for one in model.state_dict().values())
+    return np.vstack([weights.T, bias[None]])
+
+
+def _after_round(model: Floats, clients: list[_Client], job: Job) -> Floats:
+    """The average of the clients' models by what they hold, each after its E steps."""
+    sizes = np.array([len(client.held) for client in clients])
+    if not sizes.any():
+        return model
+    inputs = np.zeros((len(clients), sizes.max(), len(model)), np.float32)
+    wanted = np.zeros((len(clients), sizes.max(), model.shape[1]), np.float32)
+    part = np.zeros((len(clients), sizes.max(), 1), np.float32)
+    for number, client in enumerate(clients):
+        inputs[number, : sizes[number]] = client.inputs[client.held]
+        wanted[number, np.arange(sizes[number]), client.labels[client.held]] = 1
+        part[number, : sizes[number]] = 1 / max(sizes[number], 1)
+    scores, products = inputs @ model, inputs @ inputs.transpose(0, 2, 1)
+    speed: NDArray[Any] = np.zeros_like(wanted)
+    pulled: NDArray[Any] = np.zeros_like(wanted)
+    for _ in range(job.local_steps):
+        speed = np.float32(job.momentum) * speed + (_softmax(scores) - wanted) * part
+        pulled += speed
+        scores = scores - np.float32(job.learning_rate) * (products @ speed)
+    shares = (sizes / sizes.sum()).astype(np.float32)
+    weighted = (shares[:, None, None] * pulled).reshape(-1, model.shape[1])
+    step = inputs.reshape(-1, len(model)).T @ weighted
+    moved: Floats = model - np.float32(job.learning_rate) * step
+    return moved
+
+
+def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
+    chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    shares: NDArray[Any] = chances / chances.sum(axis=-1, keepdims=True)
+    return shares
+
+
+def _judge(scores: Floats, wanted: IntArray) -> tuple[float, float]:
+    """Accuracy and mean loss."""
+    right = scores.argmax(axis=1) == wanted
+    likely = _softmax(scores.astype(np.float64))[np.arange(len(wanted)), wanted]
+    return float(right.mean()), float(-np.log(np.maximum(likely, 1e-300)).mean())
+
+
+def _told(row: RoundRow, job: Job, stored: IntArray) -> FleetRound:
+    """A round of counts as one of a fleet in which everybody answers."""
+    clients = job.clients
+    return FleetRound(
+        round_number=row.round_number,
+        price=row.price,
+        ordered=row.ordered,
+        fleet=clients,
+        orders=clients,
+        answered=clients,
+        exhausted=0,
+        admitted=row.admitted,
+        spent=row.spent,
+        overspend=row.overspend,
+        cost_debt=row.cost_debt,
+        exposure=0.0,
+        slots=sum(_capacities(job)),
+        training_size=row.training_size,
+        distinct_samples=row.distinct_samples,
+        effective_samples=row.effective_samples,
+        empty_clients=int((stored == 0).sum()),
+    )

@@ -1,0 +1,101 @@
+"""A linear model without a fleet: the rows of the Flower app, but for rounding."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from one_process import in_one_process
+from small_data import write_small
+
+from tidegate.errors import ConfigurationError
+from tidegate.experiments.config import ExperimentConfig
+from tidegate.experiments.results import ROWS
+from tidegate.experiments.runner import plan_runs, run_experiment
+
+pytestmark = pytest.mark.long
+
+POLICIES = (
+    {"name": "costless_oracle"},
+    {"name": "constant_admission", "match_spending": True},
+    {"name": "hybrid"},
+    {"name": "acdpp", "headroom": 4},
+    {"name": "tide"},
+    {"name": "tide", "ranking": "margin", "candidates": 6, "backlog": 8},
+    {"name": "tide", "ranking": "random", "candidates": 3, "backlog": 0},
+)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("data") / "small"
+    write_small(folder)
+    return str(folder)
+
+
+def experiment(small: str, **changes: Any) -> ExperimentConfig:
+    values: dict[str, Any] = {
+        "title": "small",
+        "data": small,
+        "model": "logistic",
+        "learning_rate": 0.1,
+        "momentum": 0.5,
+        "local_steps": 3,
+        "capacities": (3, 4, 5, 6, 3, 4, 5, 6, 3, 4, 5),  # partition-10 comes before partition-2
+        "partition": "iid",
+        "budget": 26.0,
+        "rounds": 6,
+        "seeds": 1,
+        "judge_every": 2,
+        "policies": POLICIES,
+        **changes,
+    }
+    return ExperimentConfig.model_validate(values)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / ROWS).read_text("utf-8").splitlines()]
+
+
+def test_a_run_on_counts_is_the_run_of_the_app(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_one_process(monkeypatch)
+    here, counts = (
+        plan_runs(experiment(small), tmp_path / engine) for engine in ("here", "counts")
+    )
+    assert run_experiment(here, workers=1) == len(POLICIES)
+    assert run_experiment(counts, workers=1, engine="counts") == len(POLICIES)
+    for app, fast in zip(here, counts, strict=True):
+        assert app.config == fast.config
+        expected, found = rows(app.folder), rows(fast.folder)
+        assert [list(row) for row in found] == [list(row) for row in expected]
+        for name in expected[0]:
+            one, other = ([row[name] for row in part] for part in (found, expected))
+            np.testing.assert_allclose(
+                np.array(one, float), np.array(other, float), rtol=1e-4, atol=1e-9, err_msg=name
+            )
+        assert [row["accuracy"] is None for row in found] == [True, False] * 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"model": "lenet"}, "not model = 'lenet'"),
+        ({"delay": "3"}, "not delay = '3'"),
+        ({"wrong_labels": 0.1}, "not wrong_labels = 0.1"),
+        ({"rounds": 40, "policies": [{"name": "costless_oracle"}]}, "has used up its"),
+    ],
+)
+def test_what_counts_do_not_know_is_refused(
+    small: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    told: str,
+) -> None:
+    in_one_process(monkeypatch)
+    runs = plan_runs(experiment(small, **{"policies": [{"name": "tide"}], **changes}), tmp_path)
+    with pytest.raises(ConfigurationError, match=told):
+        run_experiment(runs, workers=1, engine="counts")
