@@ -32,7 +32,7 @@ LONG_TO_COUNT = (*FEATURES, "mnist-lenet", "mnist-logistic", "mnist-long")
 LONG_TO_LEARN = ("cifar10", "imagenette", *LONG_TO_COUNT)
 """They learn, or make their data sets, for minutes."""
 K_PLANNED_ANEW = {
-    "hapt-electricity": ("constant_admission", "acdpp"),
+    "hapt-electricity": ("constant_admission", "hybrid", "acdpp"),
     "imagenette": ("constant_admission", "hybrid"),
     "mnist-long": ("constant_admission",),
 }
