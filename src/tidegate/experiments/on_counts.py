@@ -10,6 +10,7 @@ so that X·Xᵀ, computed once a round, makes a step as small as the number of s
 those of the Flower app but for rounding.
 """
 
+import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -103,15 +104,17 @@ def run_on_counts(job: Job) -> None:
     inputs, wanted = job.federated_data.test_arrays(job.test_inputs)
     test, clients = _with_one(inputs), _clients(job)
     model = _first_model(job)
-    rows = RowWriter(Path(job.results))
-    for row, fresh, stored in _counts(job):
-        for client, new, kept in zip(clients, fresh.tolist(), stored.tolist(), strict=True):
-            client.admit(new, kept, job, model, row.round_number)
-        model = _after_round(model, clients, job)
-        judged = row.round_number == job.rounds or row.round_number % job.judge_every == 0
-        accuracy, loss = _judge(test @ model, wanted) if judged else (float("nan"), float("nan"))
-        rows.write(_told(row, job, stored), accuracy, loss, job.learning)
-    rows.finish()
+    with contextlib.closing(RowWriter(Path(job.results))) as rows:
+        for row, fresh, stored in _counts(job):
+            for client, new, kept in zip(clients, fresh.tolist(), stored.tolist(), strict=True):
+                client.admit(new, kept, job, model, row.round_number)
+            model = _after_round(model, clients, job)
+            judged = row.round_number == job.rounds or row.round_number % job.judge_every == 0
+            accuracy, loss = (
+                _judge(test @ model, wanted) if judged else (float("nan"), float("nan"))
+            )
+            rows.write(_told(row, job, stored), accuracy, loss, job.learning)
+        rows.finish()
 
 
 def _check(job: Job) -> None:

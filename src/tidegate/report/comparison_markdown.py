@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from tidegate.report.comparison import ORACLE
+from tidegate.report.tables import ORACLE
 
 TENFOLD = 10
 """Sums of money below it are told with two digits behind the point."""
