@@ -39,8 +39,8 @@ class PriceMemory:
         counts = np.concatenate([self.weights[used], weights])
         if len(values) > SIZE:
             values, counts = _merged(values, counts, SIZE // 2)
-        unused = SIZE - len(values)
-        return PriceMemory(np.pad(values, (0, unused)), np.pad(counts, (0, unused)))
+        unused = np.zeros(SIZE - len(values))
+        return PriceMemory(np.concatenate([values, unused]), np.concatenate([counts, unused]))
 
     def distribution(self) -> PriceSample:
         """The price law as far as it is known.

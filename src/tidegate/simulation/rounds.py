@@ -15,6 +15,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Generic
 
 import numpy as np
@@ -116,6 +117,9 @@ class RoundRow:
     """N_eff(t)."""
     under_way: int
     """Samples of the whole fleet that were bought and do not train yet."""
+
+
+ROW = tuple(entry.name for entry in dataclasses.fields(RoundRow))
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +305,7 @@ def simulate(
     rows, rounds = [], zip(path, members, strict=False)
     for (price, ahead), who in itertools.islice(rounds, state.round_number, last):
         state, row = play_round(policy, problem, state, price, who, ahead)
-        rows.append(dataclasses.astuple(row))
+        rows.append(attrgetter(*ROW)(row))
         if each_round is not None:
             each_round()
     return _run(problem, seed, rows, state)
@@ -310,9 +314,7 @@ def simulate(
 def _run(
     problem: Problem, seed: int, rows: list[tuple[Any, ...]], state: SimulationState[Any]
 ) -> Run:
-    names = [entry.name for entry in dataclasses.fields(RoundRow)]
-    table = np.array(rows, dtype=np.float64)
-    columns = dict(zip(names, table.T, strict=True))
+    columns = dict(zip(ROW, np.array(rows, dtype=np.float64).T, strict=True))
     run = Run(problem=problem, seed=seed, columns=columns, final=state)
     columns["bound"] = bound_terms(run.sizes, problem.learning).total
     return run
