@@ -357,7 +357,11 @@ def test_flowers_whole_log_is_there_for_who_wants_it(
         (WHOLE, ["--set", "rounds=abc"], "rounds = 'abc' must be a whole number, such as the a"),
         (WHOLE, ["--set", "rounds=1.5"], "rounds = '1.5' must be a whole number, such as the a"),
         (WHOLE, ["--set", "rounds"], "--set 'rounds' must read key=value"),
-        (WHOLE, [], "serverapp = 'lonely:server', and the app has no module 'lonely'; is it spelt"),
+        (
+            WHOLE,
+            [],
+            "serverapp = 'lonely:server', but the app has no module 'lonely'; check its s",
+        ),
         ("[tool.flwr.app]", [], "must give serverapp as module:object, got ''"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_rule_that_takes_nothing_at_this_price_pays_nothing() -> None:
         thresholds=(4.0, 1.0),
     )
     ledger.send("site", rule)
-    with pytest.raises(WireError, match="its order can have led to 0 at most"):
+    with pytest.raises(WireError, match="its order allows at most 0"):
         ledger.book("site", receipt(1, admitted=2, spent=10.0, total_spent=10.0))
 
 

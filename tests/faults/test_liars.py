@@ -132,6 +132,6 @@ def test_a_capacity_beyond_belief_is_refused() -> None:
     controller = Controller(believing, RUN)
     controller.join(Client("client-1").introduction)
     boast = Introduction(run=RUN, client=LIAR, buffer_capacity=51, buffer_id="b")
-    with pytest.raises(WireError, match=r"51 samples, which is not believed above 50; raise"):
+    with pytest.raises(WireError, match=r"51 samples, above the limit of 50; raise"):
         controller.join(boast)
     assert controller.ledger.clients == ["client-1"]

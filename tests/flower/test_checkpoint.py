@@ -383,7 +383,7 @@ def test_a_relative_folder_is_refused_where_flower_chose_the_working_directory(
         return LocalGrid(gated_app(), nodes(tmp_path / name), app="me/first")
 
     elsewhere = PromptGrid(grid("buffers-1"))  # like Flower's own, it is not ours
-    with pytest.raises(ConfigurationError, match=r"folder 'run' is relative, .*absolute one"):
+    with pytest.raises(ConfigurationError, match=r"folder 'run' is relative .*absolute path"):
         control(Path("run")).start(elsewhere, MODEL, 2)
     assert not Path("run").exists()
     with caplog.at_level("INFO", logger="flwr.tidegate"):
@@ -422,7 +422,7 @@ def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(
     resumed = control(tmp_path / "run")
     with caplog.at_level("WARNING"):
         resumed.start(grid(tmp_path / "elsewhere"), MODEL, ROUNDS)  # all files are gone
-    assert "partition-0 has lost its buffer, with what was booked up to round 2" in caplog.text
+    assert "partition-0 has lost its buffer, with the receipts up to round 2" in caplog.text
     assert len(paid) > before
     ledger = resumed._running().ledger
     booked = sum(ledger.account(client).total_admitted for client in ledger.clients)
@@ -458,7 +458,7 @@ def test_a_privacy_accountant_is_not_resumed(tmp_path: Path) -> None:
     control(tmp_path / "run").start(grid, MODEL, 1)
     accounted = FedAvg(fraction_evaluate=0.0)
     accounted.accountant = object()  # type: ignore[attr-defined]
-    with pytest.raises(ValueError, match="a privacy accountant does not survive a restart"):
+    with pytest.raises(ValueError, match="a run with a privacy accountant cannot be resumed"):
         control(tmp_path / "run", accounted).start(grid, MODEL, 1)
 
 
@@ -496,7 +496,7 @@ def test_a_run_that_is_over_says_so(tmp_path: Path, caplog: pytest.LogCaptureFix
     control(tmp_path / "run").start(grid, MODEL, 2)
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         control(tmp_path / "run").start(grid, MODEL, 2)
-    assert "all 2 rounds of run r are played; take another folder" in caplog.text
+    assert "all 2 rounds of run r are done; use another folder" in caplog.text
 
 
 @pytest.mark.parametrize("budget", [0.0, -5.0, float("nan"), float("inf")])
@@ -561,14 +561,20 @@ def model(**arrays: Any) -> ArrayRecord:
 OTHER_MODELS = {
     "another shape": (
         model(w=np.zeros(4)),
-        "'w' float64 of (3,), and initial_arrays has float64 of (4,)",
+        "'w' differs: the folder's model has float64 of (3,), initial_arrays has float64 of (4,)",
     ),
     "another kind": (
         model(w=np.zeros(3, int)),
-        "'w' float32 of (3,), and initial_arrays has int64 of (3,)",
+        "'w' differs: the folder's model has float32 of (3,), initial_arrays has int64 of (3,)",
     ),
-    "an array more": (model(c=np.zeros(2)), "'c' none, and initial_arrays has float64 of (2,)"),
-    "an array less": (model(b=None), "'b' float64 of (1,), and initial_arrays has none"),
+    "an array more": (
+        model(c=np.zeros(2)),
+        "'c' differs: the folder's model has none, initial_arrays has float64 of (2,)",
+    ),
+    "an array less": (
+        model(b=None),
+        "'b' differs: the folder's model has float64 of (1,), initial_arrays has none",
+    ),
 }
 
 
@@ -583,7 +589,7 @@ def test_another_model_is_refused_when_a_run_is_resumed(tmp_path: Path, other: s
     with pytest.raises(RunDiffersError) as refused:
         control(tmp_path / "run").start(plain_grid(tmp_path / "buffers"), given, ROUNDS)
     assert told in str(refused.value)
-    assert "resume with the model that the run began with" in str(refused.value)
+    assert "resume with the model that the run started with" in str(refused.value)
     resumed = control(tmp_path / "run")
     resumed.start(plain_grid(tmp_path / "buffers"), begun, ROUNDS)
     assert len(resumed.rounds) == ROUNDS

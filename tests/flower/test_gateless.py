@@ -136,7 +136,7 @@ def test_an_app_made_of_a_client_fn_is_refused_before_money_is_spent(
         return sample
 
     app = ClientApp(client_fn, mods=[ClientGate(dataset, 8, acquire=acquire), *after])
-    with pytest.raises(ValueError, match="no client to order from"):
+    with pytest.raises(ValueError, match="no client can take part"):
         control().start(LocalGrid(app, NODES), MODEL, num_rounds=2)
     assert not bought
     assert "Move its fit() into a function under @app.train()" in caplog.text
@@ -227,7 +227,7 @@ def test_a_model_that_was_trained_on_other_data_is_refused_and_buying_pauses(
 ) -> None:
     strategy, grid = control(), LocalGrid(gated(own_data), NODES)
     strategy.start(grid, MODEL, num_rounds=4)
-    told = "samples were bought, and the training function never asked for them"
+    told = "the client bought samples, but the training function never asked for them"
     assert f"partition-0 is left out: ConfigurationError: {told}" in caplog.text
     assert "train on gate.samples(context)" in caplog.text
     assert grid.answers.failed["train"] == grid.answers.sent["train"] == 3 * 4
@@ -293,7 +293,7 @@ def test_a_peer_of_another_wire_version_is_told_what_to_install(
                 of_version_3(reply.content)
             return reply
 
-    with pytest.raises(ValueError, match="no client to order from"):
+    with pytest.raises(ValueError, match="no client can take part"):
         control().start(Mixed(gated_app(), NODES), MODEL, num_rounds=1)
     told = "version 3 is not understood, only 2: install the same version of tidegate on the server"
     assert caplog.text.count(told) >= 3

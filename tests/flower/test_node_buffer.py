@@ -64,7 +64,7 @@ def test_memory_is_refused_where_nodes_are_copies(caplog: pytest.LogCaptureFixtu
                 self._contexts = kept
 
     strategy = AdmissionControl(FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0)
-    with pytest.raises(ValueError, match="no client to order from"):
+    with pytest.raises(ValueError, match="no client can take part"):
         strategy.start(Copies(gated_app(), NODES), MODEL, num_rounds=2)
     assert "Give tidegate-folder a folder, or leave it out" in caplog.text
 

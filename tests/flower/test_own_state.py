@@ -83,7 +83,7 @@ def test_every_kind_comes_back_as_it_was(tmp_path: Path) -> None:
         ({"a": [{1, 2}]}, r"state_dict\['a'\]\[0\] of the strategy is a set"),
         ({"a": {3: 1.0}}, r"state_dict\['a'\] of the strategy is a dict"),
         ({"a": np.array([object()])}, "is a ndarray"),
-        ([1.0], r"Everything.state_dict\(\) must give a dict, got a list"),
+        ([1.0], r"Everything.state_dict\(\) must return a dict, got a list"),
     ],
 )
 def test_what_cannot_be_saved_is_refused_before_the_first_round(
@@ -124,15 +124,14 @@ def test_a_strategy_that_forgets_is_told_of_once(
     serve(tmp_path, Momentum())
     assert warnings(caplog) == [
         (
-            "Momentum changes attributes of its own (before, steps, velocity) that a resumed run "
-            "will not have: give it state_dict() and load_state_dict(), which are saved with the "
-            "run"
+            "Momentum changes its attributes (before, steps, velocity), which a resumed run will "
+            "not restore: add state_dict() and load_state_dict(), whose state is saved with the run"
         )
     ]
     caplog.clear()
     serve(tmp_path, SavedMomentum())
     assert warnings(caplog) == [
-        "SavedMomentum was resumed without its own state, which this run did not save before"
+        "SavedMomentum was resumed without its own state: the folder holds none"
     ]
 
 

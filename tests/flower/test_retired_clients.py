@@ -110,7 +110,7 @@ def test_a_node_that_comes_back_is_refused_in_one_line_and_let_in_again_on_reque
     refusals = [one.getMessage() for one in caplog.records if "left out" in one.getMessage()]
     assert len(refusals) == 1
     assert (
-        "partition-2 was retired in round 4; if it is to take part again, tidegate retire"
+        "partition-2 was retired in round 4; to let it take part again, run tidegate retire"
         in refusals[0]
     )
     ask(folder, [GONE], retired=False)

@@ -116,7 +116,7 @@ def test_another_budget_is_refused_before_the_first_round(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"run": None}, "shard 'east' has no run: shards meet by the run's name"),
+        ({"run": None}, "shard 'east' has no run: shards find each other by the run's name"),
         ({"shard": "east"}, "shard must be a Shard, got 'east'"),
         ({"budget": "44"}, "budget must be a number above 0, got '44'"),
     ],

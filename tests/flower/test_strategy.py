@@ -394,7 +394,7 @@ def test_the_plan_is_for_the_part_of_the_fleet_that_the_strategy_trains() -> Non
 
 
 def test_a_strategy_that_trains_nobody_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"FedAvg has fraction_train = 0\.0, and a run"):
+    with pytest.raises(ConfigurationError, match=r"FedAvg has fraction_train = 0\.0, so no node"):
         control(FedAvg(fraction_train=0.0))
 
 
@@ -621,7 +621,7 @@ def test_a_buffer_that_is_lost_in_mid_run_is_noticed_before_anything_is_bought(
     with caplog.at_level("WARNING"):
         fit(strategy, grid, rounds=7, evaluate_fn=evaluate)
     assert "partition-1 has lost its buffer: the order is for" in caplog.text
-    assert "partition-1 has lost its buffer, with what was booked up to round 3" in caplog.text
+    assert "partition-1 has lost its buffer, with the receipts up to round 3" in caplog.text
     assert [row.answered for row in strategy.rounds] == [3, 3, 3, 2, 3, 3, 3]
     account = strategy._running().ledger.account("partition-1")
     assert account.earlier_admitted > 0
@@ -695,7 +695,7 @@ def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture
     trust = ClientTrust(importance={"site-0": 2.0})
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         fit(control(trust=trust), recording(), rounds=2)
-    assert caplog.text.count("importance is given for clients that are not here: ['site-0']") == 1
+    assert caplog.text.count("importance names clients that are not in this run: ['site-0']") == 1
 
 
 def test_a_stream_that_runs_dry_is_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -711,7 +711,7 @@ def test_a_stream_that_runs_dry_is_told(caplog: pytest.LogCaptureFixture) -> Non
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         fit(strategy, recording(app), rounds=2)
     assert [row.exhausted for row in strategy.rounds] == [3, 3]
-    assert "partition-0 could not take in all that was ordered" in caplog.text
+    assert "partition-0 bought fewer samples than ordered" in caplog.text
 
 
 def test_a_damaged_sample_is_set_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -747,7 +747,7 @@ def test_half_a_migration_is_told_what_is_missing(caplog: pytest.LogCaptureFixtu
 
     with (
         caplog.at_level("WARNING", logger="flwr.tidegate"),
-        pytest.raises(ValueError, match="no client to order from"),
+        pytest.raises(ValueError, match="no client can take part"),
     ):
         fit(control(), recording(bare), rounds=1)
     assert "put a ClientGate first into the ClientApp's mods" in caplog.text
@@ -761,7 +761,7 @@ def test_an_unknown_policy_is_named_at_once() -> None:
 @pytest.mark.parametrize(
     ("ours", "reason"),
     [
-        (None, "there are no samples without an order"),
+        (None, "no order was applied, so there are no samples"),
         (MODEL, "tidegate-order is not a ConfigRecord with a text named 'json'"),
         (ConfigRecord({TEXT: 1}), "tidegate-order is not a ConfigRecord with a text named 'json'"),
         (ConfigRecord({"x": "y"}), "tidegate-order is not a ConfigRecord with a text named 'json'"),
@@ -788,7 +788,7 @@ def test_a_used_run_name_without_its_checkpoint_is_refused_with_a_remedy(
         pytest.raises(ValueError, match="no client"),
     ):
         fit(control(), recording(nodes=nodes), rounds=2)
-    assert "of which nothing is known here: resume from its checkpoint, or name" in caplog.text
+    assert "which this server does not know: resume the run from its folder, or give" in caplog.text
 
 
 def test_files_and_memory_give_the_same_run(tmp_path: Path) -> None:
@@ -809,8 +809,8 @@ def test_a_fleet_in_this_process_without_anybody_ends_and_says_so(
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         fit(strategy, grid, rounds=3)
     assert strategy.rounds == []
-    assert caplog.text.count("is not played: no client can be reached") == 3
-    assert "no client took part in this run, and no round was played" in caplog.text
+    assert caplog.text.count("was skipped: no client is online, and none has been yet") == 3
+    assert "no client took part in this run and no round was run" in caplog.text
 
 
 def test_rounds_begin_when_the_first_client_comes() -> None:
@@ -855,4 +855,4 @@ def test_a_deployment_without_anybody_waits_as_long_as_a_round_may_take(
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         assert waited(grid, Controller(terms, "r"), 200.0) is found
     assert pauses == ([1.0, 2.0, 4.0] if found else [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0])
-    assert "the run waits for one and goes on by itself" in caplog.text
+    assert "the run waits for one and continues by itself" in caplog.text

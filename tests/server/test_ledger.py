@@ -54,7 +54,7 @@ def test_a_client_has_one_order_at_a_time() -> None:
     """It answers, or says that it will not apply the order any more."""
     ledger, one = opened("a"), gate()
     ledger.send("a", order(1, 3))
-    with pytest.raises(WireError, match="a has not answered round 1; it must before"):
+    with pytest.raises(WireError, match="a has not replied to round 1; it needs to before"):
         ledger.send("a", order(2, 3))
     ledger.void("a", last_round=0, void_round=1)
     ledger.send("a", order(2, 3))
@@ -107,7 +107,7 @@ def honest(now: int = 1) -> Receipt:
     ("lie", "reason"),
     [
         ({"run": "other"}, "run must be the order's 'r'"),
-        ({"round_number": 2}, "was sent no order of round 2"),
+        ({"round_number": 2}, "was not sent an order for round 2"),
         (
             {"admitted": 4, "occupancy": 4, "total_admitted": 4},
             "samples bought must be <= 3, got 4",
@@ -121,10 +121,10 @@ def honest(now: int = 1) -> Receipt:
         ({"expiring": 3}, "it must store 3 samples, of which 0 expire; it reports 3 and 3"),
         (
             {"total_admitted": 9},
-            "a is not believed: it reports 9 samples in all, after 0 and 3 of round 1",
+            "of a is refused: it reports 9 samples in all, but it had 0 and admitted 3 in round 1",
         ),
         ({"spent": 3.0}, "spent must be the price, 6.0, got 3.0"),
-        ({"total_spent": 600.0}, "it reports 600.0 spent in all, in place of 6.0"),
+        ({"total_spent": 600.0}, "it reports 600.0 spent in all, but owes 6.0"),
         ({"set_aside": 61}, "set_aside must be at most 60, got 61"),
     ],
 )
@@ -142,14 +142,14 @@ def test_samples_set_aside_are_counted_and_told_once(caplog: pytest.LogCaptureFi
     ledger = opened("a", "b")
     ledger.send("a", order(1, 3))
     ledger.book("a", replace(honest(), set_aside=2))
-    words = "a set samples aside that could not be read, acquired or stored: 2 now, 2 in all"
+    words = "a set aside samples that it could not read, acquire or store: 2 now, 2 in all"
     assert words in caplog.text
     again = replace(
         honest(2), admitted=0, spent=0.0, prior_uses=3, set_aside=2, last_taken="0123456789abcdef"
     )
     ledger.send("a", order(2, 3))
     ledger.book("a", again)
-    assert caplog.text.count("set samples aside") == 1
+    assert caplog.text.count("set aside samples") == 1
     assert ledger.set_aside == 2
     assert ledger.account("a").last_taken == "0123456789abcdef"
     assert Ledger.from_record(json.loads(json.dumps(ledger.to_record()))).set_aside == 2
@@ -165,7 +165,7 @@ def test_a_lie_about_samples_set_aside_is_refused(lie: int) -> None:
     ledger.book("a", replace(honest(), set_aside=2))
     ledger.send("a", order(2, 3))
     told = replace(honest(2), admitted=0, spent=0.0, prior_uses=3, set_aside=lie)
-    with pytest.raises(WireError, match=f"it reports {lie} samples set aside in all, after 2 and"):
+    with pytest.raises(WireError, match=f"it reports {lie} samples set aside in all, but it had 2"):
         ledger.book("a", told)
 
 
@@ -192,7 +192,7 @@ def test_a_rule_leads_to_no_more_than_slots_that_are_empty_or_old_enough() -> No
         one.apply(second),
         admitted=5, spent=40.0, occupancy=10, total_admitted=11, total_spent=88.0, prior_uses=5,
     )  # fmt: skip
-    with pytest.raises(WireError, match="5 samples of round 7, where its order can have led to 4"):
+    with pytest.raises(WireError, match="5 samples for round 7, but its order allows at most 4"):
         ledger.book("a", lie)
     ledger.book("a", one.apply(second))
     account = ledger.account("a")
@@ -226,12 +226,12 @@ def test_orders_go_forward_to_clients_with_an_account() -> None:
     with pytest.raises(WireError, match="no client 'b' has an account"):
         ledger.send("b", order(1, 1))
     ledger.send("a", order(3, 1))
-    with pytest.raises(WireError, match="has not answered round 3"):
+    with pytest.raises(WireError, match="has not replied to round 3"):
         ledger.send("a", order(3, 1))
     ledger.book("a", gate().apply(order(3, 1)))
-    with pytest.raises(WireError, match="has answered round 3, and gets no order of an older"):
+    with pytest.raises(WireError, match="has replied to round 3 and cannot get an order"):
         ledger.send("a", order(3, 1))
-    with pytest.raises(WireError, match="keeps run 'r', not 's'"):
+    with pytest.raises(WireError, match="the ledger is of run 'r', not 's'"):
         ledger.send("a", replace(order(4, 1), run="s"))
     ledger.open("a", 99)
     assert ledger.account("a").buffer_capacity == 10

@@ -190,7 +190,7 @@ def test_one_that_owed_an_answer_begins_again() -> None:
     controller.ledger.retire(GONE, 7)
     play(controller, gates)
     controller.ledger.reinstate(GONE)
-    with pytest.raises(WireError, match=r"owed an answer when it was retired.* Delete its file"):
+    with pytest.raises(WireError, match=r"without a reply when it was retired.* Delete its buffer"):
         controller.join(hello(GONE), receipt)
     controller.join(hello(GONE, "second"))
     assert GONE in decide(controller, gates)

@@ -38,7 +38,7 @@ def test_the_roster_is_what_going_through_all_clients_gives(
         if horizon is not None:
             left |= roster.absent_for(lambda _: horizon)
         if not (expected or new):
-            with pytest.raises(ConfigurationError, match="there is no client to order from"):
+            with pytest.raises(ConfigurationError, match="no client can take part"):
                 roster.changed(new, left)
             continue
         clients = roster.changed(new, left)

@@ -1,6 +1,7 @@
-"""Tidegate on Flower: orders and receipts on Flower's messages, around any Flower strategy.
+"""Tidegate for Flower: add orders to a strategy's messages and take receipts off the replies.
 
-The only folder that imports flwr.
+``AdmissionControl`` wraps any Flower strategy on the server, and ``ClientGate`` is a mod for the
+ClientApp. This is the only folder that imports flwr, besides ``tidegate.experiments``.
 """
 
 import tidegate.flower.flower_internals  # noqa: F401 - first, because it refuses a Flower it does not know

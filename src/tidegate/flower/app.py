@@ -1,4 +1,4 @@
-"""A Flower app from its folder, run in this process."""
+"""Load a Flower app from its folder and run it in this process."""
 
 import contextlib
 import importlib
@@ -20,26 +20,26 @@ from tidegate.flower.local_grid import Answers, run_in_process
 
 PACKAGE = Path(__file__).parents[1]
 KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
-"""What a run-config holds beside texts."""
+"""How error messages name the types of a run-config, besides text."""
 
 
 class AppError(Exception):
-    """What an app raised that nobody but its author can mend."""
+    """The app itself raised an exception, which only its author can fix."""
 
 
 def run_app(
     folder: Path, *, num_clients: int, changes: Mapping[str, UserConfigValue] | None = None
 ) -> Answers:
-    """Run the app of a folder, unchanged, with changes to its run-config.
+    """Run the app in a folder, unchanged except for values in its run-config.
 
-    Where the server saves the run to a folder, clients keep their samples in ``buffers`` there,
-    unless the run-config gives a ``tidegate-folder``: a run that is resumed has both.
+    If the server saves the run to a folder, clients keep their samples in ``buffers`` there, unless
+    the run-config sets ``tidegate-folder``. A resumed run then finds both.
 
     Args:
-        folder: where ``pyproject.toml`` is, as ``flwr run`` expects it.
-        num_clients: nodes; each gets its partition-id and num-partitions.
-        changes: by key, in place of the defaults in ``[tool.flwr.app.config]``, and of the same
-            type; a text is read as that type.
+        folder: the folder of ``pyproject.toml``, as ``flwr run`` expects it.
+        num_clients: number of nodes; each gets its partition-id and num-partitions.
+        changes: values by key that replace the defaults in ``[tool.flwr.app.config]``. They must
+            have the same type; a text is parsed as that type.
 
     Returns:
         How many messages clients were sent, and how many failed.
@@ -70,11 +70,11 @@ def run_app(
 def run_config_of(
     folder: Path, changes: Mapping[str, UserConfigValue]
 ) -> dict[str, UserConfigValue]:
-    """Return the run-config of the app of a folder, with changes.
+    """Return the run-config of the app in a folder, with changes.
 
     Args:
-        folder: where ``pyproject.toml`` is.
-        changes: by key, as for ``run_app``.
+        folder: the folder of ``pyproject.toml``.
+        changes: values by key, as for ``run_app``.
     """
     app, _ = _settings(folder)
     config = dict(_flat(app.get("config", {})))
@@ -87,7 +87,7 @@ def run_config_of(
 
 
 def _from_app_on(wrong: Exception, folder: Path) -> Exception:
-    """An exception whose traceback begins where the app does."""
+    """Return an exception whose traceback starts where the app does."""
     begins = wrong.__traceback__
     while begins is not None and not _is_in(begins.tb_frame, folder):
         begins = begins.tb_next
@@ -99,8 +99,8 @@ def _is_in(frame: FrameType, folder: Path) -> bool:
 
 
 def _raised_by(wrong: Exception, folder: Path) -> bool:
-    """Whether the app itself raised, or something that it called, and not Tidegate for it."""
-    if isinstance(wrong, SyntaxError):  # its file was not run, and is in no frame
+    """Return whether the app or a library that it called raised this, not Tidegate for it."""
+    if isinstance(wrong, SyntaxError):  # its file did not run, so it is in no frame
         return Path(wrong.filename or "").is_relative_to(folder.absolute())
     for frame, _ in reversed(list(traceback.walk_tb(wrong.__traceback__))):
         path = Path(frame.f_code.co_filename)
@@ -112,7 +112,7 @@ def _raised_by(wrong: Exception, folder: Path) -> bool:
 
 
 def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Values of tables within tables, by their names with dots, as ``flwr run`` gives them."""
+    """Flatten nested tables to dotted keys, as ``flwr run`` does."""
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{key}.")
@@ -121,10 +121,12 @@ def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def _as_default(key: str, given: UserConfigValue, default: UserConfigValue) -> UserConfigValue:
-    """A value of the type that an app's own has, as its code expects it."""
+    """Convert a value to the type of the app's own default."""
     value = given
     if isinstance(given, str):
-        with contextlib.suppress(ValueError, RecursionError):  # what is not TOML is a plain text
+        with contextlib.suppress(
+            ValueError, RecursionError
+        ):  # text that is not TOML is taken as it is
             value = tomllib.loads(f"value = {given}")["value"]
     if isinstance(default, str):
         return value if isinstance(value, str) else str(given)
@@ -139,7 +141,7 @@ def _as_default(key: str, given: UserConfigValue, default: UserConfigValue) -> U
 
 
 def _settings(folder: Path) -> tuple[dict[str, Any], str]:
-    """What an app says of itself, and the name that Flower knows it by, if it has one."""
+    """Read an app's settings, and the name that Flower knows it by, if it has one."""
     path = folder / "pyproject.toml"
     if not folder.is_dir():
         raise ConfigurationError(
@@ -162,7 +164,7 @@ def _settings(folder: Path) -> tuple[dict[str, Any], str]:
 
 
 def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
-    """The object that a component names, such as ``quickstart.server_app:app``."""
+    """Import the object that a component names, such as ``quickstart.server_app:app``."""
     place = app.get("components", {}).get(name, "")
     module, _, attribute = place.partition(":")
     if not attribute:
@@ -174,15 +176,16 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
     except ModuleNotFoundError as missing:
         if f"{module}.".startswith(f"{missing.name}."):
             raise ConfigurationError(
-                f"{folder}: {name} = {place!r}, and the app has no module {missing.name!r}; is it "
-                "spelt as its file?"
+                f"{folder}: {name} = {place!r}, but the app has no module {missing.name!r}; check "
+                "its spelling"
             ) from missing
         raise ConfigurationError(
-            f"{folder}: {place} needs {missing.name!r}, which is not installed"
+            f"{folder}: {place} imports {missing.name!r}, which is not installed; install the "
+            "app's dependencies"
         ) from missing
     try:
         return getattr(found, attribute)
     except AttributeError:
         known = [name for name in vars(found) if not name.startswith("_")]
-        hint = suggestion(attribute, known, otherwise="is it spelt as in the module?")
+        hint = suggestion(attribute, known, otherwise="check its spelling")
         raise ConfigurationError(f"{folder}: {module} has no {attribute!r}; {hint}") from None

@@ -1,6 +1,6 @@
-"""Policy state, ledger and model of a run on disk, always of the same round.
+"""Save policy state, ledger and model of a run, always of the same round.
 
-The model is on disk before the books that name it, and the one before is deleted after them.
+The model is written before the books that name it; the previous model is deleted after them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ from tidegate.wire import Order
 
 @dataclass(frozen=True)
 class Resumed:
-    """What a checkpoint gave back."""
+    """What a checkpoint restored."""
 
     controller: Controller
     arrays: ArrayRecord
@@ -62,37 +62,38 @@ class Checkpoint:
 
     @contextmanager
     def held(self, grid: Grid) -> Iterator[None]:
-        """Keep other servers and apps out of the folder, as long as this process has it.
+        """Lock the folder against other servers and apps while this process uses it.
 
-        What is logged meanwhile is written there, too.
+        Log records are also written there meanwhile.
 
-        Flower's engines run a server in a process that the SuperLink has started, wherever that
-        was: a relative folder would be in that place, and be another in the next start.
+        Flower runs a ServerApp in a process that the SuperLink starts, in the SuperLink's working
+        directory. A relative folder would depend on where the SuperLink was started, so it is
+        refused there.
         """
         app = app_of(grid.run)
         if app and not isinstance(grid, LocalGrid) and not self._given.is_absolute():
             raise ConfigurationError(
-                f"folder {str(self._given)!r} is relative, and would lie in {self.folder}, because "
-                "Flower's SuperLink was started there; give an absolute one"
+                f"folder {str(self._given)!r} is relative and would become {self.folder}, because "
+                "Flower's SuperLink was started there; give an absolute path"
             )
         with self._books.held(app), logged(self.folder):
             yield
 
     def close(self) -> None:
-        """Let go of the books, where ``held`` does not do it."""
+        """Close the books, if ``held`` does not do it."""
         self._books.close()
 
     @property
     def buffers(self) -> Path:
-        """Where clients in this process keep their samples."""
+        """The folder in which clients in this process keep their samples."""
         return self.folder / "buffers"
 
     def load(self, terms: Terms, strategy: Strategy, run: str | None = None) -> Resumed | None:
-        """The run that the folder holds, if any; the strategy gets its own state back.
+        """Load the run that the folder holds, if any, and give the strategy its state back.
 
         Args:
-            terms: of the run that is started.
-            strategy: that it is started with.
+            terms: the terms of the run that is starting.
+            strategy: the strategy it starts with.
             run: its name, if it was given one.
         """
         self._feed = terms.prices
@@ -102,7 +103,7 @@ class Checkpoint:
         controller, name = found
         if run not in (None, controller.run):
             raise RunDiffersError(
-                f"the folder holds run {controller.run!r}, not {run!r}; take another folder",
+                f"the folder holds run {controller.run!r}, not {run!r}; use another folder",
                 name="run",
                 saved=controller.run,
                 given=run,
@@ -116,25 +117,25 @@ class Checkpoint:
         self._model = name
         for model in self.folder.glob("model-*.npz"):
             if model.name != self._model:
-                model.unlink()  # left over by a server that died while it saved
+                model.unlink()  # left behind by a server that died while saving
         return Resumed(controller, arrays, rounds)
 
     def begin(self, controller: Controller, arrays: ArrayRecord, strategy: Strategy) -> None:
-        """A new run, before its first round."""
+        """Save a new run before its first round."""
         warn_of_what_is_lost(strategy)
         self._books.begin()
         self._save_model(0, arrays, strategy)
         self.save_control(controller)
 
     def save_orders(self, controller: Controller, orders: Mapping[str, Order]) -> None:
-        """What was decided, before it is sent."""
+        """Save the orders of a round before they are sent."""
         write_prices(self.folder, controller.round_number, orders, self._feed)
         self.save_control(controller)
 
     def save_round(
         self, controller: Controller, arrays: ArrayRecord, strategy: Strategy, row: FleetRound
     ) -> None:
-        """A round that is settled, with the model that it led to."""
+        """Save a settled round with the model that it produced."""
         older = self.folder / self._model
         self._save_model(row.round_number, arrays, strategy)
         self._books.append(row)
@@ -142,7 +143,7 @@ class Checkpoint:
         older.unlink(missing_ok=True)
 
     def save_control(self, controller: Controller) -> None:
-        """The books, with the name of the model that belongs to them."""
+        """Save the books with the name of the model that belongs to them."""
         self._books.save_control(controller, self._model)
 
     def _save_model(self, round_number: int, arrays: ArrayRecord, strategy: Strategy) -> None:

@@ -1,4 +1,4 @@
-"""What a ClientApp adds: a gate, as a Flower mod, in front of its training function.
+"""Client side of Tidegate on Flower: a gate, as a mod in front of the training function.
 
 gate = ClientGate(load_data, buffer_capacity=100)
 app = ClientApp(mods=[gate])
@@ -45,52 +45,51 @@ from tidegate.wire import Address, Introduction, Order, Receipt
 logger = logging.getLogger("flwr.tidegate")
 
 NO_CLIENT_FN = (
-    "a gate cannot stand before ClientApp(client_fn): the strategies that AdmissionControl wraps "
-    "send messages that a NumPyClient does not understand. Move its fit() into a function under "
-    "@app.train() of app = ClientApp(mods=[gate])"
+    "ClientGate does not work with ClientApp(client_fn): the strategies that AdmissionControl "
+    "wraps send messages that a NumPyClient does not understand. Move its fit() into a function "
+    "under @app.train() of app = ClientApp(mods=[gate])"
 )
 
 TRIES = 3
-"""To apply an order beside another process: one may be refused when it has chosen, and again when
-it has paid."""
+"""Attempts to apply an order while another process works on the same buffer: it can refuse one
+after candidates were chosen, and one after they were paid for."""
 NEVER_ASKED_FOR = (
-    "samples were bought, and the training function never asked for them: train on "
-    "gate.samples(context), because its model counts as trained on them; if it did not train in "
-    "this round, reply without an ArrayRecord"
+    "the client bought samples, but the training function never asked for them: train on "
+    "gate.samples(context), because the model's weight counts them; if the function did not "
+    "train in this round, reply without an ArrayRecord"
 )
 
 
 class Worth(Protocol):
-    """What candidates are worth to the model that a message brings."""
+    """Rates candidates for the model that a message brings."""
 
     def __call__(
         self, candidates: list[Any], message: Message, context: Context, /
     ) -> Sequence[float]:
-        """One number a candidate, of all that wait or are new; the greatest are bought first."""
+        """Return one number for each candidate, waiting or new; the greatest are bought first."""
         ...
 
 
 _ROUNDS: dict[int, "GatedRound"] = {}
-"""What is being trained in this process, by the id of its context.
+"""The rounds that are training in this process, by the id of their context.
 
-Not a gate's own: Ray copies an app with its mods, while the training function stays that of its
-module, and so finds another gate there than the one that was called.
-"""
+They are not attributes of the gate: Ray copies an app with its mods, while the training function
+stays that of its module and therefore sees another gate than the one that Flower called."""
 
 
 @dataclass
 class GatedRound:
-    """One round at a client, after its order was applied."""
+    """One round at a client, after the gate applied its order."""
 
     message: Message
     receipt: Receipt
     gate: Gate
     was_asked_for: bool = False
-    """Whether the training function has asked its gate for this round, or for its samples."""
+    """Whether the training function asked the gate for this round or for its samples."""
 
     @cached_property
     def samples(self) -> list[Any]:
-        """What the client trains on, oldest first."""
+        """The samples to train on, oldest first."""
         return self.gate.samples()
 
     def reply(
@@ -98,7 +97,7 @@ class GatedRound:
         arrays: ArrayRecord | None = None,
         metrics: Mapping[str, int | float | list[int] | list[float]] | None = None,
     ) -> Message:
-        """A reply with the model and the metrics, under Flower's usual names."""
+        """Build a reply with the model and the metrics, under Flower's usual names."""
         content = RecordDict()
         if arrays is not None:
             content["arrays"] = arrays
@@ -107,36 +106,37 @@ class GatedRound:
 
 
 class ClientGate:
-    """A Flower mod that applies the server's orders, keeps the buffer, and gives receipts.
+    """A Flower mod that applies the server's orders, keeps the buffer and writes receipts.
 
-    It stands first among an app's mods. Before the training function it takes in the samples that
-    the server ordered; after it, it adds the receipt to the reply and sets ``num-examples`` to what
-    is stored. A client that stores nothing yet answers without being trained. A reply with arrays
-    is refused if the training function asked neither for ``samples`` nor for ``round``. Messages
-    without an order, such as those for evaluation, pass as they are.
+    Put it first among the app's mods. Before training it admits the samples that the server
+    ordered; after training it adds the receipt to the reply and sets ``num-examples`` to the number
+    of stored samples. A client that stores no samples yet replies without training. The gate
+    refuses a reply with arrays if the training function asked neither for ``samples`` nor for
+    ``round``. Messages without an order, such as those for evaluation, pass through unchanged.
 
     Args:
-        open_stream: fresh samples for a node: a stream, or a data set with a length and an index;
-            ``context.node_config`` says which.
-        buffer_capacity: B_m, samples that this node stores at most; a number, or a function of the
+        open_stream: returns a node's fresh samples, given its context: a stream, or a data set with
+            a length and an index.
+        buffer_capacity: B_m, the most samples that this node stores; a number, or a function of the
             node's context.
-        acquire: does what costs, once for each admitted sample; see ``tidegate.client.gate``.
-        supplier: of samples that come later, in place of ``acquire``: a function of the node's
-            context, which may give None for samples that come at once; see
+        acquire: pays for and obtains a sample, called once for each admitted one; see
+            ``tidegate.client.gate``.
+        supplier: delivers samples later, in place of ``acquire``: a function of the node's context,
+            which returns None for a node whose samples arrive at once; see
             ``tidegate.client.supplier``.
-        give_up_after: rounds after which a purchase that has not come is cancelled; by default the
-            node waits as long as it takes.
-        codec: how samples are stored; arrays, numbers, texts and nests of them by default.
-        worth: what candidates are worth, given them, the message with the model, and the context:
-            one number a candidate. The samples that an order asks for are then the best of them;
-            see ``tidegate.selection``.
-        selection: how many candidates are looked at, and how many wait; the defaults of
-            ``Selection`` where only ``worth`` is given. Or a function of the node's context that
-            says so, and may give None for samples as they come.
-        keep_at_most: how long a node may hold a sample, such as ``"30d"`` (or hours, ``"12h"``);
-            any time without it. Older ones are not trained on, and deleted at the next occasion.
-        subject: whom or what a sample is about, given the sample as the stream has it: a text, so
-            that ``tidegate forget`` can erase it on the node, and refuse what comes later.
+        give_up_after: rounds after which the node cancels a purchase that has not arrived; by
+            default it waits as long as it takes.
+        codec: stores samples; by default arrays, numbers, texts and nests of them.
+        worth: rates candidates, given them, the message with the model, and the context; returns
+            one number for each. The client then buys the best of them; see ``tidegate.selection``.
+        selection: how many candidates to look at, and how many may wait; by default that of
+            ``Selection`` if ``worth`` is given. It can be a function of the node's context, which
+            returns None for a node that takes samples as they come.
+        keep_at_most: how long a node may hold a sample, such as ``"30d"`` or ``"12h"``; by default
+            for any time. Older samples no longer train, and are deleted with the next message.
+        subject: returns whom or what a sample is about, as a text, given the sample as the stream
+            has it. ``tidegate forget`` then erases the samples of a subject on the node and refuses
+            later ones.
     """
 
     def __init__(  # noqa: PLR0913 - all but two are given by name, and few are needed
@@ -155,7 +155,7 @@ class ClientGate:
     ) -> None:
         if worth is not None:
             takes = "candidates", "a message", "a context"
-            check_function("worth", worth, takes, "it gives one number a candidate")
+            check_function("worth", worth, takes, "it returns one number for each candidate")
         self._worth = worth
         chosen = Selection() if selection is None and worth is not None else selection
         self._buffers = NodeBuffers(
@@ -183,7 +183,7 @@ class ClientGate:
             except TidegateError:
                 raise
             except Exception as failure:  # the server must know that there is a gate
-                reason = f"cannot open its data: {type(failure).__name__}: {failure}"
+                reason = f"the client cannot open its data: {type(failure).__name__}: {failure}"
                 raise SupplierError("this node", reason) from failure
         order = find(message.content, Order)
         if order is None:
@@ -192,7 +192,7 @@ class ClientGate:
         for kind in (Address, Order):  # Flower's own mods take one ConfigRecord, the app's
             del message.content[key_of(kind)]
         with self._applied(message, address, order, context) as now:
-            # An order that is answered again, days later, may find nothing left.
+            # Days later, an order that is answered again may find no samples left.
             if not now.receipt.occupancy or (self._is_limited and not now.samples):
                 reply = now.reply()
             else:
@@ -207,22 +207,23 @@ class ClientGate:
         return reply
 
     def samples(self, context: Context) -> list[Any]:
-        """What the client trains on in this round, oldest first; never empty."""
+        """Return the samples to train on in this round, oldest first; never empty."""
         return self._now(context).samples
 
     @contextmanager
     def round(self, message: Message, context: Context) -> Iterator[GatedRound]:
-        """The round that is being trained: samples and receipt, and a reply in one call.
+        """Return the round that is training, with its samples, receipt and ``reply``.
 
         Args:
-            message: that the training function was called with.
-            context: likewise.
+            message: the message that the training function was called with.
+            context: the context that it was called with.
         """
         now = self._now(context)
         if message.metadata.message_id != now.message.metadata.message_id:
             raise ConfigurationError(
-                f"this gate is training for message {now.message.metadata.message_id!r}, not "
-                f"{message.metadata.message_id!r}"
+                f"the gate is training for message {now.message.metadata.message_id!r}, not "
+                f"{message.metadata.message_id!r}; pass the message that the training function "
+                "was called with"
             )
         yield now
 
@@ -231,8 +232,8 @@ class ClientGate:
             now = _ROUNDS[id(context)]
         except KeyError:
             raise ConfigurationError(
-                "there are no samples without an order: ask for them in the training function, "
-                f"{NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
+                "no order was applied, so there are no samples: ask for them in the training "
+                f"function, {NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
             ) from None
         now.was_asked_for = True
         return now
@@ -241,7 +242,7 @@ class ClientGate:
     def _applied(
         self, message: Message, address: Address, order: Order, context: Context
     ) -> Iterator[GatedRound]:
-        """Apply an order, once; what it did is on disk before training."""
+        """Apply an order once; its effects are on disk before training starts."""
         with self._buffers.store(address, context) as store:
             check_meant_for(store.books(), address)
             gate = self._buffers.gate(store, context)
@@ -250,7 +251,7 @@ class ClientGate:
                 try:
                     receipt = gate.apply(order, address, worth)
                     break
-                except BooksMovedError:  # another process came first: its receipt is ours
+                except BooksMovedError:  # another process was faster: use its receipt
                     if not tries_left:
                         raise
             yield GatedRound(message, receipt, gate)
@@ -263,7 +264,7 @@ class ClientGate:
         return None if given is None else lambda some: given(some, message, context)
 
     def _introduce(self, message: Message, asked: Address, context: Context) -> Message:
-        """Tell the server who this node is, and the last it did in this run."""
+        """Tell the server who this node is, and the last order that it applied in this run."""
         address = Address(run=asked.run, client=asked.client or own_name(asked, context))
         with self._buffers.store(address, context) as store:
             self._buffers.gate(store, context)  # opens its data, which may fail, before an order
@@ -286,8 +287,8 @@ class ClientGate:
             logger.info("%s keeps its samples in %s", books.client, folder.absolute())
         if selection is not None:
             logger.info(
-                "%s chooses among %d candidates an order: admission depends on content, so the "
-                "account of sample_privacy does not hold for it",
+                "%s chooses among %d candidates for each order: which samples it admits depends "
+                "on their content, so the guarantee of sample_privacy does not hold for it",
                 *(books.client, selection.candidates),
             )
         newest = [] if answer is None else [answer[1]]
@@ -297,7 +298,7 @@ class ClientGate:
 
 
 def _checked_reply(reply: object, now: GatedRound) -> Message:
-    """What a training function returned, if it is a reply, and trained on what was bought."""
+    """Return a training function's reply if it is a reply and was trained on the samples bought."""
     if not isinstance(reply, Message):
         raise ConfigurationError(
             f"the training function returned {reprlib.repr(reply)}; it must return a Message, such "
@@ -309,7 +310,7 @@ def _checked_reply(reply: object, now: GatedRound) -> Message:
 
 
 def _set_weight(content: RecordDict, occupancy: int) -> None:
-    """Weigh a reply by what is stored; where a strategy weighs by another key, the server does."""
+    """Weigh a reply by the samples stored; for another weight key the server does it."""
     metrics = [record for record in content.values() if isinstance(record, MetricRecord)]
     if not metrics:
         content["metrics"] = MetricRecord({NUM_EXAMPLES: occupancy})

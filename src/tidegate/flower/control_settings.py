@@ -1,4 +1,4 @@
-"""What few apps tell ``AdmissionControl``, in three groups: plan, trust and deployment."""
+"""Settings of ``AdmissionControl`` that few apps need, in three groups: plan, trust, deployment."""
 
 import math
 from collections.abc import Mapping
@@ -19,29 +19,30 @@ from tidegate.problem import LearningConstants
 class Planning:
     """What the policy plans with, besides budget and prices.
 
-    What only one policy knows is an argument of that policy:
-    ``functools.partial(acdpp, penalty_exponent=0.3)``.
+    Settings of a single policy are arguments of that policy: ``functools.partial(acdpp,
+    penalty_exponent=0.3)``.
     """
 
     retention_horizon: int | None = None
-    """K, rounds that a sample stays, if not the planned number; Tide has none."""
+    """K, the rounds that a sample stays, instead of the planned number; Tide has none."""
     most_uses: int | None = None
-    """U: no sample trains in more than so many rounds, whatever prices do; none for no cap. Each
-    client enforces it. Tide plans with it; a policy with a larger K is refused."""
+    """U, the most rounds in which a sample trains, whatever prices do; None for no cap. Each client
+    enforces it. Tide plans with it; a policy with a larger K is refused."""
     least_share: float = LEAST_SHARE
-    """Where clients have prices of their own: of the money that a client would get if all were
-    treated alike, the part that is spent on it in any case, so that nobody is shut out by its
-    price. Tide alone needs it."""
+    """The part of an equal share of the money that the policy spends on every client, however high
+    its price, so that no client is shut out. Only Tide needs it, if clients have prices of their
+    own."""
     headroom: float = 1.0
     """1 plans with all the memory that clients have, as a hard limit. More leaves slots for peaks,
     as the paper's policies need whose limit is an average: with 4, a client with 40 slots holds 10
     samples on average. No client ever stores more than it has slots."""
     fraction_train: float | None = None
     """The part of the nodes that trains in a round. By default that of the strategy, with its
-    ``min_train_nodes``; 1 where the strategy has none, since it may then train all. Give it where
-    a strategy of your own trains a part of the nodes and does not say so."""
+    ``min_train_nodes``, or 1 if the strategy has none. Set it if your own strategy trains a part of
+    the nodes but has no ``fraction_train``."""
     endless: bool = False
-    """Plan for no last round, so that a saved run can go on for more rounds; Tide alone can."""
+    """Plan without a last round, so that a saved run can continue for more rounds; only Tide
+    can."""
     learning: LearningConstants = field(default_factory=LearningConstants)
     """Constants of the learning-error bound."""
 
@@ -61,7 +62,7 @@ class Planning:
 
     @property
     def options(self) -> ControlOptions:
-        """What the policy is told. The run itself limits spending, whatever the policy."""
+        """Return the policy's options. The run itself limits spending, whatever the policy."""
         return ControlOptions(
             retention_horizon=self.retention_horizon,
             most_uses=self.most_uses,
@@ -73,20 +74,20 @@ class Planning:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientTrust:
-    """How far clients are believed, and how much the model of each counts."""
+    """How far the server trusts clients, and how much the model of each counts."""
 
     largest_buffer: int | None = None
-    """The capacity above which no client is believed. Orders and weights go by capacity, which each
-    client states itself: set this where clients might lie."""
+    """The largest capacity that the server accepts from a client. Orders and weights go by
+    capacity, which each client states itself: set this if clients might lie."""
     sums_only: bool = False
-    """Let no client's order depend on what any single client has reported, only on sums over the
-    fleet. A client without room then takes in less than it is asked."""
+    """Let no client's order depend on the reports of a single client, only on sums over the fleet.
+    A client without room then admits fewer samples than it is asked for."""
     importance: Mapping[str, float] | None = None
     """α_m by client name; 1 for all others. A client's model weighs α_m·n_m."""
 
     def __post_init__(self) -> None:
         if self.largest_buffer is not None:
-            remedy = "leave it out to believe every client"
+            remedy = "leave it out to trust every client"
             check_whole_number("largest_buffer", self.largest_buffer, remedy=remedy)
         check_truth("sums_only", self.sums_only)
         if self.importance is not None:
@@ -102,7 +103,7 @@ class Deployment:
     """How long messages to clients live."""
 
     time_to_live: float | None = None
-    """Seconds until an unanswered message is dropped; the ``timeout`` of ``start`` by default."""
+    """Seconds until an unanswered message expires; by default the ``timeout`` of ``start``."""
 
     def __post_init__(self) -> None:
         if self.time_to_live is not None:
@@ -116,7 +117,7 @@ class Deployment:
 
 
 def check_groups(planning: object, trust: object, deployment: object) -> None:
-    """Refuse what is given in place of a group, such as a dictionary of its settings."""
+    """Refuse anything else than a settings group, such as a dictionary of its settings."""
     check_kind("planning", planning, Planning, "such as Planning(headroom=4)")
     check_kind("trust", trust, ClientTrust, "such as ClientTrust(largest_buffer=1000)")
     check_kind("deployment", deployment, Deployment, "such as Deployment(time_to_live=600)")

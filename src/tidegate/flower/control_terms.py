@@ -1,4 +1,4 @@
-"""What ``AdmissionControl`` was given, checked, as the terms of a run."""
+"""Check the arguments of ``AdmissionControl`` and turn them into the terms of a run."""
 
 import math
 from dataclasses import asdict, replace
@@ -41,7 +41,7 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     purse: Purse | None,
     is_saved: bool,
 ) -> partial[Terms]:
-    """The terms of a run, all but its number of rounds."""
+    """Return the terms of a run, all but its number of rounds."""
     if not isinstance(strategy, Strategy):
         raise ConfigurationError(
             "AdmissionControl wraps a strategy of flwr.serverapp.strategy, got "
@@ -53,22 +53,21 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     maker = find_policy(policy) if isinstance(policy, str) else policy
     if planning.endless and isinstance(policy, str) and policy != "tide":
         raise ConfigurationError(
-            f"{policy} needs the number of rounds; of the policies, tide alone "
-            "plans for no last one"
+            f"{policy} needs the number of rounds; only tide plans without a last one"
         )
     name = identity(maker)
     if is_saved and "<lambda>" in name:
         raise ConfigurationError(
-            "a run that is saved knows its policy by name, and a lambda has none; give a function"
+            "a saved run stores its policy by name, and a lambda has none; use a named function"
         )
     options = planning.options
-    replace(options, spend_ahead=spend_ahead)  # refuses what cannot be
+    replace(options, spend_ahead=spend_ahead)  # refuses invalid ones
     told = asdict(options)
     del told["strict_spending"], told["spend_ahead"]  # the run's, beside its options
     if options.most_uses is None:
-        del told["most_uses"]  # as in runs that were saved before there was a cap
+        del told["most_uses"]  # as in runs saved before caps existed
     if options.least_share == LEAST_SHARE:
-        del told["least_share"]  # as in runs that were saved before there was a least
+        del told["least_share"]  # as in runs saved before this setting existed
     share, least = planning.fraction_train, 1
     if share is None:
         share, least = reached(strategy)
@@ -78,7 +77,7 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
         policy_name=name,
         options=told,
         spend_ahead=None if spend_ahead is None else float(spend_ahead),
-        budget=float(budget),  # whatever kind of number it was
+        budget=float(budget),  # whatever number type it was
         purse=purse,
         prices=price_feed(prices),
         headroom=planning.headroom,
@@ -92,16 +91,16 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
 
 
 def check_budget(budget: float) -> None:
-    """Refuse what cannot be money for a round."""
+    """Refuse a value that cannot be a budget."""
     check_number("budget", budget, "a number above 0", lambda given: 0 < given < math.inf)
 
 
 def membership_of(
     shard: Shard | None, run: str | None, budget: float, folder: Path | None
 ) -> tuple[Membership | None, float]:
-    """The server's part in a run of several, and about what it will be granted a round.
+    """Return this server's membership in a sharded run, and about what it will be granted a round.
 
-    A server that is alone has no part in anything, and the whole budget.
+    A server on its own has no membership, and the whole budget.
     """
     if shard is None:
         return None, budget
@@ -109,8 +108,8 @@ def membership_of(
     check_kind("shard", shard, Shard, "such as Shard('east', slots=..., meeting=...)")
     if run is None:
         raise ConfigurationError(
-            f"shard {shard.name!r} has no run: shards meet by the run's name; give all of them the "
-            "same, such as run='fleet'"
+            f"shard {shard.name!r} has no run: shards find each other by the run's name; give all "
+            "of them the same, such as run='fleet'"
         )
     return Membership(shard, run, float(budget), folder), shard.part(float(budget))
 
@@ -118,14 +117,14 @@ def membership_of(
 def _made(
     maker: PolicyMaker, options: ControlOptions, name: str, problem: Problem
 ) -> JointPolicy[Any]:
-    """The policy for a fleet, if it keeps to a cap on uses."""
+    """Make the policy for a fleet, and check that it keeps to a cap on uses."""
     policy = maker(problem, options)
     options.check_uses(name, policy, problem.num_rounds)
     return policy
 
 
 def numbered_on(result: Result, rounds_before: int) -> Result:
-    """The result of a resumed run, whose rounds go on from those before."""
+    """Renumber the result of a resumed run: its rounds continue from those before."""
     for name in (
         "train_metrics_clientapp",
         "evaluate_metrics_clientapp",

@@ -1,7 +1,7 @@
-"""The parts of Flower that are not its public interface, all of them here.
+"""Everything that we use of Flower beyond its public interface.
 
-They can change with any release, so the versions that were tested are stated, and any other is
-refused when this package is imported.
+It can change with any release. This module therefore states which versions were tested, and refuses
+all others on import.
 """
 
 import importlib.metadata
@@ -15,10 +15,10 @@ SUPPORTED_FLOWER = SpecifierSet(">=1.40,<1.42")
 
 
 def check_flower(version: str) -> None:
-    """Refuse a Flower that was not tested."""
+    """Refuse a version of Flower that was not tested."""
     if version not in SUPPORTED_FLOWER:
         raise ImportError(
-            f"tidegate.flower was tested with flwr{SUPPORTED_FLOWER}, found {version}; "
+            f"tidegate.flower was tested with flwr{SUPPORTED_FLOWER}, but {version} is installed; "
             "install tidegate[flower], or a newer tidegate"
         )
 
@@ -59,7 +59,7 @@ __all__ = [
 
 
 def is_client_fn(call_next: Callable[[Message, Context], Message]) -> bool:
-    """Whether what comes after a mod is, after further mods, the handler of a ``client_fn``."""
+    """Return whether a mod is followed, after further mods, by the handler of a ``client_fn``."""
     inner: object = call_next
     while getattr(inner, "__qualname__", "").startswith("make_ffn."):
         held = dict(zip(inner.__code__.co_freevars, inner.__closure__, strict=True))  # type: ignore[attr-defined]
@@ -68,31 +68,31 @@ def is_client_fn(call_next: Callable[[Message, Context], Message]) -> bool:
 
 
 def act_as_server(run_id: int) -> None:
-    """Let this process make messages as the server of a run."""
+    """Let this process create messages as the server of a run."""
     TaskIdentity.run_id = run_id
     TaskIdentity.node_id = SERVER_NODE_ID
     TaskIdentity.task_id = 1
 
 
 def run_of(run_id: int, app: str) -> Run:
-    """A run in this process, of an app that may have no name."""
+    """Return a run in this process, for an app that may have no name."""
     run = Run.create_empty(run_id)
     run.fab_id = app
     return run
 
 
 def app_of(run: Run) -> str:
-    """The app that a run is of, as ``publisher/name``; nothing where it came in no package."""
+    """Return the app of a run as ``publisher/name``, or "" if it was not packaged."""
     return run.fab_id
 
 
 def name_message(message: Message, message_id: str) -> None:
-    """Give a message its id, which is a grid's to give."""
+    """Give a message its id, as a grid does."""
     message.metadata.__dict__["_message_id"] = message_id
 
 
 def round_in(record: logging.LogRecord) -> tuple[int, int] | None:
-    """The round that begins, and the number of rounds, where Flower's log tells of one."""
+    """Return the round that starts and the number of rounds, if this log record announces one."""
     if record.msg != "[ROUND %s/%s]" or not isinstance(record.args, tuple):
         return None
     now, rounds = (int(str(number)) for number in record.args)
@@ -100,14 +100,14 @@ def round_in(record: logging.LogRecord) -> tuple[int, int] | None:
 
 
 def rounds_asked(record: logging.LogRecord) -> int | None:
-    """How many rounds a strategy is started for, where Flower's log tells."""
+    """Return how many rounds a strategy starts with, if this log record says so."""
     if "Number of rounds: %d" not in str(record.msg) or not isinstance(record.args, tuple):
         return None
     return int(str(record.args[0]))
 
 
 def nodes_awaited(record: logging.LogRecord) -> tuple[int, int] | None:
-    """How many nodes there are, and how many a strategy waits for, where Flower's log tells."""
+    """Return how many nodes are connected and awaited, if this log record says so."""
     told = str(record.msg).startswith("Waiting for nodes to connect: %d connected")
     if not told or not isinstance(record.args, tuple):
         return None
@@ -116,7 +116,7 @@ def nodes_awaited(record: logging.LogRecord) -> tuple[int, int] | None:
 
 
 def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:
-    """What was measured, where Flower's log tells of metrics; nothing elsewhere."""
+    """Return the metrics in this log record; none if it has none."""
     return (
         record.args
         if "MetricRecord" in str(record.msg) and isinstance(record.args, Mapping)
@@ -125,5 +125,5 @@ def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:
 
 
 def is_last_record(record: logging.LogRecord) -> bool:
-    """Whether Flower's log says that a strategy has come to its end."""
+    """Return whether this log record says that the strategy has finished."""
     return str(record.msg).startswith("Strategy execution finished")

@@ -1,7 +1,7 @@
-"""Averaging that keeps no reply: each is added to a sum as it arrives, and forgotten.
+"""FedAvg that keeps no replies: it adds each to a sum as it arrives.
 
-Flower hands a strategy all replies of a round at once: 1,000 clients with 6.6 million parameters
-are 26 GB. Here the server holds a sum and a few replies, whatever the number of clients.
+Flower passes all replies of a round to a strategy at once: 1,000 clients with 6.6 million
+parameters are 26 GB. Here the server holds a sum and a few replies, whatever the number of clients.
 """
 
 import logging
@@ -19,10 +19,10 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 class FoldedFedAvg(FedAvg):
-    """FedAvg, with the same result up to rounding, that takes replies one by one.
+    """FedAvg that takes replies one by one, with the same result up to rounding.
 
-    Inside ``AdmissionControl`` replies come to it as they arrive. Alone, or around it another
-    strategy that gathers replies first, it is FedAvg with the memory of FedAvg.
+    Inside ``AdmissionControl`` it gets replies as they arrive. On its own, or inside another
+    strategy that collects replies first, it needs as much memory as FedAvg.
     """
 
     def aggregate_train(
@@ -56,7 +56,7 @@ class _Sum:
         self._kind = np.dtype(np.float16)
 
     def add(self, values: NDArray[Any], weight: float) -> None:
-        """One more; whole numbers and truth values have an average that is neither."""
+        """Add an array; integers and booleans have an average that is neither."""
         kind = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
         self._kind = np.promote_types(self._kind, kind)
         weighed = np.multiply(values, weight, dtype=np.float64)
@@ -66,5 +66,5 @@ class _Sum:
             self._values += weighed
 
     def average(self, total: float) -> NDArray[Any]:
-        """As FedAvg would give it."""
+        """Return the average, as FedAvg would."""
         return np.asarray(self._values / total, dtype=self._kind)  # type: ignore[operator]

@@ -1,4 +1,4 @@
-"""The model of a run: as the strategy averages it, and as clients get it."""
+"""The global model: as the strategy averages it, and as clients receive it."""
 
 import logging
 
@@ -8,31 +8,32 @@ from tidegate.errors import WireError
 from tidegate.flower.updates import UpdateCheck, in_types_of
 
 AVERAGE_REFUSED = (
-    "round %d: the strategy's average cannot be the next model, which stays as it was: %s"
+    "round %d: the strategy returned an average that cannot be the next model (%s); the model "
+    "stays as it was"
 )
 
 logger = logging.getLogger("flwr.tidegate")
 
 
 class GlobalModel:
-    """The same numbers twice, where the strategy's average has other types than the model.
+    """The global model, in the strategy's types and in its own, if these differ.
 
     Args:
-        initial: the model that the run began with; its types are the model's own.
-        average: the strategy's last average, where the run goes on.
+        initial: the model that the run started with, with the model's own types.
+        average: the strategy's last average, if the run is resumed.
     """
 
     def __init__(self, initial: ArrayRecord, average: ArrayRecord | None = None) -> None:
         self._initial = initial
         self.average = initial if average is None else average
-        """As the strategy gave it, which goes on from there."""
+        """As the strategy returned it; the next average starts from here."""
         self.arrays = in_types_of(initial, self.average)
-        """The same with whole numbers where the model has whole numbers, as clients get it."""
+        """The same with integers where the model has integers, as clients receive it."""
         self._updates: tuple[ArrayRecord, UpdateCheck] | None = None
 
     @property
     def updates(self) -> UpdateCheck:
-        """What an update of the model must be like; made once for each model."""
+        """The check for updates of the model; made once for each model."""
         model, check = self._updates or (None, None)
         if check is None or model is not self.arrays:
             check = UpdateCheck(self.arrays, check)
@@ -40,18 +41,18 @@ class GlobalModel:
         return check
 
     def replace(self, arrays: ArrayRecord) -> None:
-        """Go on with these, where somebody else than the strategy has set them."""
+        """Continue with these arrays, which something else than the strategy has set."""
         if arrays is not self.arrays:
             self.average = self.arrays = arrays
 
     def put_into(self, content: RecordDict) -> None:
-        """Give clients the model in its own types."""
+        """Put the model into a message, in its own types."""
         for key, record in content.items():
             if record is self.average:
                 content[key] = self.arrays
 
     def accept(self, average: ArrayRecord, now: int) -> ArrayRecord | None:
-        """Take the average of a round as the model, if it can be; the log says why it cannot."""
+        """Make the average of a round the model if it is valid; otherwise log why not."""
         arrays = in_types_of(self._initial, average)
         try:
             self.updates.check_average(arrays)

@@ -32,7 +32,7 @@ logger = logging.getLogger("flwr.tidegate")
 
 @dataclass
 class Answers:
-    """Messages to clients by their kind, such as ``train``, and what came of them."""
+    """Number of messages to clients by type, such as ``train``, and of replies and failures."""
 
     sent: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -40,10 +40,10 @@ class Answers:
 
 
 class LocalGrid(Grid):
-    """Nodes that are function calls.
+    """A grid whose nodes are function calls in this process.
 
-    Their buffers live in the ``tidegate-folder`` of node or run; else beside the run, where its
-    server saves it; else in memory.
+    Nodes keep their buffers in the ``tidegate-folder`` of their node-config or run-config;
+    otherwise beside the run, if its server saves it; otherwise in memory.
     """
 
     def __init__(
@@ -79,23 +79,23 @@ class LocalGrid(Grid):
 
     @property
     def num_nodes(self) -> int:
-        """Nodes that there are, whoever is online; no others come."""
+        """Number of nodes, online or not; it never grows."""
         return len(self._contexts)
 
     def keep_buffers(self, folder: Path) -> None:
-        """Keep buffers here, unless somebody has said where."""
+        """Keep buffers in this folder, unless a config names another."""
         if not self._placed:
             for context in self._contexts.values():
                 context.node_config[FOLDER] = str(folder)
 
     def set_run(self, run: Run) -> None:
-        """Serve another run."""
+        """Set the run that the grid serves."""
         self._run = run
         act_as_server(run.run_id)
 
     @property
     def run(self) -> Run:
-        """The run that is served."""
+        """The run that the grid serves."""
         return self._run
 
     def create_message(
@@ -106,11 +106,11 @@ class LocalGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Make a message; Flower asks every grid for this."""
+        """Create a message; Flower asks every grid for this."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> list[int]:
-        """All nodes."""
+        """Return the ids of all nodes."""
         return list(self._contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
@@ -123,7 +123,7 @@ class LocalGrid(Grid):
         return message_ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
-        """The replies to these messages, each once."""
+        """Return the replies to these messages, each once."""
         return [
             self._replies.pop(message_id)
             for message_id in message_ids
@@ -137,7 +137,7 @@ class LocalGrid(Grid):
         return self.pull_messages(self.push_messages(messages))
 
     def one_by_one(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Replies that are made when they are taken: never two of them at a time."""
+        """Yield replies one at a time; each is computed when it is taken."""
         sent = list(messages)
         for message in sent:
             self._name(message)
@@ -149,7 +149,7 @@ class LocalGrid(Grid):
         return message_id
 
     def _answer(self, message: Message) -> Message:
-        """What the ClientApp replies; one that raises answers with Flower's error."""
+        """Return the ClientApp's reply; if it raises, an error reply like Flower's."""
         delivered = Message(_own_copy(message.content), metadata=message.metadata)  # type: ignore[call-overload]
         node_id = message.metadata.dst_node_id
         kind = message.metadata.message_type.partition(".")[0]
@@ -163,14 +163,14 @@ class LocalGrid(Grid):
             self.answers.first_failure = self.answers.first_failure or reason
             new = self._is_new(failure)
             level = logging.ERROR if new else logging.INFO
-            told_whole = isinstance(failure, ConfigurationError)  # its text names the remedy
+            told_whole = isinstance(failure, ConfigurationError)  # the message names the remedy
             logger.log(
                 level, "node %s failed: %s", node_id, reason, exc_info=new and not told_whole
             )
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
 
     def _is_new(self, failure: Exception) -> bool:
-        """Note where a failure comes from; the same line of code need not be shown again."""
+        """Note where a failure was raised; a line of code is shown with its traceback only once."""
         frames = traceback.walk_tb(failure.__traceback__)
         lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in frames]
         place = " ".join([type(failure).__name__, *lines])
@@ -180,7 +180,7 @@ class LocalGrid(Grid):
 
 
 def _own_copy(content: RecordDict) -> RecordDict:
-    """Content that a client may change without changing another client's; arrays are shared."""
+    """Copy content that a client may change; arrays are shared."""
     own = content.copy()
     for key, record in content.items():
         if isinstance(record, ConfigRecord):
@@ -196,14 +196,14 @@ def run_in_process(
     run_config: Mapping[str, UserConfigValue] | None = None,
     app: str = "",
 ) -> Answers:
-    """Run a Flower app in this process; nodes are configured as Flower's simulation does.
+    """Run a Flower app in this process, with nodes configured as in Flower's simulation.
 
     Args:
-        server_app: the server's part.
-        client_app: the clients' part.
-        num_clients: nodes; each gets its partition-id and num-partitions.
+        server_app: the ServerApp.
+        client_app: the ClientApp.
+        num_clients: number of nodes; each gets its partition-id and num-partitions.
         run_config: of the server and all nodes.
-        app: its name, ``publisher/name``, if it has one.
+        app: the app's name, ``publisher/name``, if it has one.
     """
     node_configs = [
         {"partition-id": number, "num-partitions": num_clients} for number in range(num_clients)

@@ -1,4 +1,4 @@
-"""What AdmissionControl tells in Flower's log."""
+"""Log lines of AdmissionControl in Flower's log."""
 
 import logging
 from collections.abc import Sequence
@@ -7,35 +7,37 @@ from tidegate.runs.folder import NOTHING_USED
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
 
-ALL_PLAYED = "all %d rounds of run %s are played; take another folder for another run"
+ALL_PLAYED = "all %d rounds of run %s are done; use another folder for another run"
 BUYING_PAUSES = (
-    "what clients bought could not be used, again: they buy nothing in the next %d rounds, unless "
-    "one of their models can be used before; the warnings above say what is wrong"
+    "again, no update of a client that bought samples could be used: clients buy nothing in the "
+    "next %d rounds, unless an update can be used earlier; see the warnings above for the reasons"
 )
-NOT_KEPT = "%s was resumed without its own state, which this run did not save before"
+NOT_KEPT = "%s was resumed without its own state: the folder holds none"
 NOT_SAVED = (
-    "%s changes attributes of its own (%s) that a resumed run will not have: give it state_dict() "
-    "and load_state_dict(), which are saved with the run"
+    "%s changes its attributes (%s), which a resumed run will not restore: add state_dict() and "
+    "load_state_dict(), whose state is saved with the run"
 )
 NOBODY_TOOK_PART = (
-    "no client took part in this run, and no round was played: see that nodes are online and start "
-    "it again"
+    "no client took part in this run and no round was run: check that nodes are online, and "
+    "start it again"
 )
 HARDLY_A_SAMPLE = (
-    "a budget of %.4g a round is %.4g in all %d rounds, and one sample costs %.4g on average: "
-    "hardly a sample will be bought, if any; raise budget"
+    "a budget of %.4g a round is %.4g in all %d rounds, and a sample costs %.4g on average: "
+    "clients will buy hardly any samples; raise the budget"
 )
-NOT_PLAYED = "round %d is not played: no client can be reached, and none was before"
-"""Its number comes again."""
-NOT_HERE = "importance is given for clients that are not here: %s"
+NOT_PLAYED = "round %d was skipped: no client is online, and none has been yet"
+"""Its number is used again."""
+NOT_HERE = (
+    "importance names clients that are not in this run: %s; check the spelling of their names"
+)
 
 logger = logging.getLogger("flwr.tidegate")
 
 
 def tell_of_too_little(terms: Terms) -> None:
-    """Warn of a budget that buys no sample in a whole run, at the price that is expected.
+    """Warn of a budget that cannot buy a sample in the whole run at the expected price.
 
-    Money that is not spent in a round can be in a later one, so the whole run counts.
+    Money that is left over in a round can be spent in a later one, so the whole run counts.
     """
     if terms.spend_ahead is None or terms.purse is not None:
         return
@@ -46,16 +48,16 @@ def tell_of_too_little(terms: Terms) -> None:
 
 
 def tell_of(rounds: Sequence[FleetRound], averaged: int) -> None:
-    """The newest round, which is settled, and what somebody should look at.
+    """Log the newest settled round, and warnings if something needs attention.
 
     Args:
-        rounds: what each of them did.
-        averaged: clients whose models went into the average of the newest.
+        rounds: all rounds so far.
+        averaged: clients whose models are in the newest average.
     """
     row, paused_before = rounds[-1], rounds[-2].pause if len(rounds) > 1 else 0
     logger.info("%s", row.told)
     if not averaged:
         logger.warning(NOTHING_USED, row.round_number)
-    # A pause of one round follows a failure that may be the only one; a longer one is told once.
+    # A pause of one round follows a failure that may be the only one; a longer one is logged once.
     if row.pause > max(paused_before, 1):
         logger.warning(BUYING_PAUSES, row.pause)

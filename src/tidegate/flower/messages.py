@@ -1,4 +1,4 @@
-"""What was sent and not answered yet, and what a reply must look like for the wrapped strategy."""
+"""Messages that wait for a reply, and the form that the wrapped strategy expects of a reply."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,12 @@ from tidegate.flower.records import key_of
 from tidegate.wire import Receipt
 
 AT_ONCE = 16
-"""Replies that are asked for, and so in memory, together."""
+"""Replies that are requested, and so held in memory, together."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """A message that was sent; its content is not kept."""
+    """A message that was sent, without its content."""
 
     metadata: Metadata
     """Flower gives a message its id when it is sent, so it is read from here later."""
@@ -25,12 +25,12 @@ class Sent:
 
     @property
     def expired(self) -> bool:
-        """No reply will come any more."""
+        """Return whether no reply can arrive any more."""
         return time.time() > self.metadata.created_at + self.metadata.ttl
 
 
 class Outbox:
-    """Messages that wait for their replies, those of earlier rounds too."""
+    """Messages that wait for their replies, including those of earlier rounds."""
 
     def __init__(self) -> None:
         self._waiting: list[Sent] = []
@@ -40,19 +40,19 @@ class Outbox:
         self._waiting.append(Sent(message.metadata, client, round_number))
 
     def answers(self, replies: Iterable[Message], grid: Grid) -> list[tuple[Sent, Message]]:
-        """What has been answered: by these replies, and by late ones that the grid has by now.
+        """Return the new replies: these, and late ones that the grid has received by now.
 
-        They come in the order of names, so that sums of money and of models are the same on every
-        engine, whoever is faster.
+        They are sorted by client name, so that sums of money and of models are the same on every
+        engine, whichever client is faster.
         """
         found = self.arriving(replies, grid)
         return sorted(found, key=lambda answer: (answer[0].client, answer[0].round_number))
 
     def arriving(self, replies: Iterable[Message], grid: Grid) -> Iterator[tuple[Sent, Message]]:
-        """The same in the order in which they arrive, none of them kept.
+        """Yield the same replies in the order in which they arrive, without keeping them.
 
-        Replies are told apart by the message that they answer, because Flower's own error replies
-        do not say which node they are about.
+        Replies are matched by the message that they answer, because Flower's own error replies do
+        not name their node.
         """
         waiting = {one.metadata.message_id: one for one in self._waiting}
 
@@ -70,24 +70,24 @@ class Outbox:
 
 
 def readdressed(message: Message, node_id: int) -> Message:
-    """The same message for another node."""
+    """Return the same message for another node."""
     return Message(message.content, node_id, message.metadata.message_type)
 
 
 def let_live(message: Message, seconds: float) -> Message:
-    """Let a message live from now on: nodes were met since it was written."""
+    """Restart a message's time to live: the server has met nodes since it was written."""
     message.metadata.created_at = time.time()
     message.metadata.ttl = seconds
     return message
 
 
 def has_model(content: RecordDict) -> bool:
-    """Whether a reply carries arrays."""
+    """Return whether a reply carries arrays."""
     return any(isinstance(record, ArrayRecord) for record in content.values())
 
 
 def weigh(content: RecordDict, key: str, weight: float) -> None:
-    """Make a reply what the wrapped strategy expects: no receipt, this weight in its metrics."""
+    """Give a reply the form that the wrapped strategy expects: no receipt, this weight."""
     del content[key_of(Receipt)]
     found = [(name, one) for name, one in content.items() if isinstance(one, MetricRecord)]
     name, metrics = found[0] if found else ("metrics", MetricRecord())

@@ -1,4 +1,4 @@
-"""A model and what its strategy carries from round to round, as one NumPy archive; no pickles."""
+"""A model and the strategy's own state in one NumPy archive, without pickles."""
 
 import json
 import reprlib
@@ -16,7 +16,7 @@ from tidegate.runs.folder import FORMAT_VERSION, REMEDY
 
 
 def write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -> None:
-    """Model and strategy state as one archive; Flower's arrays are bytes already."""
+    """Write model and strategy state as one archive; Flower's arrays are bytes already."""
     parts: list[Any] = []
 
     def place(value: Any) -> int:
@@ -49,7 +49,7 @@ def write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -
 
 
 def read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
-    """The model and the strategy's state that a file holds."""
+    """Read the model and the strategy's state from a file."""
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
         index = archive.json("index")
         arrays = ArrayRecord({one["name"]: _array(one, archive) for one in index["model"]})
@@ -68,7 +68,7 @@ def read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
 
 
 def _array(about: Mapping[str, Any], archive: Archive) -> Array:
-    """One of a model's arrays; where Flower keeps it as NumPy's, it is what it is said to be."""
+    """Read one array of a model; if Flower keeps it as NumPy's, check its shape and type."""
     data = archive.array(f"part_{about['part']}").tobytes()
     shape, dtype, stype = tuple(about["shape"]), about["dtype"], about["stype"]
     if stype == NUMPY:
@@ -76,6 +76,6 @@ def _array(about: Mapping[str, Any], archive: Archive) -> Array:
         if (content.shape, str(content.dtype)) != (shape, dtype):
             raise ValueError(
                 f"the model's array {reprlib.repr(about['name'])} is {content.shape} "
-                f"{content.dtype}, and should be {reprlib.repr(shape)} {reprlib.repr(dtype)}"
+                f"{content.dtype}, but should be {reprlib.repr(shape)} {reprlib.repr(dtype)}"
             )
     return Array(dtype=dtype, shape=shape, stype=stype, data=data)

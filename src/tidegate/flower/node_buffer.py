@@ -1,4 +1,4 @@
-"""A node's buffer in a run: where it lies, what it is called, and the gate in front of it."""
+"""A node's buffer in a run: its place, its name, and the gate in front of it."""
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -28,24 +28,25 @@ from tidegate.wire import LARGEST_CAPACITY, Address
 FOLDER = "tidegate-folder"
 """Key of node-config, or else of run-config, that says where a client keeps its buffer."""
 IN_MEMORY = ":memory:"
-"""In place of a folder: the buffer is gone with its process; for engines that keep theirs."""
+"""A value of ``tidegate-folder``: the buffer lives as long as its process, for engines that keep
+theirs."""
 _KEPT: set[int] = set()
-"""Ids of contexts that live in this process as long as their run; copies are not among them."""
+"""Ids of the contexts that live in this process as long as their run; copies are not among them."""
 OWNER_ONLY_FOLDER = 0o700
 NAME = "tidegate-client"
-"""Key of node-config that names a node which is not registered by name."""
+"""Key of node-config that names a node which is not registered with a name."""
 
 NOT_DATA = (str, bytes, tuple, Mapping)
-"""What has a length and an index, and whose items are not samples."""
+"""Types with a length and an index whose items are not samples."""
 
 STREAMS = ("take", "seek", "cursor")
-"""What every stream has."""
-OPENS = "such as lambda context: data, which gives a node's data set or stream"
+"""Attributes of every stream."""
+OPENS = "such as lambda context: data, which returns a node's data set or stream"
 
 
 @dataclass
 class _InMemory:
-    """What a node of this process keeps; its gate goes on reading the stream where it was."""
+    """What a node keeps in memory; its gate continues to read the stream where it was."""
 
     run: str
     client: str
@@ -76,16 +77,16 @@ class NodeBuffers:
         else:
             _check_capacity("buffer_capacity", buffer_capacity)
         if acquire is not None:
-            remedy = "it gives the sample to store"
+            remedy = "it returns the sample to store"
             check_function("acquire", acquire, ("a sample", "its key"), remedy)
         if callable(selection):
-            remedy = "it gives a Selection, or None for samples as they come"
+            remedy = "it returns a Selection, or None for samples as they come"
             check_function("selection", selection, ("a context",), remedy)
         else:
             _check_selection("selection", selection)
         check_one_source(acquire, supplier)
         if supplier is not None:
-            remedy = "it gives the node's supplier (tidegate.client.supplier.Supplier)"
+            remedy = "it returns the node's supplier (tidegate.client.supplier.Supplier)"
             check_function("supplier", supplier, ("a context",), remedy)
         if give_up_after is not None:
             remedy = "leave it out to wait as long as it takes"
@@ -93,7 +94,7 @@ class NodeBuffers:
         if keep_at_most is not None:
             duration(keep_at_most)
         if subject is not None:
-            remedy = "it gives a text, whom or what the sample is about"
+            remedy = "it returns a text, whom or what the sample is about"
             check_function("subject", subject, ("a sample",), remedy)
         self._subject = subject
         self._supplier = supplier
@@ -109,7 +110,7 @@ class NodeBuffers:
 
     @contextmanager
     def store(self, address: Address, context: Context) -> Iterator[Store]:
-        """The node's buffer in a run; a file is open only while a message is handled."""
+        """Open the node's buffer in a run; a file is open only while a message is handled."""
         capacity = self._capacity(address.client, context)
         folder = buffer_folder(context)
         if folder is None:
@@ -124,7 +125,7 @@ class NodeBuffers:
             store.close()
 
     def gate(self, store: Store, context: Context) -> Gate:
-        """The gate of an open buffer."""
+        """Return the gate of an open buffer."""
         held = self._in_memory.get(id(context))
         if held is None or held.store is not store:
             return self._new_gate(store, context)
@@ -133,7 +134,7 @@ class NodeBuffers:
         return held.gate
 
     def selection(self, context: Context) -> Selection | None:
-        """How the node chooses among candidates; none if it does not."""
+        """Return how the node chooses among candidates; None if it does not."""
         given = self._selection
         if not callable(given):
             return given
@@ -157,7 +158,7 @@ class NodeBuffers:
         )
 
     def _held(self, address: Address, context: Context, capacity: int) -> _InMemory:
-        """What a node keeps in memory: one buffer, that of the run which it serves."""
+        """Return what a node keeps in memory: one buffer, for the run that it serves."""
         run, client, place = address.run, address.client, id(context)
         held = self._in_memory.get(place)
         if held is None:
@@ -188,25 +189,25 @@ def _check_selection(name: str, value: object) -> None:
 
 
 def may_keep_in_memory(context: Context) -> None:
-    """Let a node keep its samples in memory: its context stays in this process for its run."""
+    """Let a node keep its samples in memory: its context stays in this process during its run."""
     place = id(context)
     _KEPT.add(place)
     weakref.finalize(context, _KEPT.discard, place)
 
 
 def buffer_folder(context: Context) -> Path | None:
-    """Where a node keeps its samples; none for memory.
+    """Return where a node keeps its samples; None for memory.
 
-    What its node-config says, else the run-config, else a folder of the user that the node runs
+    The node-config comes first, then the run-config, then a folder of the user that the node runs
     as: ``$XDG_STATE_HOME/tidegate``, or ``~/.local/state/tidegate``.
     """
     given = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
     if given == IN_MEMORY:
         if id(context) not in _KEPT:
             raise ConfigurationError(
-                f"{FOLDER} = {IN_MEMORY!r} keeps samples only under `tidegate run`: every other "
-                "engine serves each message with a new process or copy, and would lose them after "
-                f"each round. Give {FOLDER} a folder, or leave it out"
+                f"{FOLDER} = {IN_MEMORY!r} works only under `tidegate run`: every other engine "
+                "handles each message in a new process or copy, and would lose the samples after "
+                f"each round. Set {FOLDER} to a folder, or leave it out"
             )
         return None
     if given:
@@ -215,9 +216,9 @@ def buffer_folder(context: Context) -> Path | None:
 
 
 def as_stream(opened: Any) -> Stream:
-    """A stream as it is; a data set with a length and an index, from its first sample on.
+    """Return a stream unchanged; wrap a data set with a length and an index as a stream.
 
-    A tuple is not a data set: it is what functions return that load several.
+    A tuple is not taken as a data set: functions that load several data sets return one.
     """
     missing = [name for name in STREAMS if not hasattr(opened, name)]
     if not missing:
@@ -226,21 +227,21 @@ def as_stream(opened: Any) -> Stream:
     indexed = hasattr(opened, "__getitem__") and hasattr(opened, "__len__")
     if indexed and not isinstance(opened, NOT_DATA) and not hasattr(opened, "iloc"):
         return IndexedStream(opened)  # arrays and Hugging Face's data sets have a take, too
-    given = f"open_stream gave a {type(opened).__name__}"
+    given = f"open_stream returned a {type(opened).__name__}"
     if "take" not in missing and not indexed:
         raise ConfigurationError(
             f"{given}, which has no {' and no '.join(missing)}; a stream has {', '.join(STREAMS)} "
             "(tidegate.client.streams.Stream)"
         )
     raise ConfigurationError(
-        f"{given}; it must give a stream (tidegate.client.streams) or a data set of which each "
+        f"{given}; it must return a stream (tidegate.client.streams) or a data set of which each "
         "item is one sample, such as a list: list(zip(x, y)) for arrays x and y, loader.dataset "
         "for a DataLoader"
     )
 
 
 def own_name(asked: Address, context: Context) -> str:
-    """What a node calls itself where the server has no name for it."""
+    """Return a node's own name, for a server that has no name for it."""
     config = context.node_config
     if config.get(NAME):
         return str(config[NAME])

@@ -1,4 +1,4 @@
-"""Which node is which client: node ids come and go, names and keys stay."""
+"""Which node is which client: node ids change, names and keys stay."""
 
 import hashlib
 import logging
@@ -23,73 +23,73 @@ from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt
 
 PATIENCE = 60.0
-"""Seconds without an answer after which the server no longer waits for nodes that it does not know,
-unless a round's timeout is shorter; nodes that answer later are asked again."""
+"""Seconds without a reply after which the server stops waiting for nodes that it does not know,
+unless a round's timeout is shorter; nodes that reply later are asked again."""
 AT_ONCE = 1000
-"""Introductions, which are small, that are asked for together."""
+"""Introductions, which are small, that are requested together."""
 
 ASKED_AGAIN = "It is asked again after 1, 2, 4 and more rounds"
 MAY_PASS = (SupplierError, DamagedFileError)
-"""What a node refuses for reasons of its own, such as data that are not mounted yet: it may answer
-otherwise when it is asked again, and other nodes may be fine. What is configured, a version or a
-missing gate, stays as it is."""
-NOT_REACHED = "no client can be reached"
-REFUSED_NOW = "every node that can be reached is refused for now"
+"""Errors of a node that may pass, such as data that are not mounted yet: the node may reply
+otherwise when it is asked again, and other nodes may work. A setting, a version or a missing
+gate does not change by itself."""
+NOT_REACHED = "no client is online"
+REFUSED_NOW = "every online node is refused for now"
 TRAIN = "train"
 """Flower's message type for training."""
 LONGEST_WAIT = 60.0
-"""Seconds after which nodes are asked again, at last, while nobody is known; 1, 2, 4 at first."""
+"""The longest wait in seconds before nodes are asked again while no client is known."""
 LONGEST_PAUSE = 6
-"""A node that never answers is asked again after 1, 2, 4 and at last 2 ** 6 rounds."""
+"""A node that never replies is asked again after 1, 2, 4 and finally 2 ** 6 rounds."""
 
 logger = logging.getLogger("flwr.tidegate")
 
 
 class Nodes:
-    """The clients that can be reached, by name and by node id."""
+    """The clients that are online, by name and by node id."""
 
     def __init__(self) -> None:
         self.clients: dict[str, int] = {}
-        """The node id of each client that can be reached."""
+        """The node id of each client that is online."""
         self._names: dict[int, str] = {}
-        """The name under which each node was let in first; it has no other."""
+        """The name under which each node first joined; it cannot take another."""
         self.refused: dict[int, str] = {}
-        """Nodes that answered when they were last asked and were left out, each with the reason."""
+        """Nodes that replied when they were last asked and were left out, each with the reason."""
         self._gateless: dict[int, str] = {}
-        """Those of them that answered without a gate: their training function got the question,
-        which is not for it."""
+        """Those that replied without a gate: the question reached their training function, which it
+        is not meant for."""
         self._passing: set[int] = set()
         """Those that were refused for a reason that may pass."""
         self._are_all_refused = False
-        """Whether every node was refused when they were last asked, and none let in before."""
+        """Whether every node was refused when they were last asked, and none has joined before."""
         self._was_anybody_let_in = False
         self._silent: dict[int, tuple[int, int]] = {}
-        """How often a node gave no answer, or none of a gate, and the round in which it is asked
-        again."""
+        """How often a node did not reply, or replied without a gate, and the round in which it is
+        asked again."""
 
     def forget(self, clients: Iterable[str]) -> None:
-        """Ask these who they are, and how far they came, before they take part again."""
+        """Ask these clients again who they are and how far they got before they take part."""
         for client in clients:
             self.clients.pop(client, None)
 
     def is_retired(self, node_id: int, controller: Controller) -> bool:
-        """Whether a node is known as a client that an operator has taken out: it is left alone."""
+        """Return whether a node is a client that an operator has retired; it is not contacted."""
         return controller.ledger.is_retired(self._names.get(node_id, ""))
 
     def must_wait(self, controller: Controller) -> bool:
-        """Whether a round would be played without anybody, before one node could take part.
+        """Return whether a round would run without any client before one could take part.
 
-        Once a client was there, rounds go on without it.
+        Once a client has joined, rounds continue without it.
         """
         return not self.clients and (self._are_all_refused or not controller.fleet)
 
     def wait_for_anybody(
         self, grid: Grid, controller: Controller, timeout: float, message_type: str = TRAIN
     ) -> bool:
-        """Ask again and again until a node is let in; whether one was before the timeout.
+        """Ask nodes until one joins; return whether one did before the timeout.
 
-        Nodes of a grid in this process are not waited for: no others come. If every node is still
-        refused at the end, the run stops.
+        No nodes join a grid in this process later, so there it does not wait. If every node is
+        still refused at the end, the run stops.
         """
         pause, waited = 1.0, 0.0
         while not (self.clients or is_in_process(grid)):
@@ -98,7 +98,7 @@ class Nodes:
                     raise self._refusal(grid)
                 break
             logger.warning(
-                "%s; the run waits for one and goes on by itself, nodes are asked again in %.0f s",
+                "%s; the run waits for one and continues by itself; it asks again in %.0f s",
                 REFUSED_NOW if self._are_all_refused else NOT_REACHED,
                 pause,
             )
@@ -113,9 +113,9 @@ class Nodes:
     ) -> None:
         """Forget nodes that are gone, and ask new ones who they are.
 
-        The question goes to the function that is going to train, because its mods answer it. If
-        nobody was let in since the start and every node is refused, the run stops, because rounds
-        that are played without anybody do not come again. It goes on where a reason may pass.
+        The question goes to the training function, because its mods answer it. If no node has
+        joined since the start and every node is refused, the run stops, because rounds without
+        clients cannot be repeated. It continues if one of the reasons may pass.
         """
         online = {node.node_id: node for node in grid.get_nodes()}
         reserved = {node.name: node_id for node_id, node in online.items() if node.name}
@@ -156,22 +156,26 @@ class Nodes:
             self._note(node_id, controller.round_number, heard=heard)
             if reply is None:
                 logger.warning(
-                    "node %s did not reply with its name; it will be asked again", node_id
+                    "node %s did not introduce itself in time; the server asks it again", node_id
                 )
                 continue
             try:
                 introduced.append((*_heard(reply, addresses[node_id]), node_id))
             except WireError as refused:
                 self._leave_out(node_id, f"{refused}", reply)
-        # In the order of names, so that sums of money do not depend on who answers first.
+        # Sorted by name, so that sums of money do not depend on which node replies first.
         for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
             client = introduction.client
             if client in self.clients or reserved.get(client, node_id) != node_id:
-                logger.warning("node %s is left out: another node is %r", node_id, client)
+                logger.warning(
+                    "node %s is left out: another node is already %r; give each node its own name",
+                    node_id,
+                    client,
+                )
                 continue
             if self._names.setdefault(node_id, client) != client:
                 logger.warning(
-                    "node %s is left out: it was %r before, and is %r now",
+                    "node %s is left out: it joined as %r and now calls itself %r",
                     *(node_id, self._names[node_id], client),
                 )
                 continue
@@ -180,7 +184,7 @@ class Nodes:
         self._stop_if_hopeless(awaited, grid)
 
     def _to_ask(self, online: Mapping[int, NodeInfo], controller: Controller) -> dict[int, Address]:
-        """Nodes that are not known yet, and how they are addressed."""
+        """Return the nodes that are not known yet, with the address for each."""
         known, addresses = set(self.clients.values()), {}
         for node_id, node in online.items():
             _, asked_again = self._silent.get(node_id, (0, 0))
@@ -195,10 +199,10 @@ class Nodes:
         return addresses
 
     def _note(self, node_id: int, round_number: int, *, heard: bool) -> None:
-        """Ask who answers nothing, or has no gate, less and less often.
+        """Ask a node that does not reply, or has no gate, less and less often.
 
-        Everybody waits for the one; and the question disturbs the training function of the other,
-        which may have failed for once before its gate was there.
+        All others wait for a node that does not reply. The question also disturbs a training
+        function without a gate, which may have failed only once, before its gate was there.
         """
         if heard:
             self._silent.pop(node_id, None)
@@ -207,7 +211,7 @@ class Nodes:
         self._silent[node_id] = times + 1, round_number + 2 ** min(times, LONGEST_PAUSE)
 
     def _leave_out(self, node_id: int, reason: str, reply: Message | None = None) -> None:
-        """Tell why a node takes no part; one that could not be reached is not refused."""
+        """Log why a node takes no part; a node that could not be reached is not refused."""
         if reply is None or not reply.has_error() or reply.error.code == CLIENT_RAISED:
             self.refused[node_id] = reason
         if reply is not None and _may_pass(reply):
@@ -218,25 +222,27 @@ class Nodes:
         logger.warning("node %s is left out: %s", node_id, reason)
 
     def _stop_if_hopeless(self, awaited: set[int], grid: Grid) -> None:
-        """Stop a run of whose nodes none can take part, unless one could since the start."""
+        """Stop a run if no node can take part and none has since the start."""
         all_refused = bool(awaited) and self.refused.keys() >= awaited
         self._are_all_refused = all_refused and not self._was_anybody_let_in
         if self._are_all_refused and (is_in_process(grid) or not self._passing):
             raise self._refusal(grid)
 
     def _refusal(self, grid: Grid) -> ConfigurationError:
-        """Why a run stops of whose nodes none can take part."""
+        """Return the error for a run in which no node can take part."""
         node_id, reason = next(iter(self.refused.items()))
         others = (
             ""
             if is_in_process(grid)
-            else "; if other nodes are on their way, raise the strategy's min_available_nodes, and "
-            "the run waits for them"
+            else (
+                "; if other nodes will join later, raise the strategy's min_available_nodes: "
+                "the run then waits for them"
+            )
         )
         return ConfigurationError(
-            f"there is no client to order from: every node that can be reached "
-            f"({len(self.refused)}) is refused, node {node_id} because {reason}. No round was "
-            f"played without them; mend this and start the run again{others}"
+            "no client can take part: the server refused every online node "
+            f"({len(self.refused)}), node {node_id} because {reason}. No round was run; fix this "
+            f"and start the run again{others}"
         )
 
     def _let_in(
@@ -258,9 +264,9 @@ class Nodes:
 
 
 def _lacks_gate(reply: Message) -> bool:
-    """Whether a question came to a training function in place of a gate.
+    """Return whether a question reached a training function instead of a gate.
 
-    A gate answers with an introduction or with an error of this package.
+    A gate replies with an introduction or with an error of this package.
     """
     if not reply.has_error():
         return key_of(Introduction) not in reply.content
@@ -270,7 +276,7 @@ def _lacks_gate(reply: Message) -> bool:
 
 
 def _may_pass(reply: Message) -> bool:
-    """Whether a node that was asked has failed for a reason that can be over the next time."""
+    """Return whether a node failed for a reason that may have passed when it is asked again."""
     if not reply.has_error() or _lacks_gate(reply):
         return False
     reason = str(reply.error.reason)
@@ -278,29 +284,31 @@ def _may_pass(reply: Message) -> bool:
 
 
 def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:
-    """What a node says of itself: under the name that it is registered by, or else its own."""
+    """Return a node's introduction, under the name that it is registered with, or else its own."""
     if reply.has_error():
         reason = str(reply.error.reason)[:500]
         remedy = f"; {REMEDIES[Introduction]}" if _lacks_gate(reply) else ""
-        raise WireError(f"it did not introduce itself: {reason}{remedy}")
+        raise WireError(f"it replied without an introduction: {reason}{remedy}")
     introduction = expect(reply.content, Introduction)
     if introduction.run != address.run:
-        raise WireError(f"asked as {address}, it answered as {introduction}")
+        raise WireError(f"asked as {address}, it replied as {introduction}")
     if introduction.void_round < address.void_round:
         raise WireError(
-            f"{introduction.client} calls orders up to round {introduction.void_round} void, and "
-            f"was asked to up to round {address.void_round}"
+            f"{introduction.client} voids orders up to round {introduction.void_round}, but was "
+            f"asked to up to round {address.void_round}"
         )
     if address.client and introduction.client != address.client:
-        raise WireError(f"registered as {address.client!r}, it says {introduction.client!r}")
+        raise WireError(
+            f"it is registered as {address.client!r}, but calls itself {introduction.client!r}"
+        )
     return introduction, find(reply.content, Receipt)
 
 
 def address_of(node: NodeInfo, run: str, void_round: int) -> Address:
-    """Whom to ask: by the name that the node was registered by, if it was.
+    """Return the address of a node: the name that it was registered with, if any.
 
-    A key alone does not identify a node: without authentication Flower makes up a new one at
-    every start.
+    A key alone does not identify a node: without authentication Flower makes up a new one at every
+    start.
     """
     key = node.public_key
     fingerprint = hashlib.sha256(key).hexdigest() if key else ""

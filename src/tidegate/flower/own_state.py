@@ -1,7 +1,7 @@
-"""What a user's own strategy carries from round to round: it says so itself, by two methods.
+"""State that a user's strategy carries from round to round, given by two methods of its own.
 
-``state_dict()`` gives it, and ``load_state_dict(state)`` takes it back, as in torch. It is saved
-with the model that it led to, as JSON and NumPy arrays; no pickles.
+``state_dict()`` returns it and ``load_state_dict(state)`` restores it, as in torch. It is saved
+with the model that it led to, as JSON and NumPy arrays, without pickles.
 """
 
 import ast
@@ -20,7 +20,7 @@ from tidegate.errors import ConfigurationError
 
 SAVE, LOAD = "state_dict", "load_state_dict"
 LIBRARIES = ("flwr.", "tidegate.")
-"""Whose classes are known here."""
+"""Packages whose strategies are known here."""
 CHANGING = ("append", "extend", "insert", "add", "update", "setdefault", "pop", "clear", "fill")
 """Methods of lists, dicts, sets and arrays that change them."""
 ALLOWED = (
@@ -33,33 +33,33 @@ class Stateful(Protocol):
     """A strategy whose own state is saved with a run."""
 
     def state_dict(self) -> Mapping[str, Any]:
-        """All that it changes from round to round."""
+        """Return everything that the strategy changes from round to round."""
         ...
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what ``state_dict`` gave, in another process."""
+        """Continue from what ``state_dict`` returned, in another process."""
         ...
 
 
 @dataclass(frozen=True)
 class OwnState:
-    """What ``state_dict`` gave."""
+    """What ``state_dict`` returned."""
 
     values: dict[str, Any]
 
 
 def own_state(strategy: Stateful) -> OwnState:
-    """A copy of a strategy's state, which it may go on to change in place."""
+    """Return a copy of a strategy's state, which the strategy may change in place later."""
     state = strategy.state_dict()
     if not isinstance(state, Mapping):
         raise ConfigurationError(
-            f"{type(strategy).__name__}.{SAVE}() must give a dict, got a {type(state).__name__}"
+            f"{type(strategy).__name__}.{SAVE}() must return a dict, got a {type(state).__name__}"
         )
     return OwnState(copy.deepcopy(dict(state)))
 
 
 def to_tree(value: Any, place: Callable[[NDArray[Any]], int], where: str = SAVE) -> Any:
-    """A state as JSON; arrays are put aside, and only their places are in it."""
+    """Convert a state to JSON; arrays go to a list of their own, and only their places stay."""
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
         kind = "array" if isinstance(value, np.ndarray) else "scalar"
         return {kind: place(np.asarray(value))}
@@ -72,12 +72,12 @@ def to_tree(value: Any, place: Callable[[NDArray[Any]], int], where: str = SAVE)
         parts = {key: to_tree(one, place, f"{where}[{key!r}]") for key, one in value.items()}
         return {"dict": parts}
     raise ConfigurationError(
-        f"{where} of the strategy is a {type(value).__name__}, which is not saved; give {ALLOWED}"
+        f"{where} of the strategy is a {type(value).__name__}, which cannot be saved; use {ALLOWED}"
     )
 
 
 def from_tree(tree: Any, array: Callable[[int], NDArray[Any]]) -> Any:
-    """The state that ``to_tree`` was given."""
+    """Return the state that ``to_tree`` was given."""
     if isinstance(tree, list):
         return [from_tree(one, array) for one in tree]
     if not isinstance(tree, dict):
@@ -92,20 +92,20 @@ def from_tree(tree: Any, array: Callable[[int], NDArray[Any]]) -> Any:
 
 
 def check_methods(strategy: Strategy) -> None:
-    """Refuse a strategy that has one of the two methods and not the other."""
+    """Refuse a strategy that has only one of the two methods."""
     found = [name for name in (SAVE, LOAD) if callable(getattr(strategy, name, None))]
     if len(found) == 1:
         missing = LOAD if found == [SAVE] else SAVE
         raise ConfigurationError(
-            f"{type(strategy).__name__} defines {found[0]}() without {missing}(): its state can be "
-            "saved and given back by both only"
+            f"{type(strategy).__name__} defines {found[0]}() without {missing}(): its state can "
+            "be saved and restored only if it has both"
         )
 
 
 def unsaved(strategy: Strategy) -> list[str]:
-    """Attributes that a user's strategy changes from round to round, if nobody saves them.
+    """Return attributes that a user's strategy changes from round to round and that are not saved.
 
-    Found in the source of its methods: what they assign to ``self``, or change in place.
+    They are found in the source of its methods: what these assign to ``self``, or change in place.
     """
     if isinstance(strategy, Stateful):
         return []
@@ -117,10 +117,10 @@ def unsaved(strategy: Strategy) -> list[str]:
 
 
 def _changed_by(kind: type) -> Iterator[str]:
-    """Attributes that the methods of a class change after it is made."""
+    """Return the attributes that methods of a class change after ``__init__``."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError):  # typed in, or made by a program
+    except (OSError, TypeError, SyntaxError):  # typed at a prompt, or generated
         return
     body = tree.body[0]
     for method in body.body if isinstance(body, ast.ClassDef) else ():
@@ -137,7 +137,7 @@ def _changed_by(kind: type) -> Iterator[str]:
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
-    """What a statement or a call changes."""
+    """Yield what a statement or a call changes."""
     if isinstance(node, ast.Assign):
         return [one for target in node.targets for one in _single(target)]
     if isinstance(node, ast.AugAssign | ast.AnnAssign):
@@ -148,14 +148,14 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 
 def _single(target: ast.expr) -> list[ast.expr]:
-    """Each of several targets: ``a, b = ...``."""
+    """Yield each of several targets: ``a, b = ...``."""
     if isinstance(target, ast.Tuple | ast.List):
         return [one for part in target.elts for one in _single(part)]
     return [target]
 
 
 def _attribute_of(target: ast.expr, me: str) -> str:
-    """The attribute of ``self`` that a target belongs to; nothing if it belongs to none."""
+    """Return the attribute of ``self`` that a target belongs to, if any."""
     while isinstance(target, ast.Subscript | ast.Attribute):
         inner = target.value
         if isinstance(target, ast.Attribute) and isinstance(inner, ast.Name) and inner.id == me:

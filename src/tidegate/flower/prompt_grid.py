@@ -1,4 +1,4 @@
-"""Replies as they arrive: neither all at once, nor waited for longer than there is hope."""
+"""Yield replies as they arrive, and stop waiting when no more can be expected."""
 
 import math
 import time
@@ -25,17 +25,19 @@ def replies_as_they_arrive(
     patience: float = math.inf,
     at_once: int = AT_ONCE,
 ) -> Iterator[Message]:
-    """Send messages now; give their replies one after another.
+    """Send messages now; yield their replies as they arrive.
 
     Args:
-        grid: that sends them.
-        messages: to send.
-        timeout: seconds after which no further reply is waited for.
-        patience: seconds without any reply after which no further one is waited for, not counting
-            how long it takes to ask.
-        at_once: replies that are asked for, and so in memory, together.
+        grid: sends them.
+        messages: the messages to send.
+        timeout: seconds after which it stops waiting for replies.
+        patience: seconds without any reply after which it stops waiting, not counting the time that
+            asking takes.
+        at_once: replies that are requested, and so held in memory, together.
     """
-    sent = [one for one in grid.push_messages(messages) if one]  # what could not be has no id
+    sent = [
+        one for one in grid.push_messages(messages) if one
+    ]  # a message that could not be sent has no id
     return _arriving(grid, sent, timeout, patience, at_once)
 
 
@@ -64,18 +66,18 @@ def _arriving(
 
 
 class PromptGrid(Grid):
-    """A grid whose replies are handed on as they arrive, a few at a time."""
+    """A grid that yields replies as they arrive, a few at a time."""
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
 
     def set_run(self, run: Run) -> None:
-        """Serve another run."""
+        """Set the run that the grid serves."""
         self._grid.set_run(run)
 
     @property
     def run(self) -> Run:
-        """The run that is served."""
+        """The run that the grid serves."""
         return self._grid.run
 
     def create_message(
@@ -86,15 +88,15 @@ class PromptGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Make a message."""
+        """Create a message."""
         return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
 
     def get_node_ids(self) -> Iterable[int]:
-        """All nodes."""
+        """Return the ids of all nodes."""
         return self._grid.get_node_ids()
 
     def get_nodes(self) -> Iterable[NodeInfo]:
-        """All nodes, with their names."""
+        """Return all nodes, with their names."""
         return self._grid.get_nodes()
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -102,13 +104,13 @@ class PromptGrid(Grid):
         return self._grid.push_messages(messages)
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """The replies to these messages that have arrived."""
+        """Return the replies to these messages that have arrived."""
         return self._grid.pull_messages(message_ids)
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Send messages now; give their replies one after another, until the timeout."""
+        """Send messages now; yield their replies as they arrive, until the timeout."""
         if isinstance(self._grid, LocalGrid):
             return self._grid.one_by_one(messages)
         seconds = math.inf if timeout is None else timeout
@@ -121,5 +123,5 @@ class PromptGrid(Grid):
 
 
 def is_in_process(grid: Grid) -> bool:
-    """Whether a grid's nodes are function calls of this process: no others ever come."""
+    """Return whether a grid's nodes are function calls in this process; no others ever join."""
     return isinstance(grid, LocalGrid) or (isinstance(grid, PromptGrid) and grid.is_in_process)

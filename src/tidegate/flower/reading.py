@@ -1,9 +1,9 @@
-"""Arrays that begin as the model's do: their numbers are read where they lie.
+"""Read arrays that begin with the same bytes as the model's own, without parsing them.
 
 NumPy writes a description before an array's numbers, and reads it again with Python's own parser:
-for the ten arrays of a small network that is a third of what a round of Flower's costs a server.
-Nearly every array of a reply begins with the very bytes that the model's own does; then the
-description is known, and neither our check nor the wrapped strategy has to parse it.
+for the ten arrays of a small network, this is a third of what a round of Flower costs a server.
+Nearly every array of a reply begins with the very bytes of the model's own. Its description is then
+known, and neither our check nor the wrapped strategy has to parse it.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 NUMPY = "numpy.ndarray"
 """What Flower calls arrays that ``np.save`` wrote."""
 NUMBERS = "biuf"
-"""Kinds of arrays that can be averaged: truth values, whole and real numbers."""
+"""Kinds of arrays that can be averaged: booleans, integers and real numbers."""
 SEEN = "_tidegate_seen"
 
 
@@ -25,16 +25,16 @@ class Layout:
     """How the numbers of one of the model's arrays lie in its bytes."""
 
     head: bytes
-    """All that stands before them."""
+    """All bytes before them."""
     length: int
-    """Of the bytes in all."""
+    """Length of all bytes."""
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     order: Literal["C", "F"]
 
     @classmethod
     def of(cls, array: flwr.app.Array) -> "Layout | None":
-        """The layout of an array that NumPy wrote, if it holds numbers that can be averaged."""
+        """Return the layout of an array that NumPy wrote, if its numbers can be averaged."""
         try:
             values = array.numpy()
         except Exception:  # a model of another make, which is read array by array
@@ -47,7 +47,7 @@ class Layout:
         return cls(array.data[:size], len(array.data), values.dtype, values.shape, order)
 
     def values(self, array: flwr.app.Array) -> NDArray[Any] | None:
-        """An array's numbers without a copy of them, if it begins as this one does."""
+        """Return an array's numbers without copying them, if it begins as this one does."""
         data = array.data
         fits = array.stype == NUMPY and len(data) == self.length and data.startswith(self.head)
         if not fits:
@@ -57,13 +57,13 @@ class Layout:
 
 
 class Array(flwr.app.Array):
-    """Flower's array, which knows where its numbers lie.
+    """Flower's array, which remembers where its numbers lie.
 
-    It has the name of Flower's own, because that is how Flower marks what it sends.
+    It has the name of Flower's own class, because Flower marks what it sends by that name.
     """
 
     def numpy(self) -> NDArray[Any]:
-        """The array as a NumPy array, a copy as Flower's own gives."""
+        """Return the array as a NumPy array; a copy, as with Flower's own."""
         data, values = self.__dict__[SEEN]
         if data is self.data and self.stype == NUMPY:
             copied: NDArray[Any] = values.copy(order="K")
@@ -71,7 +71,7 @@ class Array(flwr.app.Array):
         return super().numpy()
 
     def __eq__(self, other: object) -> bool:
-        """Whether two arrays are the same, this one or Flower's own."""
+        """Return whether two arrays are the same, this one or Flower's own."""
         if not isinstance(other, flwr.app.Array):
             return NotImplemented
         mine, its = ((one.dtype, one.shape, one.stype, one.data) for one in (self, other))
@@ -81,6 +81,6 @@ class Array(flwr.app.Array):
 
 
 def remember(array: flwr.app.Array, values: NDArray[Any]) -> None:
-    """Let an array know where its numbers lie: whoever reads it next need not look again."""
+    """Let an array remember where its numbers lie, for the next reader."""
     array.__dict__[SEEN] = array.data, values
     array.__class__ = Array

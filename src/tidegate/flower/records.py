@@ -1,8 +1,8 @@
-"""Orders, receipts and introductions in a Flower message, beside whatever else it carries.
+"""Orders, receipts and introductions in a Flower message, beside what else it carries.
 
-Each of ours is a ``ConfigRecord`` with one JSON text: Flower checks every field that is set, and a
-dozen of them for each client would cost more than all else that we do. An order that many clients
-get is packed once and shared, like the model's arrays; clients in one process read it once.
+Each of ours is a ``ConfigRecord`` with one JSON text: Flower checks every field, and a dozen of
+them for each client would cost more than everything else that we do. An order that many clients get
+is packed once and shared, like the model's arrays; clients in one process read it once.
 """
 
 import functools
@@ -22,10 +22,10 @@ NUM_EXAMPLES = "num-examples"
 """Flower's name for the weight of a reply."""
 
 LONGEST_TEXT = 100_000
-"""Characters; an order with as many thresholds as there can be has a quarter of that."""
+"""Characters; an order with the most thresholds has a quarter of that."""
 
 NOT_IN_MODS = "put the gate into ClientApp(mods=[gate])"
-"""What a training function is told that asks for samples, and has no gate before it."""
+"""The error for a training function that asks for samples without a gate in front of it."""
 
 REMEDIES: Mapping[type[Record], str] = {
     Address: "wrap the server's strategy in AdmissionControl",
@@ -33,7 +33,7 @@ REMEDIES: Mapping[type[Record], str] = {
     Introduction: "put a ClientGate first into the ClientApp's mods",
     Receipt: "put a ClientGate first into the ClientApp's mods",
 }
-"""What somebody has left out where a record is missing."""
+"""What to do if a record of this kind is missing."""
 
 Kind = TypeVar("Kind", bound=Record)
 
@@ -42,14 +42,14 @@ _KEYS: dict[type[Record], str] = {}
 
 
 def key_of(kind: type[Record]) -> str:
-    """Where a record lies in a message: ``tidegate-order`` and so on."""
+    """Return the key of a record in a message: ``tidegate-order`` and so on."""
     if kind not in _KEYS:
         _KEYS[kind] = f"tidegate-{kind.__name__.lower()}"
     return _KEYS[kind]
 
 
 def asks_who(content: RecordDict) -> bool:
-    """Whether a message asks a node who it is, and orders nothing."""
+    """Return whether a message asks a node who it is, without an order."""
     return key_of(Address) in content and key_of(Order) not in content
 
 
@@ -61,7 +61,7 @@ def attach(content: RecordDict, *records: Record) -> None:
 
 
 def find(content: RecordDict, kind: type[Kind]) -> Kind | None:
-    """The record of a kind, if there is one; one that cannot be believed is a ``WireError``."""
+    """Return the record of a kind, if there is one; raise ``WireError`` if it is invalid."""
     key = key_of(kind)
     packed = content.get(key)
     if packed is None:
@@ -75,10 +75,10 @@ def find(content: RecordDict, kind: type[Kind]) -> Kind | None:
 
 
 def expect(content: RecordDict, kind: type[Kind]) -> Kind:
-    """The record of a kind, or a ``WireError``."""
+    """Return the record of a kind, or raise ``WireError``."""
     record = find(content, kind)
     if record is None:
-        raise WireError(f"the message carries no {key_of(kind)}; {REMEDIES[kind]}")
+        raise WireError(f"the message has no {key_of(kind)}; {REMEDIES[kind]}")
     return record
 
 
@@ -94,7 +94,7 @@ def _packed_order(order: Order) -> ConfigRecord:
 def _read(kind: type[Kind], text: str) -> Kind:
     try:
         record = from_json(text)
-    except (ValueError, TypeError):  # the latter where a text has characters that none can have
+    except (ValueError, TypeError):  # the latter for a text with characters that no text can have
         raise WireError(f"{key_of(kind)} is not JSON") from None
     return kind.from_record(record)
 

@@ -1,6 +1,6 @@
-"""What becomes of a round's replies: receipts are booked, and models that belong into its average.
+"""Handle the replies of a round: book receipts, and choose the models to average.
 
-A reply that cannot be right is left out with a reason in the log, whatever is wrong with it.
+An invalid reply is left out with a reason in the log, whatever is wrong with it.
 """
 
 import logging
@@ -20,10 +20,12 @@ from tidegate.flower.updates import UpdateCheck, has_form_of, of_one_form, usabl
 from tidegate.server.controller import Controller
 from tidegate.wire import Receipt
 
-FORM_DIFFERS = "%s is left out of the average: its reply has other records or names than most"
+FORM_DIFFERS = (
+    "%s is left out of the average: its reply has other records or names than most replies"
+)
 NO_ARRAYS = (
-    "%s is left out of the average: its reply has no ArrayRecord; Message(RecordDict({'arrays': "
-    "arrays, 'metrics': metrics}), reply_to=message) has one"
+    "%s is left out of the average: its reply has no ArrayRecord; reply with "
+    "Message(RecordDict({'arrays': arrays, 'metrics': metrics}), reply_to=message)"
 )
 
 logger = logging.getLogger("flwr.tidegate")
@@ -38,30 +40,30 @@ class RoundReplies:
     outbox: Outbox
     grid: Grid
     model: ArrayRecord
-    """That was sent."""
+    """The messages that were sent."""
     updates: UpdateCheck
-    """Of this model."""
+    """The check for updates of the model."""
     importance: Mapping[str, float] | None
     weight_key: str
     used: int = 0
-    """Replies that were handed on."""
+    """Number of replies that were passed on."""
 
     def averaged_by(
         self, strategy: Strategy, now: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Settle all, and let the strategy average those that belong into this round."""
+        """Settle all replies, and let the strategy average those that belong to this round."""
         if isinstance(strategy, FoldedFedAvg):
             usable = self.usable(replies)
             averaged = strategy.aggregate_train(now, usable)
-            for _ in usable:  # whatever it left is booked all the same
+            for _ in usable:  # book the replies that it did not take, too
                 pass
             return averaged
-        if alike := self.alike(replies):  # of nothing, some cannot make an average
+        if alike := self.alike(replies):  # some strategies cannot average an empty list
             return strategy.aggregate_train(now, alike)
         return None, None
 
     def alike(self, replies: Iterable[Message]) -> list[Message]:
-        """Settle all; those that are in time and have the form of most, in the order of names."""
+        """Settle all replies; return those in time with the same form as most, by name."""
         answers = self.outbox.answers(replies, self.grid)
         in_time = {one.client: reply for one, reply in answers if self._settle(one, reply)}
         alike, odd = of_one_form(in_time, self.model)
@@ -71,7 +73,7 @@ class RoundReplies:
         return list(alike.values())
 
     def usable(self, replies: Iterable[Message]) -> Iterator[Message]:
-        """Settle each as it comes; those that are in time and have the form of the model."""
+        """Settle replies as they come; yield those in time that have the form of the model."""
         for one, reply in self.outbox.arriving(replies, self.grid):
             if not self._settle(one, reply):
                 continue
@@ -82,7 +84,7 @@ class RoundReplies:
                 logger.warning(FORM_DIFFERS, one.client)
 
     def _settle(self, sent: Sent, reply: Message) -> bool:
-        """Book a reply's receipt; true if its model belongs into the average."""
+        """Book a reply's receipt; return whether its model belongs in the average."""
         client = sent.client
         try:
             if reply.has_error():
@@ -90,17 +92,18 @@ class RoundReplies:
             receipt = expect(reply.content, Receipt)
             if receipt.round_number != sent.round_number:
                 raise WireError(  # noqa: TRY301
-                    f"asked in round {sent.round_number}, it answers round {receipt.round_number}"
+                    f"it was asked in round {sent.round_number}, but its receipt is for round "
+                    f"{receipt.round_number}"
                 )
             on_time = self.controller.book(client, receipt).on_time
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
-            self.nodes.forget([client])  # the next round asks it where it stands
+            self.nodes.forget([client])  # the next round asks it how far it got
             return False
         if receipt.exhausted:
             logger.warning(
-                "%s could not take in all that was ordered: its stream is dry, or its supplier "
-                "failed; its own log says which",
+                "%s bought fewer samples than ordered: its stream ran dry, or its supplier "
+                "failed; see the client's log for which",
                 client,
             )
         if not (on_time and receipt.occupancy):
@@ -122,12 +125,12 @@ class RoundReplies:
 
 
 def usable_evaluations(replies: Iterable[Message], key: str, model: ArrayRecord) -> list[Message]:
-    """Replies whose metrics have the form of most, and those that failed.
+    """Return the replies whose metrics have the same form as most, and those that failed.
 
     Args:
-        replies: what clients measured.
-        key: of the metric that weighs a reply; one without examples has nothing to say.
-        model: that they evaluated.
+        replies: the clients' evaluation replies.
+        key: the metric that weighs a reply; one without examples has no weight.
+        model: the model that they evaluated.
     """
     useful, failed = {}, []
     for reply in replies:

@@ -1,8 +1,8 @@
-"""What a sample gives away over a run: it takes part in K rounds, not in all of them.
+"""Privacy loss of a single sample over a run: it takes part in K rounds, not in all of them.
 
 Flower's accountant counts every round, which is right for a client. A single sample is in the
-buffer for a few rounds only, and what is computed from released models later tells nothing more
-of it. So its loss is that of as many releases as it takes part in.
+buffer for a few rounds only, and what is computed from released models later reveals nothing more
+about it. Its loss is therefore that of as many releases as it takes part in.
 """
 
 from flwr.serverapp import (
@@ -15,27 +15,27 @@ from flwr.serverapp import (
 )
 
 MOST_CHANGE = 2.0
-"""Another sample in its place moves a client's update by up to twice the norm it is clipped to."""
+"""Replacing a sample changes a client's update by up to twice the clipping norm."""
 
 
 def sample_privacy(*, noise_multiplier: float, participations: int, delta: float) -> PrivacySpent:
-    """The loss of one sample, under Flower's fixed clipping, by Flower's accountant.
+    """Return epsilon for one sample under Flower's fixed clipping, by Flower's accountant.
 
-    It holds where Flower's own guarantee holds: updates clipped to one norm, clients of equal
-    weight, noise for as many of them as are averaged. And where a client carries nothing from
-    round to round but its buffer. Neighbours differ in one sample of one client. Where clients
-    choose among candidates (``tidegate.selection``) it does not hold: another sample changes which
-    others are admitted.
+    It holds under the conditions of Flower's own guarantee: updates clipped to one norm, clients of
+    equal weight, noise for as many of them as are averaged. Also, a client must carry nothing from
+    round to round but its buffer. Neighbours differ in one sample of one client. It does not hold
+    if clients choose among candidates (``tidegate.selection``): another sample changes which others
+    are admitted.
 
     Args:
         noise_multiplier: as given to Flower's wrapper.
-        participations: rounds that a sample takes part in at most: ``JointPolicy.most_uses``.
-        delta: at which epsilon is reported.
+        participations: the most rounds that a sample takes part in: ``JointPolicy.most_uses``.
+        delta: the δ at which epsilon is reported.
     """
     accountant = RdpAccountant(
         PrivacyConfig(
             target_delta=delta,
-            population_size=1,  # without sampling it plays no part
+            population_size=1,  # without sampling it has no effect
             neighboring_relation=NeighboringRelation.ADD_OR_REMOVE_ONE,
             sampling_method=SamplingMethod.NO_AMPLIFICATION,
         )

@@ -1,8 +1,8 @@
-"""AdmissionControl: wraps any Flower strategy and decides who takes in how many fresh samples.
+"""AdmissionControl: wraps any Flower strategy and decides how many samples each client buys.
 
 The wrapped strategy chooses nodes, writes their messages and averages their models, as it would
 alone. AdmissionControl adds an order to each message, takes the receipt off each reply, keeps the
-books, and hands on only replies that belong into this round's average.
+books, and passes on only replies that belong in this round's average.
 """
 
 import logging
@@ -56,34 +56,33 @@ from tidegate.server.shards import Shard
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is."""
+"""A child of Flower's logger, so that its records appear in Flower's log."""
 
 
 class AdmissionControl(Strategy):
-    """A Flower strategy under a spending budget.
+    """A Flower strategy that wraps another one and keeps clients' purchases within a budget.
 
     Args:
-        strategy: what chooses nodes and averages models. What part of the nodes a round trains is
-            read from its ``fraction_train`` and ``min_train_nodes``.
-        policy: a name such as ``"tide"``, or a function of a problem and ``ControlOptions``; what
-            a policy alone knows is given by ``functools.partial(acdpp, penalty_exponent=0.3)``.
-        budget: C, what may be spent in a round: in t rounds never more than C·t, unless
-            ``spend_ahead`` says so.
+        strategy: chooses nodes and averages models. Its ``fraction_train`` and ``min_train_nodes``
+            say what part of the nodes trains in a round.
+        policy: a name such as ``"tide"``, or a function of a problem and ``ControlOptions``;
+            ``functools.partial(acdpp, penalty_exponent=0.3)`` sets a policy's own options.
+        budget: C, the money for a round: t rounds spend at most C·t, unless ``spend_ahead`` is set.
         prices: what a sample costs: a number, a text such as ``"uniform:1,10"``, a price law, or a
-            feed, which is anything with ``mean`` and ``at``. What is drawn from a law belongs to
-            seed 0; ``price_feed("uniform:1,10", seed=1)`` takes another.
-        spend_ahead: s, rounds whose budget may be spent before they come: at the end of no round t
-            has more than C·(t + s) been spent, what unanswered orders may have cost counted as
-            spent. None sets no limit: the policy keeps to the budget in the long run.
-        folder: where the run is saved after every round. A new start of the same app with the same
-            folder resumes. It must be absolute where ``flwr run`` starts the app.
+            feed, which is any object with ``mean`` and ``at``. Laws draw with seed 0;
+            ``price_feed("uniform:1,10", seed=1)`` draws with another.
+        spend_ahead: s, the rounds whose budget may be spent early: after no round t has the run
+            spent more than C·(t + s), counting orders without a reply as spent. None sets no limit:
+            the policy keeps to the budget in the long run.
+        folder: where the run is saved after every round. Starting the same app with the same folder
+            again resumes it. It must be absolute if ``flwr run`` starts the app.
         run: the run's name on the clients, unique by default. With a name of yours, clients refuse
             a server that has lost its folder.
-        sinks: who else is told what every round did (``tidegate.runs.sinks``).
+        sinks: receive what every round did (``tidegate.runs.sinks``).
         planning: how long samples stay, memory for peaks, a run without end.
-        trust: how far clients are believed, and how much the model of each counts.
+        trust: how far the server trusts clients, and how much the model of each counts.
         deployment: how long messages live.
-        shard: which part of a fleet this server has, where several share ``budget`` and ``run``.
+        shard: this server's part of the fleet, if several servers share ``budget`` and ``run``.
     """
 
     def __init__(  # noqa: PLR0913 - all but two are given by name, and few are needed
@@ -106,7 +105,7 @@ class AdmissionControl(Strategy):
         self._run = run
         self.strategy = strategy
         self.rounds: list[FleetRound] = []
-        """What each round did, those before a restart too."""
+        """What each round did, including those before a restart."""
         self._checkpoint = None if folder is None else Checkpoint(folder)
         saved_to = None if self._checkpoint is None else self._checkpoint.folder
         self._membership, part = membership_of(shard, run, budget, saved_to)
@@ -142,10 +141,10 @@ class AdmissionControl(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFunction | None = None,
     ) -> Result:
-        """Run the rounds that are left, all of them if the folder holds no earlier run.
+        """Run the rounds that are left; all of them if the folder holds no earlier run.
 
-        The arguments are Flower's. Rounds keep their numbers over a restart, also in the result
-        and in ``evaluate_fn``, while Flower's log counts those of this start.
+        The arguments are Flower's. Rounds keep their numbers over a restart, also in the result and
+        in ``evaluate_fn``, while Flower's log counts those of this start.
         """
         self._timeout = timeout
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
@@ -183,7 +182,7 @@ class AdmissionControl(Strategy):
         self._model.replace(arrays)
         self._grid = grid
         if isinstance(grid, LocalGrid) and not grid.get_node_ids() and not controller.fleet:
-            return self._nobody(now)  # nor will anybody come
+            return self._nobody(now)  # no other nodes will join
         if self._checkpoint is not None:
             take_up(self._checkpoint.folder, controller)
         written = list(self.strategy.configure_train(now, self._model.average, config, grid))
@@ -208,7 +207,7 @@ class AdmissionControl(Strategy):
         self._sinks.decided(now, controller.price)
         ready = []
         for client, order in orders.items() if written else ():
-            # A round that was decided before a restart goes to whom it was meant for.
+            # A round decided before a restart goes to the clients that it was decided for.
             message = messages.get(nodes[client]) or readdressed(written[0], nodes[client])
             content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
             self._model.put_into(content)
@@ -223,7 +222,7 @@ class AdmissionControl(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all receipts, and average the models of those that are in time."""
         controller = self._running()
-        if not controller.is_under_way:  # nobody could take part
+        if not controller.is_under_way:  # no client could take part
             return None, None
         now = server_round + self._rounds_before
         before = state_of(self.strategy)
@@ -240,7 +239,7 @@ class AdmissionControl(Strategy):
         average, metrics = round_replies.averaged_by(self.strategy, now, replies)
         arrays = None if average is None else self._model.accept(average, now)
         if arrays is None:
-            give_back(self.strategy, before)  # what led to an average that is refused
+            give_back(self.strategy, before)  # the state behind a refused average
         averaged = 0 if arrays is None else round_replies.used
         row = controller.close(used=averaged > 0)
         self.rounds.append(row)
@@ -254,7 +253,7 @@ class AdmissionControl(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """The wrapped strategy's messages, with a time to live."""
+        """Return the wrapped strategy's messages, with a time to live."""
         controller, now = self._running(), server_round + self._rounds_before
         return [
             let_live(message, self._seconds_to_live)
@@ -265,7 +264,7 @@ class AdmissionControl(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """The wrapped strategy's average over the clients that had something to evaluate."""
+        """Return the wrapped strategy's average over the clients that had examples to evaluate."""
         now = server_round + self._rounds_before
         usable = usable_evaluations(replies, self._weight_key, self._model.arrays)
         metrics = self.strategy.aggregate_evaluate(now, usable)
@@ -273,18 +272,18 @@ class AdmissionControl(Strategy):
         return metrics
 
     def summary(self) -> None:
-        """Log what is wrapped, and the terms."""
+        """Log the wrapped strategy and the terms."""
         logger.info("\t├──> Admission control: budget %g a round", self._budget)
         self.strategy.summary()
 
     def _nobody(self, now: int) -> list[Message]:
-        """A round that nobody can take part in: it is not played, and its number comes again."""
+        """Skip a round in which no client can take part; its number is used again."""
         logger.warning(log_lines.NOT_PLAYED, now)
         self._rounds_before -= 1
         return []
 
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> None:
-        """Take up the run that the folder holds, or a new one."""
+        """Resume the run that the folder holds, or begin a new one."""
         check_start(self.strategy, initial_arrays, num_rounds)
         check_enough_nodes(self.strategy, grid)
         terms = self._terms(num_rounds=num_rounds)
@@ -314,7 +313,8 @@ class AdmissionControl(Strategy):
     def _running(self) -> Controller:
         if self._controller is None:
             raise RuntimeError(
-                "AdmissionControl must be the outermost strategy, and run by its own start(): "
-                "wrap the others, AdmissionControl(DifferentialPrivacy...(FedAvg(...)), ...)"
+                "AdmissionControl must be the outermost strategy and run by its own start(): "
+                "wrap the other wrappers in it, "
+                "AdmissionControl(DifferentialPrivacy...(FedAvg(...)), ...)"
             )
         return self._controller

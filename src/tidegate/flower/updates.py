@@ -1,8 +1,8 @@
-"""What a client's reply must look like before the wrapped strategy sees it.
+"""Check a client's reply before the wrapped strategy sees it.
 
-A strategy takes replies to be alike and numbers to be finite: one reply that is not can stop the
-run, or make the model not-a-number for good. Such a reply is left out; what its client paid for is
-booked all the same. An update that is well-formed and wrong is for a robust strategy to outvote.
+A strategy assumes that replies are alike and numbers are finite: a single reply that is not can
+stop the run, or turn the model into NaN for good. Such a reply is left out; what its client paid is
+booked all the same. An update that is well-formed but wrong is left to a robust strategy.
 """
 
 import math
@@ -18,21 +18,21 @@ from tidegate.errors import ConfigurationError, RunDiffersError, WireError
 from tidegate.flower.reading import NUMBERS, Layout, remember
 
 ROUNDING = 1e-6
-"""What averaging may take from a whole number."""
+"""The most that averaging may take from an integer."""
 
 Form = frozenset[tuple[str, type, frozenset[tuple[str, int | None]]]]
-"""Names and kinds of the records in a reply, and what each holds: names, and lengths of lists."""
+"""Names and kinds of the records in a reply, with the names and list lengths in each."""
 
 
 class UpdateCheck:
     """Refuses arrays that cannot be averaged, or not with the model.
 
-    Nearly every array begins with the very bytes that the model's own does: then its kind and shape
-    are known without reading them, and its numbers lie where they came.
+    Nearly every array begins with the very bytes of the model's own. Its kind and shape are then
+    known without parsing, and its numbers are read in place.
 
     Args:
-        model: that is trained.
-        before: the check of the model before it, whose layouts mostly are still the same.
+        model: the model that is trained.
+        before: the check of the previous model, whose layouts are mostly the same.
     """
 
     def __init__(self, model: ArrayRecord, before: "UpdateCheck | None" = None) -> None:
@@ -46,7 +46,7 @@ class UpdateCheck:
         """Of the model's arrays."""
 
     def check(self, content: RecordDict) -> None:
-        """Refuse an update with a reason; who reads it next finds its arrays read."""
+        """Refuse an invalid update with a reason; its arrays remember their layout."""
         for record in content.values():
             for name, array in record.items() if isinstance(record, ArrayRecord) else ():
                 values = self._checked(name, array)
@@ -54,15 +54,15 @@ class UpdateCheck:
                     remember(array, values)
 
     def check_average(self, average: ArrayRecord) -> None:
-        """Refuse an average that cannot take the model's place, with a reason."""
+        """Refuse an average that cannot replace the model, with a reason."""
         if len(self._model) and average.keys() != self._model.keys():
             missing = sorted(self._model.keys() ^ average.keys())[:3]
-            raise WireError(f"its arrays are not the model's: they differ in {missing}")
+            raise WireError(f"its arrays are not those of the model: they differ in {missing}")
         for name, array in average.items():
             self._checked(name, array)
 
     def _checked(self, name: str, array: Array) -> NDArray[Any] | None:
-        """Refuse an array with a reason; its numbers, if they lie where the model's do."""
+        """Refuse an array with a reason; return its numbers if they lie where the model's do."""
         layout = self.layouts.get(name)
         values = None if layout is None else layout.values(array)
         if values is None:
@@ -75,7 +75,7 @@ class UpdateCheck:
 def check_array(name: str, array: Array, expected: Array | None) -> None:
     """Refuse an array that is unreadable, not finite, or unlike the model's of this name.
 
-    Bytes (trees of a boosted model, say) may have any length.
+    Bytes (such as the trees of a boosted model) may have any length.
     """
     values = _read(name, array)
     if values.dtype.kind == "f":
@@ -87,12 +87,13 @@ def check_array(name: str, array: Array, expected: Array | None) -> None:
         return
     if values.shape != shape or not np.can_cast(values.dtype, kind, "same_kind"):
         raise WireError(
-            f"its array {name!r} is {values.dtype} of {values.shape}, the model's {kind} of {shape}"
+            f"its array {name!r} is {values.dtype} of {values.shape}, but the model's is {kind} "
+            f"of {shape}"
         )
 
 
 def usable_metrics(content: RecordDict, weight_key: str) -> bool:
-    """Whether a reply's metrics are finite, and its weight is a number above 0."""
+    """Return whether a reply's metrics are finite and its weight is a number above 0."""
     values = [
         value
         for record in content.metric_records.values()
@@ -108,9 +109,9 @@ def usable_metrics(content: RecordDict, weight_key: str) -> bool:
 def of_one_form(
     replies: Mapping[str, Message], model: ArrayRecord
 ) -> tuple[dict[str, Message], list[str]]:
-    """Replies that have the form of most, and whose do not.
+    """Return the replies that have the same form as most, and the clients whose replies do not.
 
-    A form with one record of the model's arrays and one of metrics is taken before any other.
+    A form with one record of the model's arrays and one of metrics comes before any other.
     """
     forms = {client: _form(reply.content) for client, reply in replies.items()}
     counts = Counter(forms.values())
@@ -126,38 +127,38 @@ def of_one_form(
 
 
 def has_form_of(content: RecordDict, model: ArrayRecord) -> bool:
-    """Whether a reply holds one record of the model's arrays and one of metrics.
+    """Return whether a reply holds one record of the model's arrays and one of metrics.
 
-    A model that begins empty takes any arrays.
+    A model that starts empty accepts any arrays.
     """
     arrays, metrics = list(content.array_records.values()), list(content.metric_records.values())
     return len(arrays) == len(metrics) == 1 and (set(arrays[0]) == set(model) or not model)
 
 
 def of_usual_form(contents: Sequence[RecordDict]) -> list[RecordDict]:
-    """Those that have the form of most."""
+    """Return those that have the same form as most."""
     forms = [_form(content) for content in contents]
     usual = max(Counter(forms).items(), key=lambda one: one[1], default=(frozenset(), 0))[0]
     return [content for content, form in zip(contents, forms, strict=True) if form == usual]
 
 
 def check_model(model: ArrayRecord) -> None:
-    """Refuse a model whose updates could not be averaged, before anything is spent on it."""
+    """Refuse a model whose updates could not be averaged, before clients spend anything on it."""
     for name, array in model.items():
         try:
             check_array(name, array, None)
         except WireError as wrong:
             raise ConfigurationError(
-                f"the initial model cannot be trained under AdmissionControl: {wrong}; a model is "
-                "made of finite numbers, in arrays that NumPy can read"
+                f"AdmissionControl cannot train the initial model: {wrong}; a model needs finite "
+                "numbers, in arrays that NumPy can read"
             ) from None
 
 
 def check_same_model(saved: ArrayRecord, given: ArrayRecord) -> None:
-    """Refuse to go on with a run whose model has other arrays than the one that is given.
+    """Refuse to resume a run whose model has other arrays than the given one.
 
-    The saved one is a strategy's average: floats of any width stand for floats, a float64 also for
-    whole numbers, and bytes may have any length. A model that is given empty takes any arrays.
+    The saved model is a strategy's average: floats of any width stand for floats, a float64 also
+    for integers, and bytes may have any length. An empty model accepts any arrays.
     """
     for name in dict.fromkeys([*saved, *given]) if len(given) else ():
         kept, new = saved.get(name), given.get(name)
@@ -167,8 +168,8 @@ def check_same_model(saved: ArrayRecord, given: ArrayRecord) -> None:
             "none" if one is None else f"{one.dtype} of {tuple(one.shape)}" for one in (kept, new)
         ]
         raise RunDiffersError(
-            f"the folder's model has as its array {name!r} {told[0]}, and initial_arrays has "
-            f"{told[1]}; resume with the model that the run began with, or start a new run in "
+            f"array {name!r} differs: the folder's model has {told[0]}, initial_arrays has "
+            f"{told[1]}; resume with the model that the run started with, or start a new run in "
             "another folder",
             name=f"initial_arrays[{name!r}]",
             saved=told[0],
@@ -177,7 +178,7 @@ def check_same_model(saved: ArrayRecord, given: ArrayRecord) -> None:
 
 
 def _stands_for(average: Array, array: Array) -> bool:
-    """Whether an array can be the average of arrays like another one."""
+    """Return whether an array can be the average of arrays like another one."""
     kept, new = np.dtype(average.dtype), np.dtype(array.dtype)
     if kept == new == np.uint8:
         return True
@@ -186,15 +187,15 @@ def _stands_for(average: Array, array: Array) -> bool:
 
 
 def in_types_of(model: ArrayRecord, average: ArrayRecord) -> ArrayRecord:
-    """An average whose whole numbers are whole again, as the model's own are.
+    """Return an average whose integers are integers again, as in the model.
 
     Strategies average BatchNorm's counter, an int64, to a float64. Fractions are cut off and any
-    part of a truth is true, as torch has it when it loads such an array, so that clients train as
-    they would without Tidegate; except that 0.9999999 counts as 1, because weights add up to 1
-    only up to rounding.
+    nonzero boolean becomes true, as torch does when it loads such an array, so that clients train
+    as they would without Tidegate. Only 0.9999999 counts as 1, because weights add up to 1 only up
+    to rounding.
 
     Returns:
-        The very same record where nothing is to be done.
+        The same record if there is nothing to convert.
     """
     whole = {}
     for name, array in average.items():
@@ -225,23 +226,23 @@ def _held(record: Mapping[str, Any]) -> list[tuple[str, int | None]]:
 
 def _check_finite(name: str, values: NDArray[Any]) -> None:
     flat = values.ravel(order="K")
-    # Squares add up to a finite number only if all are finite, and that is the quicker look; where
-    # they do not, each is looked at.
+    # A sum of squares is finite only if all numbers are, and is faster to check; if it is not
+    # finite, check each number.
     if values.dtype.char in "fd" and math.isfinite(np.vdot(flat, flat)):
         return
     if not np.isfinite(flat).all():
-        raise WireError(f"its array {name!r} holds numbers that are not finite")
+        raise WireError(f"its array {name!r} has numbers that are not finite")
 
 
 def _layout(array: Array, known: Layout | None) -> Layout | None:
-    """How an array's numbers lie: mostly as those of the array that had its name before."""
+    """Return the layout of an array, which is mostly that of the earlier array with its name."""
     return known if known is not None and known.values(array) is not None else Layout.of(array)
 
 
 def _read(name: str, array: Array) -> NDArray[Any]:
     try:
         values = array.numpy()
-    except Exception as wrong:  # whatever the bytes led to, nothing of it is executed
+    except Exception as wrong:  # whatever the bytes lead to, nothing in them is executed
         raise WireError(f"its array {name!r} cannot be read: {wrong}") from wrong
     if not isinstance(values, np.ndarray) or values.dtype.kind not in NUMBERS:
         raise WireError(f"its array {name!r} is not an array of numbers")

@@ -1,4 +1,4 @@
-"""What is known of the strategies that are wrapped, and what they carry from round to round."""
+"""What we know about wrapped strategies, and the state they carry from round to round."""
 
 import logging
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
     DifferentialPrivacyClientSideAdaptiveClipping: ("clipping_norm",),
     DifferentialPrivacyServerSideAdaptiveClipping: ("clipping_norm",),
 }
-"""What Flower's own strategies carry from one round to the next, besides the model."""
+"""State that Flower's own strategies carry from one round to the next, besides the model."""
 
 FLOATS_ONLY = (
     QFedAvg,
@@ -59,7 +59,7 @@ FLOATS_ONLY = (
 
 
 def wrapped(strategy: Strategy) -> Iterator[Strategy]:
-    """A strategy and those that it wraps, from outside."""
+    """Yield a strategy and those that it wraps, the outermost first."""
     inner: Strategy | None = strategy
     while isinstance(inner, Strategy):
         yield inner
@@ -67,7 +67,7 @@ def wrapped(strategy: Strategy) -> Iterator[Strategy]:
 
 
 def _places(strategy: Strategy) -> Iterator[tuple[str, Strategy, str]]:
-    """A key, an owner and an attribute for all that changes from round to round."""
+    """Yield a key, an owner and an attribute for everything that changes from round to round."""
     for depth, one in enumerate(wrapped(strategy)):
         for kind, names in STRATEGY_STATE.items():
             if isinstance(one, kind):
@@ -75,25 +75,25 @@ def _places(strategy: Strategy) -> Iterator[tuple[str, Strategy, str]]:
 
 
 def _own(strategy: Strategy) -> Iterator[tuple[str, Stateful]]:
-    """A key and an owner for the state of each strategy that saves its own."""
+    """Yield a key and an owner for each strategy that saves its own state."""
     for depth, one in enumerate(wrapped(strategy)):
         if isinstance(one, Stateful):
             yield f"{depth}.{SAVE}", one
 
 
 def state_of(strategy: Strategy) -> dict[str, Any]:
-    """The state of a strategy and of those that it wraps; None for what it has not made yet."""
+    """Return the state of a strategy and of those that it wraps; None for what is not yet set."""
     flower_s = {key: getattr(owner, name) for key, owner, name in _places(strategy)}
     return flower_s | {key: own_state(owner) for key, owner in _own(strategy)}
 
 
 def kept_by(strategy: Strategy) -> dict[str, Any]:
-    """As much of it as there is, to be saved."""
+    """Return the state that is set, for saving."""
     return {key: value for key, value in state_of(strategy).items() if value is not None}
 
 
 def give_back(strategy: Strategy, state: Mapping[str, Any]) -> None:
-    """Set what ``state_of`` gave before, or ``kept_by`` in an earlier process."""
+    """Restore what ``state_of`` returned before, or ``kept_by`` in an earlier process."""
     for key, owner, name in _places(strategy):
         if key in state:
             setattr(owner, name, state[key])
@@ -103,7 +103,7 @@ def give_back(strategy: Strategy, state: Mapping[str, Any]) -> None:
 
 
 def warn_of_what_is_lost(strategy: Strategy) -> None:
-    """Say what a resumed run will not know, before a run that will be saved begins."""
+    """Warn, before a saved run begins, of state that a resumed run will not have."""
     saved = {(id(owner), name) for _, owner, name in _places(strategy)}
     for one in wrapped(strategy):
         if names := [name for name in unsaved(one) if (id(one), name) not in saved]:
@@ -111,18 +111,18 @@ def warn_of_what_is_lost(strategy: Strategy) -> None:
 
 
 def check_resumable(strategy: Strategy, kept: Mapping[str, Any]) -> None:
-    """Refuse to go on with a strategy whose state was not saved, or cannot be given back.
+    """Refuse to resume with a strategy whose state was not saved, or cannot be restored.
 
     Args:
-        strategy: of this start.
-        kept: what an earlier one has saved.
+        strategy: the strategy of this start.
+        kept: the state that an earlier start saved.
     """
     takes = {key for key, _ in _own(strategy)}
     for key, value in kept.items():
         if isinstance(value, OwnState) and key not in takes:
             raise RunDiffersError(
-                f"the folder holds what a strategy's {SAVE}() gave, and no strategy in its place "
-                f"has a {LOAD}() to take it; resume with the strategy that began the run",
+                f"the folder holds the result of a strategy's {SAVE}(), but no strategy in its "
+                f"place has a {LOAD}() to restore it; resume with the strategy that began the run",
                 name=SAVE,
                 saved=sorted(value.values),
                 given=None,
@@ -131,15 +131,15 @@ def check_resumable(strategy: Strategy, kept: Mapping[str, Any]) -> None:
         logger.warning(NOT_KEPT, type(dict(_own(strategy))[key]).__name__)
     if any(getattr(one, "accountant", None) is not None for one in wrapped(strategy)):
         raise ConfigurationError(
-            "a privacy accountant does not survive a restart: what was spent before would be "
-            "forgotten; start a new run in another folder"
+            "a run with a privacy accountant cannot be resumed: the accountant would forget the "
+            "privacy loss of earlier rounds; start a new run in another folder"
         )
 
 
 def reached(strategy: Strategy) -> tuple[float, int]:
-    """The part of the nodes that a strategy trains in a round, and how many at least.
+    """Return the part of the nodes that a strategy trains in a round, and the least number.
 
-    All of them where it does not say: it may train every node that it sees.
+    If it does not say, assume all: it may train every node that it sees.
     """
     for one in wrapped(strategy):
         share = getattr(one, "fraction_train", None)
@@ -147,17 +147,17 @@ def reached(strategy: Strategy) -> tuple[float, int]:
             continue
         if not 0 < share <= 1:
             raise ConfigurationError(
-                f"{type(one).__name__} has fraction_train = {share}, and a run needs nodes that "
-                "train; give it a fraction above 0 and at most 1"
+                f"{type(one).__name__} has fraction_train = {share}, so no node trains; set a "
+                "fraction above 0 and at most 1"
             )
         return share, getattr(one, "min_train_nodes", 1)
     return 1.0, 1
 
 
 def check_enough_nodes(strategy: Strategy, grid: Grid) -> None:
-    """Refuse a strategy that waits for more nodes than there will ever be in this process.
+    """Refuse a strategy that waits for more nodes than this process will ever have.
 
-    Nobody waits where there are no nodes at all, nor knows how many come to any other grid.
+    There is no such wait without any nodes; and on other grids, any number of nodes may join.
     """
     nodes = grid.num_nodes if isinstance(grid, LocalGrid) else 0
     for one in wrapped(strategy) if nodes else ():
@@ -168,15 +168,15 @@ def check_enough_nodes(strategy: Strategy, grid: Grid) -> None:
         name = max(wanted, key=wanted.__getitem__)
         if wanted[name] > nodes:
             raise ConfigurationError(
-                f"{type(one).__name__} waits for {name} = {wanted[name]} nodes, and in this "
-                f"process there are never more than {nodes}: give LocalGrid {wanted[name]} "
-                f"node_configs (tidegate run: --clients {wanted[name]}), or lower "
+                f"{type(one).__name__} waits for {name} = {wanted[name]} nodes, but this process "
+                f"has only {nodes}: give LocalGrid {wanted[name]} node_configs (tidegate run: "
+                f"--clients {wanted[name]}), or lower "
                 f"{' and '.join(key for key in wanted if wanted[key] > nodes)}"
             )
 
 
 def check_start(strategy: Strategy, model: ArrayRecord, num_rounds: int) -> None:
-    """Refuse a run that cannot learn, before anything is spent on it."""
+    """Refuse a run that cannot learn, before clients spend anything on it."""
     check_whole_number("num_rounds", num_rounds, remedy="no round was run")
     check_model(model)
     for one in wrapped(strategy):
@@ -185,12 +185,12 @@ def check_start(strategy: Strategy, model: ArrayRecord, num_rounds: int) -> None
     for name, array in model.items() if floats_only else ():
         if np.dtype(array.dtype).kind != "f":
             raise ConfigurationError(
-                f"{type(floats_only[0]).__name__} takes floats alone, and the model's array "
-                f"{name!r} is {array.dtype}: send it as a float, or take another strategy"
+                f"{type(floats_only[0]).__name__} only works with floats, but the model's array "
+                f"{name!r} is {array.dtype}: send it as a float, or use another strategy"
             )
 
 
 def weight_key(strategy: Strategy) -> str:
-    """The metric by which a strategy weighs replies."""
+    """Return the metric by which a strategy weighs replies."""
     keys = [getattr(one, "weighted_by_key", "") for one in wrapped(strategy)]
     return next(filter(None, keys), NUM_EXAMPLES)

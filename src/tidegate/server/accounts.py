@@ -1,9 +1,9 @@
 """The accounts of all clients, with their sums: work for the clients that change, not for all.
 
-A fleet may know a million clients and reach a thousand in a round. Whatever is summed over all of
-them is kept up to date with each account that changes, money in whole units of the smallest float,
-so that the sums are what adding all accounts up would give, to the last bit. Which accounts changed
-since they were last saved is known, and accounts that lie in a file are read when they are needed.
+A fleet may know a million clients and reach a thousand in a round. Sums over all clients are
+updated with each account that changes. Money is counted in whole units of the smallest float, so
+the sums are, to the last bit, what adding up all accounts would give. The class tracks which
+accounts changed since they were last saved, and reads accounts in a file when they are needed.
 """
 
 from array import array
@@ -18,18 +18,18 @@ from tidegate.wire import Order
 UNITS = 2**1074
 """Of one: every float is a whole number of them."""
 MOST_HELD = 20_000
-"""Accounts of a file that are held in memory after they were saved."""
+"""Accounts of a file that stay in memory after they were saved."""
 
 
 def units(amount: float) -> int:
-    """An amount of money as a whole number, exactly."""
+    """Convert an amount of money to a whole number, exactly."""
     number, parts = amount.as_integer_ratio()
     return number * (UNITS // parts)
 
 
 @dataclass
 class Sums:
-    """Over all accounts, or over those of clients that are not retired (members)."""
+    """Sums over all accounts, or over those of clients that are not retired (members)."""
 
     refunded: int = 0
     """In units, all accounts."""
@@ -45,7 +45,7 @@ class Sums:
     empty_clients: int = 0
 
     def add(self, account: Account, sign: int = 1) -> None:
-        """Add an account, or take it away again."""
+        """Add an account, or subtract it again."""
         self.refunded += sign * units(account.total_refunded)
         self.refused += sign * account.total_refused
         self.set_aside += sign * account.total_set_aside
@@ -60,12 +60,12 @@ class Sums:
 
 
 class Accounts:
-    """Account by client.
+    """Accounts by client.
 
     Args:
-        read: an account that is not in memory, by the client's name; none where all are.
-        known: clients whose accounts ``read`` gives, each with the capacity of its buffer.
-        sums: over all of these.
+        read: reads an account that is not in memory, by the client's name; None if all are.
+        known: clients whose accounts ``read`` returns, each with the capacity of its buffer.
+        sums: the sums over all of these.
     """
 
     def __init__(
@@ -85,18 +85,18 @@ class Accounts:
         self._changed: dict[str, None] = {}
         self._ordered: dict[str, None] = {}
         self.unanswered: dict[str, None] = {}
-        """Clients that owe an answer."""
+        """Clients that have not replied to an order."""
         self.waiting: dict[str, None] = {}
         """Members with purchases under way."""
         self.retired: dict[str, None] = {}
 
     def note(self, clients: Iterable[str]) -> None:
-        """Read accounts of clients that owe an answer, wait for purchases, or are retired."""
+        """Read accounts of clients that have not replied, wait for purchases, or are retired."""
         for client in clients:
             self._note(client, self[client])
 
     def __getitem__(self, client: str) -> Account:
-        """The account of a client."""
+        """Return the account of a client."""
         held = self._held.get(client)
         if held is None:
             if client not in self._numbers or self._read is None:
@@ -105,7 +105,7 @@ class Accounts:
         return held
 
     def __setitem__(self, client: str, account: Account) -> None:
-        """Give a client this account."""
+        """Set the account of a client."""
         number = self._numbers.get(client)
         if number is None:
             self._numbers[client] = len(self._capacities)
@@ -119,7 +119,7 @@ class Accounts:
         self._note(client, account)
 
     def send(self, client: str, order: Order) -> None:
-        """Give a client an order; nothing else of its account changes, and no sum."""
+        """Record an order for a client; nothing else in its account changes, and no sum."""
         self._held[client] = account = with_changes(self[client], outstanding=order)
         self._ordered[client] = None
         self._note(client, account)
@@ -129,30 +129,30 @@ class Accounts:
         return client in self._numbers
 
     def __iter__(self) -> Iterator[str]:
-        """Every client that has an account, in the order in which they came."""
+        """Yield every client that has an account, in the order in which they joined."""
         return iter(self._numbers)
 
     def __len__(self) -> int:
-        """How many have one."""
+        """Return how many clients have an account."""
         return len(self._numbers)
 
     def number(self, client: str) -> int:
-        """A client's place in the order in which they came, from 0; it never changes."""
+        """Return a client's place in the order in which they joined, from 0; it never changes."""
         return self._numbers[client]
 
     def capacity(self, client: str) -> int:
-        """Samples that a client's buffer can hold."""
+        """Return the capacity of a client's buffer."""
         number = self._numbers.get(client)
         return self[client].buffer_capacity if number is None else self._capacities[number]
 
     @property
     def changed(self) -> dict[str, Account]:
-        """Accounts that are not as they were saved, whatever their orders."""
+        """Return the accounts that differ from what was saved, apart from their orders."""
         return {client: self._held[client] for client in self._changed}
 
     @property
     def ordered(self) -> dict[str, Order]:
-        """Orders that were not saved yet, of accounts that did not change otherwise."""
+        """Return the unsaved orders of accounts that have not changed otherwise."""
         return {
             client: order
             for client in self._ordered.keys() - self._changed.keys()
@@ -160,7 +160,7 @@ class Accounts:
         }
 
     def saved(self, read: Callable[[str], Account]) -> None:
-        """All are on disk now, where ``read`` finds them; they need not stay in memory."""
+        """Note that all accounts are on disk, where ``read`` finds them; they may leave memory."""
         self._changed, self._ordered, self._read = {}, {}, read
         if len(self._held) > MOST_HELD:
             self._held = {one: self[one] for one in (*self.unanswered, *self.waiting)}

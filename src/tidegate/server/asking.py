@@ -1,4 +1,4 @@
-"""Ask a price feed, and tell what it raises as its own failure."""
+"""Ask a price feed, and report its exceptions as failures of the feed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from tidegate.errors import SupplierError, TidegateError
 from tidegate.prices import FarSightedFeed, PriceFeed, fed_price
 
 MOST_AHEAD = 512
-"""Rounds whose prices a feed is asked for beforehand."""
+"""Rounds whose prices a feed is asked for in advance."""
 SHOWN = 3
 """Names of clients in a message."""
 
@@ -15,7 +15,7 @@ SHOWN = 3
 def asked_price(
     feed: PriceFeed, round_number: int, clients: Sequence[str]
 ) -> float | Mapping[str, float]:
-    """What a sample costs in a round: one price for all, or each client's own."""
+    """Return what a sample costs in a round: one price for all, or one for each client."""
     with _fed(round_number):
         price = feed.at(round_number, clients)
     if isinstance(price, Mapping):
@@ -23,15 +23,17 @@ def asked_price(
         if unknown:
             raise SupplierError(
                 "the price feed",
-                f"has no price for {_some(unknown)} in round {round_number}, only for "
-                f"{_some(price)}; a client goes by the name its SuperNode was registered with, "
-                "or by tidegate-client in its node-config, or by partition-N, its partition-id",
+                (
+                    f"has no price for {_some(unknown)} in round {round_number}, only for "
+                    f"{_some(price)}; prices are by client name: the SuperNode's registered name, "
+                    "or tidegate-client in its node-config, or partition-N for its partition-id"
+                ),
             )
     return price
 
 
 def known_prices(feed: PriceFeed, round_number: int) -> tuple[float, ...]:
-    """The prices of the next rounds, as far as the feed knows them; none if it does not say."""
+    """Return the prices of the next rounds that the feed knows; none if it cannot say."""
     if not isinstance(feed, FarSightedFeed):
         return ()
     with _fed(round_number):
@@ -40,7 +42,7 @@ def known_prices(feed: PriceFeed, round_number: int) -> tuple[float, ...]:
 
 
 def _some(names: Iterable[object]) -> str:
-    """The first names, and whether there are more."""
+    """Return the first names, and whether there are more."""
     told = [repr(name) for name in names]
     return ", ".join(told[:SHOWN]) + (" and others" if len(told) > SHOWN else "") or "nobody"
 

@@ -1,20 +1,20 @@
-"""What a run that learns nothing goes on spending: less and less.
+"""Spend less and less while a run learns nothing.
 
-Samples are bought before a client trains, so a mistake in its code, a model that is not finite or
-a strategy that gives no average would cost a whole run's budget in vain. (Where samples come later,
-rounds in which nobody has any yet are no sign of that.)
+Clients buy samples before they train. A mistake in the client's code, a model that is not finite or
+a strategy that returns no average would therefore waste a whole run's budget. (If samples arrive
+later, rounds in which no client has samples yet do not count.)
 """
 
 from dataclasses import dataclass, replace
 
 LONGEST = 5
-"""Pauses last 1, 2, 4 and at last 2 ** 5 rounds. They end, because clients that hold nothing yet
+"""Pauses last 1, 2, 4 and finally 2 ** 5 rounds. They end, because clients that hold nothing yet
 may be the ones whose models can be used."""
 
 
 @dataclass(frozen=True)
 class BuyingPause:
-    """Rounds without purchases, after rounds whose purchases were of no use.
+    """Rounds without purchases, after rounds whose purchases could not be used.
 
     >>> pause = BuyingPause().after_round(used=False, spent=3.0)
     >>> pause.rounds_left, pause.after_round(used=False, spent=0.0).rounds_left
@@ -24,17 +24,17 @@ class BuyingPause:
     """
 
     failures: int = 0
-    """Rounds with purchases since a model was used last."""
+    """Rounds with purchases since a model was last used."""
     rounds_left: int = 0
-    """Rounds to come in which nothing is bought."""
+    """Coming rounds in which clients buy nothing."""
 
     def after_round(self, *, used: bool, spent: float) -> "BuyingPause":
-        """The pause after one more round.
+        """Return the pause after one more round.
 
         Args:
             used: whether any client's model was used.
-            spent: what the round cost, with what unanswered orders may have cost; nothing where all
-                that was bought is still under way.
+            spent: what the round cost, including what orders without a reply may have cost; 0 if
+                everything that was bought is still under way.
         """
         if used:
             return BuyingPause()

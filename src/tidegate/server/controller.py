@@ -1,8 +1,8 @@
-"""The server of a fleet that is running: who belongs to it, what each is ordered, what came of it.
+"""The controller of a running fleet: it plans, orders, books and settles.
 
-One round: ``decide`` gives every client that takes part its order, ``book`` takes in receipts, on
-time or late, and ``close`` settles. In between, all that the next step depends on can be saved:
-a controller that is brought back after ``decide`` gives the same orders again.
+In a round, ``decide`` returns the order of every client that takes part, ``book`` accepts receipts,
+on time or late, and ``close`` settles the round. The controller can be saved at any point between
+them: restored after ``decide``, it returns the same orders again.
 """
 
 import math
@@ -41,7 +41,7 @@ class Controller:
 
     @property
     def round_number(self) -> int:
-        """The round that comes next, or is under way."""
+        """The next round, or the one under way."""
         return self._at.round_number
 
     @property
@@ -51,32 +51,32 @@ class Controller:
 
     @property
     def fleet(self) -> list[str]:
-        """The clients that are planned for."""
+        """The clients that the policy plans for."""
         return self._fleet.clients
 
     @property
     def is_under_way(self) -> bool:
-        """Whether a round has been decided and not closed."""
+        """Whether a round has been decided and not yet closed."""
         return self._at.decision is not None
 
     @property
     def price(self) -> float:
-        """What a sample costs in the round that is under way."""
+        """What a sample costs in the round under way."""
         if self._at.decision is None:
             raise ValueError(f"round {self._at.round_number} has not been decided")
         return self._at.decision.price
 
     @property
     def away(self) -> int:
-        """Clients that are planned for and could not be reached when the last round began."""
+        """Clients in the plan that were offline when the last round began."""
         return self._fleet.away
 
     def join(self, introduction: Introduction, newest: Receipt | None = None) -> None:
-        """Know a client from now on; what it did without being heard is settled.
+        """Add a client, and settle what it did without a receipt reaching the server.
 
         Args:
-            introduction: who it is, what it can hold, and which buffer it has.
-            newest: the last receipt that this buffer gave, if any.
+            introduction: who the client is, its capacity, and its buffer.
+            newest: the last receipt of this buffer, if any.
         """
         welcome(
             self._ledger,
@@ -87,9 +87,9 @@ class Controller:
         )
 
     def is_silent(self, client: str) -> bool:
-        """Whether a client has not answered an order of a round that is over.
+        """Return whether a client has not replied to an order of a closed round.
 
-        It gets no further one before it has, or has introduced itself again.
+        It gets no new order before it has replied, or has introduced itself again.
         """
         if client not in self._ledger.accounts.unanswered:
             return False
@@ -97,18 +97,19 @@ class Controller:
         return order is not None and order.round_number < self._at.round_number
 
     def address(self, client: str) -> Address:
-        """Whom an order is for, and how far that client's books are known here."""
+        """Return the address of an order: the client, and how far its books are known here."""
         return self._ledger.account(client).address(self.run, client)
 
     def decide(self, present: Collection[str], online: Collection[str]) -> dict[str, Order]:
-        """The order of each client that takes part in this round.
+        """Return the order of each client that takes part in this round.
 
         Args:
-            present: those that take part.
-            online: all that can be reached; who is neither for K rounds in a row has left, and
-                what was meant for it goes to the others at once.
+            present: the clients that take part.
+            online: all clients that are online; one that is absent for K rounds in a row has left,
+                and its part of the budget goes to the others at once.
 
-        A round that was decided before keeps its orders; it gives those that can be reached now.
+        A round that was decided before keeps its orders; this returns those of clients that are
+        online now.
         """
         if self._at.decision is not None:
             there = {*present, *online}
@@ -152,7 +153,7 @@ class Controller:
         return orders
 
     def book(self, client: str, receipt: Receipt) -> Booking:
-        """Book a receipt; one that is on time belongs into the average."""
+        """Book a receipt; if it is on time, the model belongs in the average."""
         booking = self._ledger.book(client, receipt)
         decision = self._at.decision
         if booking.on_time and decision is not None:
@@ -165,7 +166,7 @@ class Controller:
         return booking
 
     def close(self, *, used: bool = True) -> FleetRound:
-        """Settle the round with all that was booked since the last one.
+        """Settle the round with everything that was booked since the last one.
 
         Args:
             used: whether any client's model was used; if not, purchases pause (``BuyingPause``).
@@ -181,7 +182,7 @@ class Controller:
             prior_uses=totals.prior_uses,
         )
         ended = tally.distinct_samples + self._ledger.refused
-        # Where nobody stores anything, all that was bought is under way, and none of it in vain.
+        # If no client stores anything, all purchases are under way, and none of them was in vain.
         in_vain = self._ledger.exposure + (totals.spent if totals.training_size else 0.0)
         self._at = after = Progress(
             round_number=at.round_number + 1,
@@ -218,30 +219,30 @@ class Controller:
 
     @property
     def standing(self) -> Standing:
-        """All that the next step depends on."""
+        """Everything that the next step depends on."""
         return Standing(self._terms, self._at, self._ledger, self._fleet, self._server)
 
     @classmethod
     def resumed(cls, standing: Standing) -> "Controller":
-        """The controller of a run that was saved."""
+        """Return the controller of a saved run."""
         controller = cls(standing.terms, standing.ledger.run)
         controller._at, controller._ledger = standing.at, standing.ledger
         controller._fleet, controller._server = standing.fleet, standing.rule_state
         return controller
 
     def to_record(self) -> dict[str, Any]:
-        """All that the next step depends on, as JSON and a NumPy archive can carry it."""
+        """Return everything that the next step depends on, for JSON and a NumPy archive."""
         return self.standing.to_record()
 
     @classmethod
     def from_record(
         cls, terms: Terms, record: Mapping[str, Any], source: object = "a checkpoint"
     ) -> "Controller":
-        """The controller that ``to_record`` gave, on the same terms; ``source`` is for errors."""
+        """Restore a controller from ``to_record``, on the same terms; ``source`` is for errors."""
         return cls.resumed(Standing.from_record(terms, record, source))
 
     def report(self) -> Report | None:
-        """What a shard tells its coordinator; nothing before it has a rule."""
+        """Return a shard's report to its coordinator; None before it has a rule."""
         purse = self._terms.purse
         if purse is None:
             raise ConfigurationError("this server is not a shard; give it a purse")
@@ -261,17 +262,17 @@ class Controller:
 
     @property
     def _granted_rule(self) -> GrantedRule[Any]:
-        """A shard's rule; its fleet has refused any other."""
+        """A shard's rule; its fleet refuses any other."""
         return cast("GrantedRule[Any]", self._fleet.policy.admission)
 
     def _rule(self, budget: float, expected: float) -> AdmissionRule[Any]:
-        """The policy's rule, for a round that may cost so much."""
+        """Return the policy's rule for a round that may cost so much."""
         if self._terms.purse is None:
             return self._fleet.policy.admission
         return self._granted_rule.granted(budget, expected)
 
     def _cash(self, budget: float, left: float = math.inf) -> float:
-        """What a round may cost at most; what was not heard of may have been spent."""
+        """Return the most that a round may cost; orders without a reply count as spent."""
         unsettled = self._ledger.exposure + self._ledger.booked.spent
         if self._fleet.ahead is None:
             return left - unsettled
@@ -281,7 +282,7 @@ class Controller:
     def _order(
         self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]
     ) -> Order:
-        """One client's order; one that never changes is filled before its first round."""
+        """Return a client's order; a buffer that never changes is filled before round 1."""
         retention, horizon = self._fleet.retention(number)
         if retention == "frozen":
             count = 0 if self._at.pause.rounds_left else self._fleet.first_fill(number, client)

@@ -1,4 +1,4 @@
-"""What a client's buffer holds, as batches that age with the orders which the client applies."""
+"""What a client's buffer holds, in batches that age with each order that the client applies."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Holding:
     prior_uses: int
 
     def check(self, receipt: Receipt) -> None:
-        """Refuse a receipt that says otherwise."""
+        """Refuse a receipt that contradicts this."""
         if (receipt.occupancy, receipt.expiring) != (self.occupancy, self.expiring):
             raise WireError(
                 f"it must store {self.occupancy} samples, of which {self.expiring} expire; it "
@@ -33,7 +33,7 @@ class Holding:
 
 
 def without_oldest(batches: Batches, count: int) -> Batches:
-    """All but so many of the oldest samples."""
+    """Return all but so many of the oldest samples."""
     left = []
     for since, admitted in batches:
         taken = min(count, admitted)
@@ -44,7 +44,7 @@ def without_oldest(batches: Batches, count: int) -> Batches:
 
 
 def together(some: Batches, others: Batches) -> Batches:
-    """Batches of both, oldest first.
+    """Merge the batches of both, oldest first.
 
     >>> together(((0, 2), (3, 1)), ((0, 1), (1, 5)))
     ((0, 3), (1, 5), (3, 1))

@@ -1,8 +1,8 @@
-"""A client says who it is, which buffer it has, and how far it came: what the server makes of that.
+"""Handle introductions: a client says who it is, which buffer it has, and how far it got.
 
-A new client gets an account. A client that was here before settles what it did without being
-heard. A client that has lost its buffer begins again. A client that cannot be told
-from another is refused, with the remedy.
+A new client gets an account. A known client settles what it did without a receipt reaching the
+server. A client that has lost its buffer begins again. A client that cannot be told from another is
+refused, with the remedy.
 """
 
 import logging
@@ -12,7 +12,7 @@ from tidegate.server.account import Account
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Introduction, Receipt
 
-BEGIN_AGAIN = "Delete its file, and it begins again"
+BEGIN_AGAIN = "Delete its buffer file to begin again"
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
@@ -26,21 +26,21 @@ def welcome(
     now: int,
     largest_buffer: int | None,
 ) -> None:
-    """Know a client from now on; what it did without being heard is settled.
+    """Add a client, and settle what it did without a receipt reaching the server.
 
     Args:
         ledger: the server's books.
-        introduction: who it is, what it can hold, and which buffer it has.
-        newest: the last receipt that this buffer gave, if any.
-        now: the round that comes next, or is under way.
-        largest_buffer: the capacity above which no client is believed.
+        introduction: who the client is, its capacity, and its buffer.
+        newest: the last receipt of this buffer, if any.
+        now: the next round, or the one under way.
+        largest_buffer: the largest capacity that the server accepts from a client.
     """
     client, buffer_id = introduction.client, introduction.buffer_id
     fresh = Account(introduction.buffer_capacity, buffer_id)
     account = ledger.account(client) if client in ledger else fresh
     if account.retired_in:
         raise WireError(
-            f"{client} was retired in round {account.retired_in}; if it is to take part again, "
+            f"{client} was retired in round {account.retired_in}; to let it take part again, run "
             f"tidegate retire FOLDER {client} --undo"
         )
     _check_capacity(account, introduction, largest_buffer)
@@ -48,8 +48,8 @@ def welcome(
         last_round = newest.round_number if newest else 0
         if last_round < account.last_round:
             raise WireError(
-                f"the buffer of {client} is an old copy: round {account.last_round} was "
-                f"booked, and it knows of none after {last_round}. {BEGIN_AGAIN}"
+                f"the buffer of {client} is an old copy: the server booked round "
+                f"{account.last_round}, but the buffer has none after {last_round}. {BEGIN_AGAIN}"
             )
         if newest is not None and last_round != account.last_round:
             _settle_unheard(ledger, client, newest, now)
@@ -57,38 +57,38 @@ def welcome(
         ledger.void(client, last_round, introduction.void_round)
     elif newest is not None and account.losses and not account.buffer_id:
         raise WireError(
-            f"{client} owed an answer when it was retired, and its buffer was given up with the "
-            f"order. {BEGIN_AGAIN}"
+            f"{client} had an order without a reply when it was retired, and the server gave up "
+            f"its buffer with that order. {BEGIN_AGAIN}"
         )
     elif newest is not None:
         raise _unknown(ledger, client, newest)
     else:
         lost = ledger.begin_again(client, buffer_id)
         logger.warning(
-            "%s has lost its buffer, with what was booked up to round %d. It begins again; "
-            "%.4g that it may have paid unheard is booked as spent",
+            "%s has lost its buffer, with the receipts up to round %d. It begins again; %.4g "
+            "that it may have paid without a reply is booked as spent",
             *(client, account.last_round, lost),
         )
     ledger.introduce(client, introduction)
 
 
 def _check_capacity(account: Account, introduction: Introduction, largest: int | None) -> None:
-    """Refuse a capacity that has changed, or that is not believed."""
+    """Refuse a capacity that has changed, or that is above the limit."""
     client, capacity = introduction.client, introduction.buffer_capacity
     if largest is not None and capacity > largest:
         raise WireError(
-            f"{client} says that it can store {capacity} samples, which is not believed above "
-            f"{largest}; raise largest_buffer if it is so"
+            f"{client} reports a capacity of {capacity} samples, above the limit of {largest}; "
+            "raise largest_buffer if the capacity is right"
         )
     if account.buffer_capacity != capacity:
         raise WireError(
-            f"{client} has a capacity of {capacity} now, and had {account.buffer_capacity} "
-            "before; it must stay the same in a run"
+            f"{client} now has a capacity of {capacity}, but had {account.buffer_capacity} "
+            "before; a capacity cannot change within a run, so restore it or start a new run"
         )
 
 
 def _settle_unheard(ledger: Ledger, client: str, newest: Receipt, now: int) -> None:
-    """Book what a client did in a round that is over; an open round's receipt will come."""
+    """Book what a client did in a closed round; the receipt of an open round is still to come."""
     order = ledger.account(client).outstanding if client in ledger else None
     if order is None or order.round_number != newest.round_number:
         raise _unknown(ledger, client, newest)
@@ -101,6 +101,6 @@ def _settle_unheard(ledger: Ledger, client: str, newest: Receipt, now: int) -> N
 
 def _unknown(ledger: Ledger, client: str, newest: Receipt) -> WireError:
     return WireError(
-        f"{client} is at round {newest.round_number} of run {ledger.run!r}, of which "
-        "nothing is known here: resume from its checkpoint, or name another run"
+        f"{client} is at round {newest.round_number} of run {ledger.run!r}, which this server "
+        "does not know: resume the run from its folder, or give the new run another name"
     )

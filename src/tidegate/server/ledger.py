@@ -1,8 +1,8 @@
 """The server's books: what was ordered, admitted and paid, each order once.
 
-A client has one order at a time: before the next one it answers, or says how far it came and that
-it will not apply the order any more. So the server knows exactly what a client's buffer holds, and
-believes no receipt that cannot follow from it.
+A client has one order at a time. Before the next one it replies, or says how far it got and that it
+will no longer apply the order. The server therefore knows exactly what a client's buffer holds, and
+refuses every receipt that contradicts it.
 """
 
 import logging
@@ -25,9 +25,9 @@ class Booking:
 
     admitted: int
     spent: float
-    """Committed, less what came back."""
+    """Committed, less refunds."""
     on_time: bool
-    """Its round is still open; a late one is paid but trained on an old model."""
+    """Its round is still open; the money of a late one counts, but it trained on an old model."""
 
 
 logger = logging.getLogger("flwr.tidegate")
@@ -52,7 +52,7 @@ class Ledger:
         self._booked = booked
 
     def account(self, client: str) -> Account:
-        """The account of a client."""
+        """Return the account of a client."""
         return self.accounts[client]
 
     def __contains__(self, client: str) -> bool:
@@ -61,7 +61,7 @@ class Ledger:
 
     @property
     def clients(self) -> list[str]:
-        """Everybody with an account."""
+        """All clients with an account."""
         return list(self.accounts)
 
     @property
@@ -71,12 +71,12 @@ class Ledger:
 
     @property
     def exposure(self) -> float:
-        """What unanswered orders may turn out to have cost, all clients together."""
+        """What orders without a reply may turn out to have cost, for all clients."""
         return math.fsum(self.accounts[one].exposure for one in self.accounts.unanswered)
 
     @property
     def under_way(self) -> int:
-        """Samples that clients of the fleet have bought and that have not come yet."""
+        """Samples that clients of the fleet have bought and that have not arrived yet."""
         return self.accounts.sums.under_way
 
     @property
@@ -85,7 +85,7 @@ class Ledger:
         return self.accounts.sums.under_way_spent / UNITS
 
     def troubles(self, now: int) -> dict[str, int]:
-        """What an operator should see of buffers and purchases, by its name in a round's row."""
+        """Return what an operator should know about buffers and purchases, by column name."""
         waiting = (self.accounts[one].oldest_under_way for one in self.accounts.waiting)
         sums = self.accounts.sums
         return {
@@ -98,21 +98,21 @@ class Ledger:
 
     @property
     def refunded(self) -> float:
-        """What suppliers have paid back, all clients together."""
+        """What suppliers have paid back, for all clients."""
         return self.accounts.sums.refunded / UNITS
 
     @property
     def refused(self) -> int:
-        """Purchases that will never come, all clients together."""
+        """Purchases that will never arrive, for all clients."""
         return self.accounts.sums.refused
 
     @property
     def set_aside(self) -> int:
-        """Samples that could not be used, all clients together."""
+        """Samples that could not be used, for all clients."""
         return self.accounts.sums.set_aside
 
     def open(self, client: str, buffer_capacity: int, buffer_id: str = "") -> None:
-        """Give a client an account; one that has it keeps it."""
+        """Open an account for a client; an existing one stays as it is."""
         if client not in self.accounts:
             self.accounts[client] = Account(buffer_capacity, buffer_id)
 
@@ -121,22 +121,22 @@ class Ledger:
         after = self.account(client).introduced(introduction)
         if introduction.seen > max(after.seen, after.total_admitted):
             logger.warning(
-                "%s says that it has read %d samples of its stream, which no order can have led "
-                "to; it is not believed",
+                "%s reports %d samples read from its stream, more than its orders allow; the "
+                "server ignores this count",
                 *(client, introduction.seen),
             )
         self.accounts[client] = after
 
     def begin_again(self, client: str, buffer_id: str = "") -> float:
-        """Go on with a client that has lost its buffer and its books with it.
+        """Continue with a client that has lost its buffer and its books.
 
-        What it may have paid for an order that was never answered can no longer be told; it is
-        booked as spent. One that is still on its way is for the buffer that is gone. The first
-        new buffer is filled at once; one that is lost after it only as fast as samples are
-        replaced in a buffer that is not, so that losing them earns nobody more money.
+        What it may have paid for an order without a reply is unknown, so it is booked as spent. An
+        order that is still on its way is for the lost buffer. The first new buffer is filled at
+        once; later ones only as fast as samples are replaced in a buffer that was not lost, so that
+        a client cannot gain money by losing buffers.
 
         Returns:
-            that amount.
+            The amount booked as spent.
         """
         account = self.account(client)
         lost = account.exposure
@@ -145,26 +145,26 @@ class Ledger:
         return lost
 
     def is_retired(self, client: str) -> bool:
-        """Whether an operator has taken a client out of the fleet."""
+        """Return whether an operator has retired a client."""
         return client in self.accounts.retired
 
     @property
     def retired(self) -> int:
-        """Clients that an operator has taken out of the fleet."""
+        """Clients that an operator has retired."""
         return len(self.accounts.retired)
 
     def retire(self, client: str, round_number: int) -> float:
-        """Take a client out of the fleet for good; doing so twice is the same as once.
+        """Retire a client for good; doing so twice changes nothing.
 
-        What it has spent stays in the books. An order that it has not answered is given up, with
-        the buffer that it was for: what it may have cost is booked as spent.
+        What it has spent stays in the books. An order without a reply is given up, with the buffer
+        that it was for: what it may have cost is booked as spent.
 
         Args:
-            client: that gets no further order.
-            round_number: from which on it gets none.
+            client: the client, which gets no further orders.
+            round_number: the first round in which it gets none.
 
         Returns:
-            what was booked as spent.
+            The amount booked as spent.
         """
         account = self.account(client)
         if account.retired_in:
@@ -174,36 +174,37 @@ class Ledger:
         return lost
 
     def reinstate(self, client: str) -> None:
-        """Let a client that was retired introduce itself again; nothing for one that was not."""
+        """Let a retired client introduce itself again; others are not affected."""
         self.accounts[client] = replace(self.account(client), retired_in=0)
 
     def void(self, client: str, last_round: int, void_round: int) -> None:
-        """Forget an order that a client will never apply: one after its last, up to a round."""
+        """Drop an order that a client will never apply: one after its last, up to a round."""
         account = self.account(client)
         order = account.outstanding
         if order is not None and last_round < order.round_number <= void_round:
             self.accounts[client] = replace(account, outstanding=None)
 
     def send(self, client: str, order: Order) -> None:
-        """Write down an order before it is sent."""
+        """Record an order before it is sent."""
         account = self.account(client)
         if order.run != self.run:
-            raise WireError(f"the ledger keeps run {self.run!r}, not {order.run!r}")
+            raise WireError(f"the ledger is of run {self.run!r}, not {order.run!r}")
         if account.outstanding is not None:
             raise WireError(
-                f"{client} has not answered round {account.outstanding.round_number}; it must "
-                "before it gets another order"
+                f"{client} has not replied to round {account.outstanding.round_number}; it needs "
+                "to before it gets another order"
             )
         if order.round_number <= account.last_round:
             raise WireError(
-                f"{client} has answered round {account.last_round}, and gets no order of an older"
+                f"{client} has replied to round {account.last_round} and cannot get an order for "
+                "an earlier round"
             )
         self.accounts.send(client, order)
 
     def orders_of(
         self, round_number: int, clients: Sequence[str], reachable: Collection[str]
     ) -> dict[str, Order]:
-        """Orders of a round that were sent before; who had none waits for the next."""
+        """Return the recorded orders of a round; clients without one wait for the next."""
         return {
             client: order
             for client in clients
@@ -213,7 +214,7 @@ class Ledger:
         }
 
     def book(self, client: str, receipt: Receipt) -> Booking:
-        """Book a receipt; one that was booked before adds nothing, an impossible one is refused."""
+        """Book a receipt; one booked before adds nothing, an impossible one is refused."""
         account = self.account(client)
         if receipt.run == self.run and receipt.round_number <= account.last_round:
             return Booking(0, 0.0, on_time=False)
@@ -221,18 +222,18 @@ class Ledger:
         if account.retired_in:
             raise WireError(
                 f"{client} was retired in round {account.retired_in}, and what it may have paid "
-                f"for round {receipt.round_number} is booked as spent"
+                f"for round {receipt.round_number} is already booked as spent"
             )
         if order is None or order.round_number != receipt.round_number:
-            raise WireError(f"{client} was sent no order of round {receipt.round_number}")
+            raise WireError(f"{client} was not sent an order for round {receipt.round_number}")
         receipt.check_answers(order, buffer_capacity=account.buffer_capacity)
         try:
             after = account.after(receipt, order)
         except WireError as refused:
-            raise WireError(f"{client} is not believed: {refused}") from None
+            raise WireError(f"the receipt of {client} is refused: {refused}") from None
         if after.total_set_aside > account.total_set_aside:
             logger.warning(
-                "%s set samples aside that could not be read, acquired or stored: %d now, %d in "
+                "%s set aside samples that it could not read, acquire or store: %d now, %d in "
                 "all; its own log and its buffer name them",
                 *(client, after.total_set_aside - account.total_set_aside, after.total_set_aside),
             )
@@ -246,30 +247,33 @@ class Ledger:
         return booking
 
     def close_round(self, round_number: int) -> RoundTotals:
-        """What the fleet did since the last call, as a rule's ``settle`` takes it.
+        """Return what the fleet did since the last call, for a rule's ``settle``.
 
-        Money and samples of late receipts count; what they trained on does not, because it is kept
-        out of the average. From now on a receipt of this round is late.
+        Money and samples of late receipts count. What they trained on does not, because late models
+        are not averaged. From now on a receipt of this round is late.
         """
         if round_number <= self._closed_round:
-            raise ValueError(f"round {round_number} is closed, {self._closed_round} was the last")
+            raise ValueError(
+                f"round {round_number} is closed already; the last closed round is "
+                f"{self._closed_round}"
+            )
         totals, self._booked = self._booked, NOTHING
         self._closed_round = round_number
         return totals
 
     def to_record(self) -> dict[str, Any]:
-        """All of it as JSON can carry it."""
+        """Return everything, for JSON."""
         accounts = {client: account_record(self.accounts[client]) for client in self.accounts}
         return {**self.control_record(), "accounts": accounts}
 
     def control_record(self) -> dict[str, Any]:
-        """All but the accounts."""
+        """Return everything but the accounts."""
         booked = vars(self._booked)
         return {"run": self.run, "closed_round": self._closed_round, "booked": booked}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any], accounts: Accounts | None = None) -> "Ledger":
-        """The ledger that ``to_record`` gave, or ``control_record`` beside these accounts."""
+        """Restore a ledger from ``to_record``, or from ``control_record`` and these accounts."""
         if accounts is None:
             accounts = Accounts()
             for client, values in record["accounts"].items():
@@ -279,13 +283,13 @@ class Ledger:
 
 
 def account_record(account: Account) -> dict[str, Any]:
-    """An account as JSON can carry it."""
+    """Return an account, for JSON."""
     sent = account.outstanding
     return {**vars(account), "outstanding": sent and sent.to_record()}
 
 
 def account_from(values: Mapping[str, Any]) -> Account:
-    """The account that ``account_record`` gave."""
+    """Restore an account from ``account_record``."""
     batches = {
         name: tuple((int(since), int(count)) for since, count in values[name])
         for name in ("batches", "lost_batches")
@@ -296,7 +300,7 @@ def account_from(values: Mapping[str, Any]) -> Account:
 
 
 def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotals:
-    """The sums with one receipt more; what a late one trained on does not count."""
+    """Return the sums with one more receipt; what a late one trained on does not count."""
     trained = int(booking.on_time)
     return RoundTotals(
         admitted=totals.admitted + booking.admitted,

@@ -1,4 +1,4 @@
-"""How far a run has come: what changes from round to round beside books, fleet and policy."""
+"""How far a run has come: what changes from round to round besides books, fleet and policy."""
 
 import math
 from collections.abc import Mapping
@@ -15,25 +15,25 @@ from tidegate.wire import LARGEST_INTEGER
 
 @dataclass(frozen=True)
 class Progress:
-    """Of one run."""
+    """The progress of one run."""
 
     round_number: int = 1
-    """That comes next, or is under way."""
+    """The next round, or the one under way."""
     tally: ReuseTally = field(default_factory=ReuseTally)
     waits: WaitTally = field(default_factory=WaitTally)
     overspend: float = 0.0
     """Σ (C_τ - C) up to the last round."""
     decision: Decision | None = None
-    """Of the round that is under way."""
+    """The decision of the round under way."""
     pause: BuyingPause = field(default_factory=BuyingPause)
 
     def to_record(self) -> dict[str, Any]:
-        """All of it as JSON can carry it."""
+        """Return everything, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Progress":
-        """What ``to_record`` gave; other parts of the record are left alone."""
+        """Restore from ``to_record``; other parts of the record are ignored."""
         number, overspend, tally = record["round_number"], record["overspend"], record["tally"]
         if type(number) is not int or not 1 <= number <= LARGEST_INTEGER:
             raise ValueError(f"rounds must be whole numbers, got {number!r}")

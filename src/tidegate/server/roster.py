@@ -1,4 +1,4 @@
-"""Which clients are planned for, by number, and how long each could not be reached."""
+"""Which clients the policy plans for, by number, and for how long each has been offline."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from types import MappingProxyType
@@ -9,16 +9,15 @@ NOBODY: Mapping[str, int] = MappingProxyType({})
 
 
 class Roster:
-    """Clients in the order of their names, which is the same on every engine and in every process.
+    """Clients sorted by name, the same on every engine and in every process.
 
     A round costs what changes: names are compared as sets, and absences are counted from the last
-    time that a client was reached.
+    time that a client was online.
 
     Args:
-        clients: that are planned for, in the order of their names.
-        away: those of them that could not be reached the last time, and the last look that
-            reached each.
-        looks: how often it was looked who can be reached; once a round.
+        clients: the clients in the plan, sorted by name.
+        away: those of them that were offline the last time, with the last look that found each.
+        looks: how many times the server looked who is online; once a round.
     """
 
     def __init__(
@@ -29,39 +28,39 @@ class Roster:
         self.looks = looks
         self._away = dict(away)
         self.moved: dict[str, None] = {}
-        """Clients that went away or came back since this was saved."""
+        """Clients that went offline or came back since this was saved."""
         self.replanned: dict[str, None] | None = None
-        """If the plan is another than was saved: clients that were let in or let go since."""
+        """If the plan differs from the saved one: clients that were added or removed since."""
         self._seen: list[str] | None = None
-        """Clients that could be reached the last time, if all were known and nobody else came.
-        Mostly the same names come again, as the same objects: such lists are compared fast."""
+        """Clients that were online the last time, if all were known and nobody else came. Mostly
+        the same names come again, as the same objects: such lists are compared fast."""
 
     @classmethod
     def after_absences(cls, absences: Mapping[str, int]) -> "Roster":
-        """The roster of clients that were last reached so many rounds ago."""
+        """Return the roster of clients that were last online so many rounds ago."""
         away = {client: -absent for client, absent in absences.items() if absent}
         return cls(absences, away)
 
     @property
     def absences(self) -> dict[str, int]:
-        """Rounds since each client was last reached."""
+        """Return the rounds since each client was last online."""
         return {one: self.looks - self._away.get(one, self.looks) for one in self.places}
 
     @property
     def away(self) -> Mapping[str, int]:
-        """Clients that could not be reached the last time, and the last look that did."""
+        """Clients that were offline the last time, and the last look that found each."""
         return self._away
 
     def saved(self) -> None:
-        """All of it is on disk now."""
+        """Note that everything is on disk."""
         self.moved, self.replanned = {}, None
 
     def look(self, present: Collection[str], online: Collection[str]) -> set[str]:
-        """Note who can be reached; those who were not planned for yet."""
+        """Note who is online; return those that are not in the plan yet."""
         seen, some, known = list(online), set(present), self.places.keys()
         self.looks += 1
         if seen == self._seen and some <= known and some.isdisjoint(self._away):
-            return set()  # as it was the last time
+            return set()  # the same as last time
         here = {*seen, *some}
         missing = {one for one in known if one not in here}
         for client in self._away.keys() - missing:
@@ -75,7 +74,7 @@ class Roster:
         return new
 
     def absent_for(self, horizon: Callable[[int], int]) -> set[str]:
-        """Clients that were not reached for as many rounds as the horizon of their number."""
+        """Return clients that were offline for as many rounds as the horizon of their number."""
         return {
             client
             for client, since in self._away.items()
@@ -83,21 +82,21 @@ class Roster:
         }
 
     def changed(self, new: Set[str], gone: Set[str]) -> list[str] | None:
-        """The clients that are planned for from now on, or None if they are the same.
+        """Return the clients to plan for from now on, or None if they are the same.
 
-        If everybody has left, they stay in the plan until somebody comes.
+        If all have left, they stay in the plan until a client joins.
         """
         known = self.places.keys()
         if not (known or new):
             raise ConfigurationError(
-                "there is no client to order from; the log says why each that was asked is left out"
+                "no client can take part; the log says why each node was left out"
             )
         if len(gone) == len(known) and not new:
             gone = frozenset()
         return sorted((known - gone) | new) if new or gone else None
 
     def replace(self, clients: list[str]) -> None:
-        """Plan for these; who stays away stays away."""
+        """Plan for these clients; those that stay keep their absences."""
         others = self.places.keys() ^ set(clients)
         self.replanned = {**(self.replanned or {}), **dict.fromkeys(others)}
         self.moved |= dict.fromkeys(self._away.keys() & others)

@@ -1,4 +1,4 @@
-"""What changes from round to round at the server, as a checkpoint keeps it."""
+"""The server's state that changes from round to round, as a checkpoint keeps it."""
 
 import io
 import reprlib
@@ -11,8 +11,8 @@ from tidegate.admission.allocation import Allocation
 from tidegate.errors import RunDiffersError
 from tidegate.wire import LARGEST_INTEGER
 
-REMEDY = "take a copy of the folder from before, or start a new run in another folder"
-"""What to do where the books of a run are damaged."""
+REMEDY = "restore an older copy of the folder, or start a new run in another folder"
+"""What to do if the books of a run are damaged."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +27,19 @@ Saved = TypeVar("Saved")
 
 
 def to_bytes(state: object) -> bytes:
-    """A state as an archive."""
+    """Return a state as an archive."""
     file = io.BytesIO()
     write(state, file)
     return file.getvalue()
 
 
 def from_bytes(shape: Saved, content: bytes, source: object) -> Saved:
-    """What ``to_bytes`` gave of a state of this shape; ``source`` names the file in errors."""
+    """Restore a state of this shape from ``to_bytes``; ``source`` names the file in errors."""
     return read(shape, io.BytesIO(content), source)
 
 
 def check_terms(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Refuse to go on with a run that was begun on other terms."""
+    """Refuse to resume a run that was started with other terms."""
     for name, value in {**dict.fromkeys(given), **saved}.items():
         if value != given.get(name):
             raise RunDiffersError(
@@ -52,7 +52,7 @@ def check_terms(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def check_numbers(record: Mapping[str, Any]) -> None:
-    """Refuse a saved record whose absences or last round cannot be."""
+    """Refuse a saved record with impossible absences or an impossible last round."""
     counts = [record["ledger"]["closed_round"], *record["absences"].values()]
     if not all(type(count) is int and 0 <= count <= LARGEST_INTEGER for count in counts):
         raise ValueError(f"rounds must be whole numbers, got {reprlib.repr(counts)}")

@@ -1,4 +1,4 @@
-"""The terms of a run that an earlier version saved, in today's words."""
+"""Convert the terms of a run that an earlier version saved to today's names."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ USUAL_EXPONENT = 0.5
 
 
 def current_terms(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Terms as ``Terms.fixed`` gives them today.
+    """Return terms as ``Terms.fixed`` returns them today.
 
     >>> options = {"penalty_exponent": 0.3, "contraction_exponent": 0.5, "strict_spending": True}
     >>> terms = current_terms({"policy": "acdpp", "options": options, "taking_part": 1.0})
