@@ -124,7 +124,7 @@ def honest(now: int = 1) -> Receipt:
             "of a is refused: it reports 9 samples in all, but it had 0 and admitted 3 in round 1",
         ),
         ({"spent": 3.0}, "spent must be the price, 6.0, got 3.0"),
-        ({"total_spent": 600.0}, "it reports 600.0 spent in all, but owes 6.0"),
+        ({"total_spent": 600.0}, "it reports 600.0 spent in all, not 6.0"),
         ({"set_aside": 61}, "set_aside must be at most 60, got 61"),
     ],
 )

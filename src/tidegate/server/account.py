@@ -168,7 +168,7 @@ class Account:
         paid = self.total_spent - self.earlier_spent + receipt.spent
         forgiven = ROUNDING * (1 + self.total_spent + receipt.total_spent)
         if abs(receipt.total_spent - paid) > forgiven:
-            raise WireError(f"it reports {receipt.total_spent} spent in all, but owes {paid}")
+            raise WireError(f"it reports {receipt.total_spent} spent in all, not {paid}")
         most_read = self._most_read(order)
         possible_reads = range(self._read, self._read + (1 + MOST_IN_A_ROW) * most_read + 1)
         if (receipt.seen or self.seen) and receipt.seen not in possible_reads:
