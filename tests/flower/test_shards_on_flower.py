@@ -98,7 +98,7 @@ def test_a_server_that_starts_again_counts_no_grant_twice(tmp_path: Path) -> Non
     for path in tmp_path.iterdir():
         if path.is_file() and path.name != "shard.json":
             path.unlink()
-    with pytest.raises(DamagedFileError, match="books of shard 'east' are gone, and it has been g"):
+    with pytest.raises(DamagedFileError, match="books of shard 'east' are gone, but it has been g"):
         play(shard("east", meeting, folder=tmp_path))
 
 
@@ -132,8 +132,8 @@ def test_what_a_shard_lacks_is_named(given: dict[str, Any], words: str) -> None:
         (("north", SLOTS, MemoryMeeting()), "'north' is not among 'east', 'west'"),
         (("east", ["east"], MemoryMeeting()), "slots must be a Mapping"),
         (("east", {"east": 0}, MemoryMeeting()), "the slots of shard 'east' must be a whole num"),
-        (("east", SLOTS, "postgres"), "meeting must be where shards meet"),
-        (("east", SLOTS, MemoryMeeting), "meeting must be where shards meet"),
+        (("east", SLOTS, "postgres"), "meeting must be a meeting place"),
+        (("east", SLOTS, MemoryMeeting), "meeting must be a meeting place"),
         (("east", SLOTS, MemoryMeeting(), 0.0), "patience must be above 0 seconds, got 0.0"),
     ],
 )
@@ -174,9 +174,9 @@ def test_without_its_database_a_shard_lives_on_what_it_was_promised(
         told = [record.getMessage() for record in caplog.records if "shards' " in record.message]
         places = [text.split(":")[0] for text in told]
         assert places == ["round 11", "round 14", "round 21", "round 23"], told
-        assert "shard 'east' goes on with what it was promised, up to round 15" in told[0]
+        assert "shard 'east' continues with the money promised to it, up to round 15" in told[0]
         assert "the shards' meeting place did not answer within 20 s" in told[2]
-        assert told[1].endswith("the shards' meeting place answers again")
+        assert told[1].endswith("the shards' meeting place can be reached again")
         assert sum(row.spent for row in east.rounds[10:13])
         assert meeting.look("shared").spent == pytest.approx(
             math.fsum(row.spent for row in east.rounds), rel=1e-12

@@ -103,8 +103,8 @@ def test_three_servers_lose_no_cent_while_server_node_and_database_are_killed(
             for name, one in servers.items()
         }
     assert f"resuming run {RUN}" in logs["east"]
-    assert "goes on with what it was promised" in logs["north"]
-    assert "answers again" in logs["north"]
+    assert "continues with the money promised to it" in logs["north"]
+    assert "can be reached again" in logs["north"]
     for view in granted:
         assert view.spent <= view.granted <= BUDGET * view.round_number
     last = granted[-1]

@@ -66,7 +66,7 @@ def test_newer_tables_are_refused(database: pytest.MonkeyPatch) -> None:
     meeting = PostgresMeeting()
     meeting.register(registration("r", "east"))
     execute("UPDATE tidegate.version SET version = version + 1")
-    told = rf"tables in version {VERSION + 1}, and this program knows version {VERSION}; install"
+    told = rf"tables in version {VERSION + 1}, but this program supports version {VERSION}; install"
     with pytest.raises(RunDiffersError, match=told):
         meeting.register(registration("r", "west"))
     with pytest.raises(RunDiffersError, match=told):
@@ -194,7 +194,7 @@ def test_a_database_that_is_killed_has_every_division_and_every_round_that_it_wa
             killing = pool.submit(break_it)
             counted = list(pool.map(serve, slots))
             killing.result()
-        assert "goes on with what it was promised" in caplog.text
+        assert "continues with the money promised to it" in caplog.text
         view = meeting.look("r")
         assert view.spent == pytest.approx(sum(counted), rel=1e-12)
         assert 0.5 * 30.0 * rounds < sum(counted) <= view.granted <= 30.0 * rounds

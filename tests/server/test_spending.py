@@ -139,7 +139,7 @@ def test_samples_from_before_round_1_cannot_be_paid_for_where_spending_is_limite
     charged = terms(policy=lambda problem: hybrid(problem, charge_prefill=True), spend_ahead=0.0)
     controller, gates = Controller(charged, "r"), dict[str, Gate]()
     join(controller, gates, 2)
-    with pytest.raises(ConfigurationError, match="leave out charge_prefill, or give spend_ahead"):
+    with pytest.raises(ConfigurationError, match="leave out charge_prefill, or set spend_ahead"):
         controller.decide(gates, gates)
 
 

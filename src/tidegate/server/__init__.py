@@ -1,1 +1,1 @@
-"""What runs beside the SuperLink: accounts, ledger, fleet, and the controller that decides."""
+"""The server side: accounts, ledger, fleet, and the controller that decides."""

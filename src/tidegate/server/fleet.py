@@ -1,8 +1,8 @@
-"""Who belongs to a running fleet, the policy that is made for it, and what each has room for.
+"""The clients of a running fleet, the policy made for them, and the room that each has.
 
-Clients come and go; the plan follows. Who could not be reached for K rounds has left: its part of
-the memory is no longer planned with, and what it stores waits for it to come back. Where samples do
-not expire nobody leaves; Tide spends on those that take part, with a cap on uses, too.
+When clients join or leave, the plan follows. A client that was offline for K rounds has left: the
+plan no longer counts its memory, and its samples wait until it comes back. If samples do not
+expire, no client leaves; Tide spends on those that take part, also with a cap on uses.
 """
 
 import math
@@ -32,7 +32,7 @@ ROUNDING = 1e-9
 
 
 def planned_slots(capacity: float, headroom: float) -> int:
-    """Slots that are planned with, where some are left for peaks; one at least.
+    """Return the slots to plan with if some are left for peaks; at least one.
 
     >>> planned_slots(40, headroom=4.0)
     10
@@ -42,14 +42,14 @@ def planned_slots(capacity: float, headroom: float) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a run is given, whoever takes part in it."""
+    """The terms of a run, whichever clients take part."""
 
     policy: Callable[[Problem], JointPolicy[Any]]
-    """Makes the policy for a fleet, and makes it again when clients come or go."""
+    """Makes the policy for a fleet, and makes it again when clients join or leave."""
     policy_name: str
-    """What a saved run must have been made with."""
+    """Its name; a resumed run must have the same."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """The policy's settings, likewise."""
+    """The policy's settings; a resumed run must have the same."""
     budget: float
     """C; of a shard, about what it will be granted."""
     prices: PriceFeed
@@ -62,32 +62,33 @@ class Terms:
     headroom: float = 1.0
     """Slots that each client has for every slot that is planned for."""
     endless: bool = False
-    """Whether the policy takes no account of T, so that a saved run may get another."""
+    """Whether the policy ignores T, so that a resumed run may have another."""
     learning: LearningConstants = field(default_factory=LearningConstants)
     largest_buffer: int | None = None
-    """The capacity above which no client is believed; a share of all orders goes by capacity."""
+    """The largest capacity that the server accepts; each client's part of all orders goes by
+    capacity."""
     spend_ahead: float | None = None
-    """s, rounds whose budget may be spent before they come, whatever the policy; none for no limit
-    but the policy's own."""
+    """s, the rounds whose budget may be spent early, whatever the policy; None for no limit but the
+    policy's own."""
     keeps_spend_ahead: bool = False
-    """Whether that limit is the one of a run that began before every run was given one."""
+    """Whether that limit is from a run that began before every run had one."""
     purse: Purse | None = None
-    """What a shard is granted, round by round, in place of the budget."""
+    """What a shard is granted each round, in place of the budget."""
     sums_only: bool = False
-    """Whether decisions follow from sums over the fleet alone: no client's order depends on what
-    that client, or any other, has reported. A client without room then
-    takes in less than it is asked."""
+    """Whether decisions depend only on sums over the fleet: no client's order depends on the
+    reports of a single client. A client without room then admits fewer samples than it is asked
+    for."""
 
     def __post_init__(self) -> None:
         check_length(self.prices, self.num_rounds)
         check_mean(self.prices, self.num_rounds)
 
     def share_of(self, clients: int) -> float:
-        """The part of so many clients that a round reaches."""
+        """Return the part of so many clients that a round reaches."""
         return share_reached(clients, self.fraction_train, self.min_train_nodes)
 
     def fixed(self) -> dict[str, Any]:
-        """What must be the same when a run is resumed."""
+        """Return the terms that must be the same when a run is resumed."""
         fixed = {
             "budget": self.budget,
             "policy": self.policy_name,
@@ -111,7 +112,7 @@ class Terms:
 
 
 class Fleet:
-    """The clients that are planned for, in the order of their names."""
+    """The clients in the plan, sorted by name."""
 
     def __init__(self, terms: Terms, ledger: Ledger, roster: Roster | None = None) -> None:
         self._terms = terms
@@ -119,20 +120,20 @@ class Fleet:
         self.roster = roster or Roster()
         self._policy: JointPolicy[Any] | None = None
         self.allocation: Allocation | None = None
-        """None before anybody was planned for."""
+        """None before the first plan."""
 
     @property
     def clients(self) -> list[str]:
-        """Everybody, in an order that is the same on every engine and in every process."""
+        """All clients, in an order that is the same on every engine and in every process."""
         return list(self.roster.places)
 
     def __len__(self) -> int:
-        """How many clients are planned for."""
+        """Return how many clients are in the plan."""
         return len(self.roster.places)
 
     @property
     def policy(self) -> JointPolicy[Any]:
-        """The policy for the fleet as it is."""
+        """The policy for the present fleet."""
         if self._policy is None:
             terms = self._terms
             problem = Problem(
@@ -147,35 +148,36 @@ class Fleet:
             rules = {policy.retention.for_client(one, clients)[0] for one in range(clients)}
             if "oldest_first" in rules and terms.headroom > 1:
                 raise ConfigurationError(
-                    f"{terms.policy_name} keeps every slot full, and has no use for a headroom of "
-                    f"{terms.headroom}; leave it out"
+                    f"{terms.policy_name} keeps every slot full, so a headroom of "
+                    f"{terms.headroom} has no effect; leave it out"
                 )
             if terms.purse is not None and not isinstance(policy.admission, GrantedRule):
                 raise ConfigurationError(
-                    f"{terms.policy_name} does not say what money is worth; shards need tide"
+                    f"{terms.policy_name} cannot be sharded: it does not say what money is worth; "
+                    "use tide"
                 )
             if policy.charge_prefill and terms.spend_ahead is not None:
                 raise ConfigurationError(
-                    f"{terms.policy_name} pays for samples before round 1, whatever they cost, and "
-                    f"spending ahead is limited to {terms.spend_ahead} rounds' budget; leave out "
-                    "charge_prefill, or give spend_ahead=None"
+                    f"{terms.policy_name} pays for samples before round 1, whatever they cost, "
+                    f"but spending ahead is limited to {terms.spend_ahead} rounds' budget; leave "
+                    "out charge_prefill, or set spend_ahead=None"
                 )
             self._policy = policy
         return self._policy
 
     @property
     def ahead(self) -> float | None:
-        """Rounds whose budget may be spent before they come; none for no limit."""
+        """Rounds whose budget may be spent early; None for no limit."""
         limits = [one for one in (self._terms.spend_ahead, self.policy.ahead) if one is not None]
         return min(limits, default=None)
 
     @property
     def away(self) -> int:
-        """Clients that could not be reached when the last round began, and are waited for."""
+        """Clients in the plan that were offline when the last round began."""
         return len(self.roster.away.keys() - self._ledger.accounts.retired.keys())
 
     def see(self, present: Collection[str], online: Collection[str]) -> None:
-        """Let newcomers in, and those go who are retired, or not reached for K rounds."""
+        """Add new clients, and remove those that are retired or were offline for K rounds."""
         retired = self._ledger.accounts.retired.keys()
         new, gone = self.roster.look(present, online) - retired, retired & self.roster.places.keys()
         if self.roster.away and self.retention(0)[0] == "k_step":  # or nobody's samples expire
@@ -185,16 +187,16 @@ class Fleet:
             self._replan(clients)
 
     def _rounds_kept(self, number: int) -> int:
-        """Rounds after which a client that was not reached has no sample that is not too old."""
+        """Return the rounds after which all samples of an offline client are too old."""
         retention, horizon = self.retention(number)
         return horizon if retention == "k_step" else NO_LIMIT
 
     def retention(self, number: int) -> tuple[Retention, int]:
-        """The rule and K of a client."""
+        """Return the retention rule and K of a client."""
         return self.policy.retention.for_client(number, len(self))
 
     def members(self, chosen: Collection[str]) -> list[tuple[int, str]]:
-        """The clients that take part, each with its number in the fleet."""
+        """Return the clients that take part, each with its number in the fleet."""
         retired, places = self._ledger.is_retired, self.roster.places
         return sorted((places[one], one) for one in chosen if one in places and not retired(one))
 
@@ -205,9 +207,9 @@ class Fleet:
         room: IntArray | None,
         most: int | None,
     ) -> list[int]:
-        """A total in whole samples, one number for each of these; infinity limits nobody."""
+        """Split a total into whole samples, one number for each client; infinity limits none."""
         if self.allocation is None:
-            raise ValueError("nobody has been planned for")
+            raise ValueError("there is no plan yet")
         if math.isinf(total_admission):
             return [NO_LIMIT] * len(members)
         who = self._numbers(members)
@@ -216,7 +218,7 @@ class Fleet:
         return whole
 
     def room(self, members: Sequence[tuple[int, str]]) -> tuple[IntArray | None, float]:
-        """What each of these has room for, as far as was heard, and all together."""
+        """Return the room of each of these clients, by its last receipt, and of all together."""
         if not self.policy.hard_capacity:
             return None, math.inf
         room = np.array([self.room_of(*one) for one in members], dtype=np.int64)
@@ -227,17 +229,17 @@ class Fleet:
         return room, limit
 
     def slots(self, members: Sequence[tuple[int, str]]) -> int:
-        """Planned for, of these clients."""
+        """Return the planned slots of these clients."""
         return sum(self._planned_capacity(client) for _, client in members)
 
     def _numbers(self, members: Sequence[tuple[int, str]]) -> Members:
-        """Clients as indices into the fleet."""
+        """Return the indices of clients in the fleet."""
         if len(members) == len(self):
             return EVERYONE
         return np.array([number for number, _ in members], dtype=np.int64)
 
     def room_of(self, number: int, client: str) -> int:
-        """Samples that a client can store beside those that it must keep."""
+        """Return how many samples a client can store beside those that it must keep."""
         account = self._ledger.account(client)
         retention, horizon = self.retention(number)
         capacity = self._planned_capacity(client)
@@ -246,9 +248,9 @@ class Fleet:
         return max(capacity - account.carried_samples(horizon) - account.under_way, 0)
 
     def first_fill(self, number: int, client: str) -> int:
-        """Samples for a buffer that never changes: all that it holds, before its first round."""
+        """Return how many samples fill a buffer that never changes, before its first round."""
         if self._terms.sums_only:
-            return self._planned_capacity(client)  # one that is full takes in nothing
+            return self._planned_capacity(client)  # a full one admits nothing
         account = self._ledger.account(client)
         if account.total_admitted or account.under_way:
             return 0
@@ -257,7 +259,7 @@ class Fleet:
     def quote(
         self, round_number: int, members: Sequence[tuple[int, str]], delay: float = 0.0
     ) -> Quote:
-        """What a sample costs these clients in a round; the whole fleet where there are none."""
+        """Return what a sample costs these clients in a round, or the whole fleet if none."""
         asked = members or [(number, client) for client, number in self.roster.places.items()]
         clients = [client for _, client in asked]
         price = asked_price(self._terms.prices, round_number, clients)
@@ -276,7 +278,7 @@ class Fleet:
     def least(
         self, members: Sequence[tuple[int, str]], quote: Quote, round_number: int, budget: float
     ) -> IntArray:
-        """Samples that each of these is bought in any case, from its part of a round's budget."""
+        """Return the samples that each client buys in any case, from its part of the budget."""
         accounts = [self._ledger.account(client) for _, client in members]
         uses = self.retention(0)[1]  # a rule by age is the same for all
         held = [one.carried_samples(uses) + one.under_way for one in accounts]
@@ -284,7 +286,7 @@ class Fleet:
         least = least_counts(
             self.policy.least_share,
             budget * self.policy.shares[self._numbers(members)],
-            np.asarray(quote.own)[: len(members)],  # the whole fleet's, where nobody takes part
+            np.asarray(quote.own)[: len(members)],  # the whole fleet's, if no client takes part
             np.array([one.paid for one in accounts], dtype=np.float64),
             np.array(held, dtype=np.int64),
             round_number,
@@ -292,7 +294,7 @@ class Fleet:
         return np.where(is_dry, np.minimum(least, 1), least)
 
     def _empty_slots(self, number: int, client: str) -> int:
-        """Slots that a client can fill, where samples stay until others take their place."""
+        """Return the slots that a client can fill, if samples stay until others replace them."""
         account = self._ledger.account(client)
         if account.exhausted:
             return 0
@@ -300,11 +302,11 @@ class Fleet:
         return max(self._planned_capacity(client) - filled, 0)
 
     def _planned_capacity(self, client: str) -> int:
-        """B_m: all the slots that a client has, unless some are left for peaks."""
+        """Return B_m: all slots of a client, unless some are left for peaks."""
         return planned_slots(self._ledger.accounts.capacity(client), self._terms.headroom)
 
     def _replan(self, clients: list[str]) -> None:
-        """Plan for another fleet; those who stay keep what they are owed in parts of a sample."""
+        """Plan for another fleet; clients that stay keep the fractions that they are owed."""
         old, before = self.allocation, self.roster.places
         self._policy = None
         self.roster.replace(clients)

@@ -9,49 +9,49 @@ class FleetRound:
 
     round_number: int
     price: float
-    """Averaged over clients by their shares, where each has its own."""
+    """Averaged over clients by their shares, if each has its own."""
     ordered: float
-    """Λ(t), real-valued; what a rule led to where the order was a rule."""
+    """Λ(t), real-valued; what the rule led to if the order was a rule."""
     fleet: int
-    """Clients that are planned for."""
+    """Clients in the plan."""
     orders: int
     """Clients that were sent an order."""
     answered: int
-    """Those of them whose receipt came in time."""
+    """Those whose receipt arrived in time."""
     exhausted: int
-    """Those of these whose stream or acquisition gave less than was ordered."""
+    """Those whose stream or supplier delivered less than ordered."""
     admitted: int
-    """Samples that began to train in this round, those of late receipts too."""
+    """Samples that began to train in this round, including those of late receipts."""
     spent: float
-    """Committed in this round, less what suppliers paid back."""
+    """Committed in this round, less refunds."""
     overspend: float
     """Σ (C_τ - C) up to this round."""
     cost_debt: float
     """Z(t+1)."""
     exposure: float
-    """What unanswered orders may turn out to have cost."""
+    """What orders without a reply may turn out to have cost."""
     slots: int
-    """Planned for, of the clients that were sent an order."""
+    """Planned slots of the clients that were sent an order."""
     training_size: int
-    """n(t), of the clients that answered in time."""
+    """n(t), over the clients that replied in time."""
     distinct_samples: int
     """N(t)."""
     effective_samples: float
     """N_eff(t)."""
     pause: int = 0
-    """Rounds to come in which nothing is bought, because what was bought could not be used."""
+    """Coming rounds in which clients buy nothing, because their purchases could not be used."""
     set_aside: int = 0
-    """Samples so far that clients could not read, acquire or store, and passed over."""
+    """Samples so far that clients could not read, acquire or store, and skipped."""
     retired: int = 0
-    """Clients that an operator has taken out of the fleet for good."""
+    """Clients that an operator has retired."""
     under_way: int = 0
-    """Samples that were bought and have not come yet."""
+    """Samples that were bought and have not arrived yet."""
     under_way_spent: float = 0.0
     """Committed for them."""
     oldest_under_way: int = 0
     """Rounds since the oldest of them was bought."""
     failing_suppliers: int = 0
-    """Clients whose supplier could not be asked or did not answer."""
+    """Clients whose supplier could not be reached or did not reply."""
     full_spools: int = 0
     """Clients whose stream has no room for more."""
     spool_dropped: int = 0
@@ -63,13 +63,12 @@ class FleetRound:
 
     @property
     def told(self) -> str:
-        """The round in one line, for the log."""
+        """Return the round in one line, for the log."""
         return (
             f"round {self.round_number}: {self.answered} of {self.orders} orders answered, "
-            f"{self.fleet} in the fleet, price {self.price:.4g}, "
-            f"{self.admitted} samples admitted for {self.spent:.4g}, "
-            f"{self.training_size} in training, "
-            f"cost debt {self.cost_debt:.4g}, exposure {self.exposure:.4g}"
+            f"{self.fleet} in the fleet, price {self.price:.4g}, {self.admitted} samples admitted "
+            f"for {self.spent:.4g}, {self.training_size} in training, cost debt "
+            f"{self.cost_debt:.4g}, exposure {self.exposure:.4g}"
         )
 
 
@@ -81,9 +80,9 @@ class Decision:
     ordered: float | None
     """None where the order is a rule."""
     budget: float
-    """C; of a shard, what this round was granted."""
+    """C; for a shard, its grant for this round."""
     expected: float
-    """What the rounds to come will get each."""
+    """What each of the coming rounds will get."""
     orders: int
     slots: int
     """Of the clients that were sent one."""

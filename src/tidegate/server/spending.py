@@ -1,4 +1,4 @@
-"""Orders that cost no more than may be spent, where clients have prices of their own."""
+"""Limit orders to the money that may be spent, if clients have prices of their own."""
 
 import math
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ from tidegate.wire import Order
 def within_cash(
     orders: Mapping[str, Order], ledger: Ledger, money: float, least: IntArray
 ) -> dict[str, Order]:
-    """The same orders, with what each may lead to limited such that money pays for all of it.
+    """Return the same orders, limited so that the money pays for everything they can lead to.
 
-    The ledger knows what each client stores, and so how many samples a rule can lead to there. Who
-    is owed more than that is told to buy it at any price; where money does not pay for all, these
-    come first, and then those with the lowest prices.
+    The ledger knows what each client stores, and so how many samples a rule can lead to there. A
+    client that is owed more than that is told to buy it at any price. If the money does not pay for
+    all, these clients come first, and then those with the lowest prices.
 
     Args:
-        orders: of those that take part, each at its own price.
+        orders: of the clients that take part, each at its own price.
         ledger: of the run.
         money: what may be spent; infinity for no limit.
-        least: samples that each is bought in any case.
+        least: samples that each client is bought in any case.
     """
     wanted = np.array([_most(ledger, *one) for one in orders.items()], dtype=np.int64)
     accounts = [ledger.account(one) for one in orders]
@@ -45,7 +45,7 @@ def _most(ledger: Ledger, client: str, order: Order) -> int:
 
 
 def _limited(order: Order, count: int, *, is_owed: bool, is_free: bool) -> Order:
-    """An order for so many samples at most; for as many at any price where they are owed."""
+    """Return an order for at most so many samples; at any price for those that are owed."""
     if is_owed:
         return replace(order, thresholds=(order.price,), count=count)
     return order if is_free else replace(order, count=min(order.count, count))

@@ -1,4 +1,4 @@
-"""Where a run stands: all that its next step depends on, and how it is saved and brought back."""
+"""The state of a run: everything that its next step depends on, and how to save and restore it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,10 +27,10 @@ from tidegate.server.saved_terms import current_terms
 
 @dataclass(frozen=True)
 class Books:
-    """A run as a file has it, in parts: those that grow with the fleet tell what has changed."""
+    """A run's state in parts, as a file keeps it; parts that grow with the fleet hold changes."""
 
     control: Mapping[str, Any]
-    """What is small, as JSON can carry it."""
+    """The small part, for JSON."""
     rule: bytes | None
     """State of the admission rule, as ``to_bytes`` gives it; none before the first round."""
     accounts: Accounts
@@ -41,7 +41,7 @@ class Books:
 
 @dataclass(frozen=True)
 class Standing:
-    """Of one run."""
+    """The state of one run."""
 
     terms: Terms
     at: Progress
@@ -52,12 +52,12 @@ class Standing:
 
     @classmethod
     def start(cls, terms: Terms, run: str) -> "Standing":
-        """Before the first round."""
+        """Return the state before the first round."""
         ledger = Ledger(run)
         return cls(terms, Progress(), ledger, Fleet(terms, ledger))
 
     def to_record(self) -> dict[str, Any]:
-        """All of it, as JSON and a NumPy archive can carry it."""
+        """Return everything, for JSON and a NumPy archive."""
         allocation = self.fleet.allocation
         return {
             **self._control(),
@@ -67,7 +67,7 @@ class Standing:
         }
 
     def to_books(self) -> Books:
-        """All of it, for a file that is brought up to date."""
+        """Return everything, for a file that is updated in place."""
         control = {**self._control(), "ledger": self.ledger.control_record()}
         rule = None if self.rule_state is None else to_bytes(self.rule_state)
         fleet = self.fleet
@@ -78,7 +78,7 @@ class Standing:
 
     @classmethod
     def from_record(cls, terms: Terms, record: Mapping[str, Any], source: object) -> "Standing":
-        """What ``to_record`` gave, on the same terms; ``source`` names the file in errors."""
+        """Restore from ``to_record``, on the same terms; ``source`` names the file in errors."""
         with reading(source, REMEDY):
             check_numbers(record)
             ledger = Ledger.from_record(record["ledger"])
@@ -94,7 +94,7 @@ class Standing:
 
     @classmethod
     def from_books(cls, terms: Terms, books: Books, source: object) -> "Standing":
-        """What ``to_books`` gave, read from a file, on the same terms."""
+        """Restore from ``to_books``, read from a file, on the same terms."""
         with reading(source, REMEDY):
             ledger = Ledger.from_record(books.control["ledger"], books.accounts)
         standing = cls._resumed(terms, books.control, ledger, books.roster, source)

@@ -1,4 +1,4 @@
-"""Divides the budget of every round among shards."""
+"""Divide the budget of every round among shards."""
 
 import logging
 import math
@@ -12,12 +12,12 @@ from tidegate.server.shards.messages import Grant, Report
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_INTEGER, MOST_AMOUNTS
 
 MOST_LEAD = 100
-"""Rounds ahead that budgets are promised: as long a shard goes on that hears nothing, and as long a
-shard that is gone for good holds money that nobody else can spend."""
+"""Rounds ahead that budgets are promised: so long does a shard without contact continue, and so
+long does a shard that is gone for good hold money that no other can spend."""
 LEAST_LEAD = 2
-"""In the beginning, when little is known of what money is worth where."""
+"""At the start, when little is known about what money is worth where."""
 PROMISED = 0.9
-"""Of what a shard would get now: so much is promised for rounds to come."""
+"""The part of what a shard would get now that is promised for coming rounds."""
 PATIENCE = 10
 """Rounds divided without a report after which a shard is promised nothing more."""
 LEAST_SHARE, MOST_SHARE = 0.01, 10.0
@@ -33,7 +33,7 @@ logger = logging.getLogger("flwr.tidegate")
 
 @dataclass(frozen=True)
 class _Known:
-    """What the coordinator knows of a shard; amounts in units of a round's budget."""
+    """What the coordinator knows about a shard; amounts in units of a round's budget."""
 
     slots: int
     share: float
@@ -47,21 +47,21 @@ class _Known:
     before: int = 0
     """Sum of its budgets of rounds that are over."""
     budgets: tuple[int, ...] = ()
-    """Of the round that is under way, and what is promised for those after it."""
+    """Of the round under way, and what is promised for those after it."""
 
     def __post_init__(self) -> None:
         counts = (self.slots - 1, self.silent, self.reported, self.before, *self.budgets)
         if not all(type(count) is int and count >= 0 for count in counts):
-            raise ValueError(f"these numbers of a shard cannot be right: {self}")
+            raise ValueError(f"invalid counts of a shard: {self}")
         if not (0 < self.share <= 1 and min(self.spends, self.shadow_price) >= 0):
-            raise ValueError(f"these amounts of a shard cannot be right: {self}")
+            raise ValueError(f"invalid amounts of a shard: {self}")
 
     @property
     def wish(self) -> float:
-        """What its share should be in proportion to, as far as it has said.
+        """What its share should be proportional to, by its reports.
 
-        The shadow price falls about as the square of the money (exactly so if the price is always
-        the same): this much would bring it to 1.
+        The shadow price falls about as the square of the money (exactly so if the price never
+        changes): this much would bring it to 1.
         """
         return self.spends * math.sqrt(self.shadow_price)
 
@@ -72,8 +72,8 @@ class Coordinator:
     Args:
         run: the run's name.
         budget: C, of all shards together.
-        slots: of each shard; they divide the budget among those that have not reported yet.
-        lead: rounds ahead that budgets are promised at most: half of those that are over.
+        slots: of each shard; they divide the budget among shards that have not reported yet.
+        lead: the most rounds ahead that budgets are promised: half of those that are over.
         patience: rounds divided without a report after which a shard is promised nothing more.
 
     >>> coordinator = Coordinator("r", budget=12.0, slots={"east": 100, "west": 200})
@@ -109,21 +109,20 @@ class Coordinator:
         total = sum(slots.values())
         self._shards = {name: _Known(count, count / total) for name, count in slots.items()}
         self._left: list[int] = []
-        """Of the round that is under way and those after it, units that nobody has."""
+        """Of the round under way and those after it, units that no shard has."""
 
     def divide(self, now: int, reports: Iterable[Report] = ()) -> list[Grant]:
-        """The grants of a round that begins, to be sent to all.
+        """Return the grants of a round that begins, to be sent to all shards.
 
-        Rounds that passed while nobody divided are made good. What is divided must be on disk
-        before it is sent (``to_record``): a coordinator that divides a round again would grant its
-        budget twice.
+        Rounds that passed undivided are made up for. The division must be on disk before it is sent
+        (``to_record``): a coordinator that divides a round again would grant its budget twice.
 
         Args:
             now: t.
-            reports: those that came since the last time, in any order.
+            reports: those that arrived since the last time, in any order.
         """
         if now < self._now:
-            raise ValueError(f"round {now} is over, {self._now} is under way")
+            raise ValueError(f"round {now} is over; round {self._now} is under way")
         away = [name for name, known in self._shards.items() if not self._is_there(known)]
         over, self._now = now - self._now, now
         for name, known in self._shards.items():
@@ -142,13 +141,17 @@ class Coordinator:
         return [self._grant(name) for name in self._shards]
 
     def _hear(self, report: Report) -> None:
-        """Take in a report; one that is no newer than the last adds nothing."""
+        """Accept a report; one that is no newer than the last adds nothing."""
         known = self._shards.get(report.shard)
         if report.run != self.run or known is None:
-            logger.warning("no shard %r of run %r is known here", report.shard, report.run)
+            logger.warning(
+                "ignored a report of shard %r of run %r, which is not in this run",
+                report.shard,
+                report.run,
+            )
         elif report.round_number > self._now:
             logger.warning(
-                "%s reports round %d, and round %d has just begun: it is not believed",
+                "ignored a report of %s for round %d, because round %d has just begun",
                 *(report.shard, report.round_number, self._now),
             )
         elif report.round_number > known.reported:
@@ -164,7 +167,7 @@ class Coordinator:
         return known.silent <= self._patience
 
     def _move_shares(self) -> None:
-        """Half of the way, on a scale of ratios, to where money is worth the same everywhere."""
+        """Move shares half of the way, on a scale of ratios, to where money is worth the same."""
         slots = sum(known.slots for known in self._shards.values())
         wished = math.fsum(known.wish for known in self._shards.values())
         heard = sum(known.slots for known in self._shards.values() if known.reported) / slots
@@ -182,7 +185,7 @@ class Coordinator:
             self._shards[name] = replace(self._shards[name], share=share / total)
 
     def _promise(self, rounds: int) -> None:
-        """Promise a part of rounds to come, up to so many; nothing to those who are away."""
+        """Promise a part of coming rounds, up to so many; nothing to silent shards."""
         more = max(rounds - len(self._left), 0)
         taken = 0
         for name, known in self._shards.items():
@@ -204,9 +207,11 @@ class Coordinator:
         self._shards[name] = replace(known, budgets=tuple(budgets))
 
     def _add(self, rounds: int) -> None:
-        """Give what is left of rounds to those who are there and have less than their share."""
+        """Give what is left of rounds to shards in contact that have less than their share."""
         there = [name for name, known in self._shards.items() if self._is_there(known)]
-        there = there or list(self._shards)  # who hears nobody keeps all for those who come back
+        there = there or list(
+            self._shards
+        )  # without any shard in contact, keep all for those that come back
         all_of_them = math.fsum(self._shards[name].share for name in there)
         due = {name: self._shards[name].share / all_of_them * UNITS for name in there}
         budgets = {name: list(self._shards[name].budgets) for name in there}
@@ -232,7 +237,7 @@ class Coordinator:
         )
 
     def to_record(self) -> dict[str, Any]:
-        """All that the next step depends on, as JSON can carry it."""
+        """Return everything that the next step depends on, for JSON."""
         return {
             "run": self.run,
             "budget": self._budget,
@@ -245,7 +250,7 @@ class Coordinator:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "Coordinator":
-        """The coordinator that ``to_record`` gave."""
+        """Restore the coordinator from ``to_record``."""
         shards = {
             name: plain(_Known, {**values, "budgets": tuple(values["budgets"])})
             for name, values in record["shards"].items()
@@ -261,15 +266,15 @@ class Coordinator:
         lengths = {len(left), *(len(known.budgets) for known in shards.values())}
         whole = all(type(one) is int and 0 <= one <= LARGEST_INTEGER for one in (now - 1, *left))
         if not whole or len(lengths) > 1:
-            raise ValueError(f"round {now} with {left} left cannot be right")
+            raise ValueError(f"round {now} with {left} left is impossible")
         coordinator._now, coordinator._left, coordinator._shards = now, list(left), shards
         return coordinator
 
 
 def _within(wanted: Mapping[str, float], most: Mapping[str, float]) -> dict[str, float]:
-    """Shares that sum to 1, as they are wanted, as far as none exceeds its most.
+    """Return shares that sum to 1, as wanted, as far as none exceeds its maximum.
 
-    Where all of them together are not enough for 1, they are.
+    If all maxima together are below 1, return these.
     """
     shares, open_to = dict(most), set(wanted)
     while open_to:

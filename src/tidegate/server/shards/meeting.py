@@ -1,9 +1,8 @@
-"""Where shards meet: each leaves its report and its rounds there, and takes its grant away.
+"""The place where shards meet: each leaves its report and its rounds, and takes its grant.
 
-Nobody has to be running there. Whichever shard comes first to a new round divides the round's money
-for all, in one step that no other shard can be in at the same time. Every question may be asked
-again: an answer that was lost is given a second time, and nothing is divided, or written down,
-twice.
+It needs no process of its own. The first shard that reaches a new round divides its money for all,
+in one step that excludes all other shards. Every call may be repeated: a lost reply is given a
+second time, and nothing is divided or recorded twice.
 """
 
 import math
@@ -28,12 +27,12 @@ class Registration:
     slots: Mapping[str, int]
     """Of every shard."""
     books: str
-    """What its books are known by; another server cannot have the same ones."""
+    """Identifies its books; no other server has the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Visit:
-    """What a shard brings when a round of its own begins, and once more at its end."""
+    """What a shard brings when a round begins, and once more at the end."""
 
     run: str
     shard: str
@@ -43,7 +42,7 @@ class Visit:
     """The first round of the newest grant that it has; 0 if it has none."""
     report: Report | None
     rounds: Sequence[FleetRound]
-    """Those that it has settled and that are not in the ledger, as far as it knows."""
+    """Settled rounds that are not in the ledger, as far as the shard knows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,15 +52,15 @@ class ShardView:
     shard: str
     slots: int
     round_number: int
-    """The last that it has settled; 0 before the first."""
+    """The last round that it has settled; 0 before the first."""
     heard: float | None
-    """When it was there last, in seconds since 1970; none if it never was."""
+    """Time of its last visit, in seconds since 1970; None before the first."""
     granted: float
     """Up to the round that was divided last."""
     promised_until: int
     """The last round that it has a budget for."""
     shadow_price: float | None
-    """What one unit of money more would be worth to it, if it has said so."""
+    """What one more unit of money would be worth to it, if it has reported that."""
     spent: float
     admitted: int
     cost_debt: float
@@ -89,7 +88,7 @@ class MeetingView:
 
     @property
     def spent(self) -> float:
-        """By all shards, as far as they have said."""
+        """By all shards, as far as they have reported."""
         return math.fsum(one.spent for one in self.shards)
 
     @property
@@ -105,23 +104,23 @@ class Meeting(Protocol):
     """A place where shards meet; it raises ``SupplierError`` while it cannot be reached."""
 
     def register(self, given: Registration) -> int:
-        """Let a shard in; the first of a run fixes its budget and its slots.
+        """Register a shard; the first of a run fixes its budget and its slots.
 
         Returns:
             The last round of this shard that is in the ledger.
 
         Raises:
-            RunDiffersError: the run has another budget or other slots, or other books have this
-                shard's name.
+            RunDiffersError: the run has another budget or other slots, or this shard's name belongs
+                to other books.
         """
         ...
 
     def exchange(self, visit: Visit) -> Grant:
-        """Take what a shard brings, divide its round if nobody has, and give it its grant."""
+        """Accept what a shard brings, divide its round if no shard has, and return its grant."""
         ...
 
     def look(self, run: str) -> MeetingView:
-        """What is known of a run; changes nothing."""
+        """Return what is known about a run; changes nothing."""
         ...
 
 
@@ -129,25 +128,26 @@ def check_same(given: Registration, *, budget: float, slots: Mapping[str, int], 
     """Refuse a shard that was started with other terms than the first one of its run.
 
     Args:
-        given: what the shard says.
+        given: the shard's registration.
         budget: of the run.
         slots: of the run.
-        books: that the shard's name belongs to.
+        books: the books that the shard's name belongs to.
     """
     for name, saved, told in (("budget", budget, given.budget), ("slots", slots, given.slots)):
         if saved != told:
             raise RunDiffersError(
-                f"the shards of run {given.run!r} share a {name} of {saved}, and {given.shard!r} "
-                f"was started with {told}; give all of them the same, or the new run another name",
+                f"the shards of run {given.run!r} share a {name} of {saved}, but {given.shard!r} "
+                f"was started with {told}; start all of them with the same, or give the new run "
+                "another name",
                 name=name,
                 saved=saved,
                 given=told,
             )
     if books != given.books:
         raise RunDiffersError(
-            f"shard {given.shard!r} of run {given.run!r} belongs to a server with other books: its "
-            "money would be spent twice. Give every server a shard of its own; a server that has "
-            "lost its folder needs a copy of it from before, or a new run with another name",
+            f"shard {given.shard!r} of run {given.run!r} belongs to a server with other books: "
+            "its money would be spent twice. Give every server a shard of its own; if the server "
+            "has lost its folder, restore a copy, or start a new run with another name",
             name="books",
             saved=books,
             given=given.books,
@@ -155,27 +155,29 @@ def check_same(given: Registration, *, budget: float, slots: Mapping[str, int], 
 
 
 def check_memory(visit: Visit, divided: int) -> None:
-    """Refuse to divide where a round is forgotten that was granted before.
+    """Refuse to divide if the meeting place has forgotten a round that was granted before.
 
-    A database that was restored from a copy, or a replica that was behind, would grant it twice.
+    A database restored from a copy, or a replica that lags, would grant it twice.
     """
     if visit.held > divided:
         raise SupplierError(
-            f"the shards' meeting place has run {visit.run!r} at round {divided}, and",
-            f"{visit.shard!r} holds a grant of round {visit.held}: it has lost what it had written "
-            "down. Nothing is divided until that is back; replicate synchronously",
+            f"the shards' meeting place has run {visit.run!r} at round {divided}, but",
+            (
+                f"{visit.shard!r} holds a grant for round {visit.held}: the database has lost "
+                "rounds. No round is divided until they are restored; replicate synchronously"
+            ),
         )
 
 
 def divided(
     record: Mapping[str, Any], round_number: int, reports: Iterable[Report]
 ) -> tuple[dict[str, Any], list[Grant]]:
-    """A round's division: what must be on disk before anybody is told, and what each is told.
+    """Divide a round; return the record to save first, and the grant of each shard.
 
     Args:
         record: of the coordinator.
         round_number: t.
-        reports: the newest of each shard; those that it knows add nothing.
+        reports: the newest of each shard; those that the coordinator knows add nothing.
     """
     coordinator = Coordinator.from_record(record)
     grants = coordinator.divide(round_number, reports)
@@ -192,16 +194,16 @@ def shard_view(
     report: Report | None,
     ledger: Mapping[str, Any] | None,
 ) -> ShardView:
-    """Put together what a meeting place has of a shard.
+    """Build the view of a shard from what a meeting place has.
 
     Args:
         shard: its name.
-        slots: that it was registered with.
-        heard: when it was there last.
-        round_number: the last that was divided.
-        grant: its newest.
-        report: its newest.
-        ledger: sums over its rounds, and the state after the last; none before the first.
+        slots: its slots by its registration.
+        heard: the time of its last visit.
+        round_number: the last round that was divided.
+        grant: its newest grant.
+        report: its newest report.
+        ledger: sums over its rounds, and the state after the last; None before the first.
     """
     told: Mapping[str, Any] = ledger or dict.fromkeys(LEDGER_SUMS, 0)
     return ShardView(

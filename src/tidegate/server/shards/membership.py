@@ -1,4 +1,4 @@
-"""A server that is one of several: what it is given, and how it keeps to it."""
+"""A server that is one of several: it fetches its grants and keeps to them."""
 
 import json
 import logging
@@ -22,13 +22,13 @@ from tidegate.server.shards.purse import Purse
 FILE = "shard.json"
 """In the run's folder: what the books are known by, and the newest grant."""
 AWAY = (
-    "round %d: shard %r goes on with what it was promised, up to round %d, and then with what it "
-    "has saved, because %s (nothing is lost, and this is told once)"
+    "round %d: shard %r continues with the money promised to it, up to round %d, and then with "
+    "what it has saved, because %s (nothing is lost; this is logged once)"
 )
-BACK = "round %d: the shards' meeting place answers again"
+BACK = "round %d: the shards' meeting place can be reached again"
 NOT_POSTED = (
     "the last rounds of shard %r are not in the shards' ledger yet, because %s; start the app "
-    "again with the same folder, and they will be"
+    "again with the same folder to add them"
 )
 
 logger = logging.getLogger("flwr.tidegate")
@@ -40,15 +40,15 @@ Answer = TypeVar("Answer")
 class Shard:
     """One of several servers that share a budget.
 
-    All of them are started with the same ``budget``, the money of all together, the same ``run``
-    and the same ``slots``; each has a name and a folder of its own. Tide alone can be sharded.
+    Start all of them with the same ``budget``, the money of all together, the same ``run`` and the
+    same ``slots``; each has a name and a folder of its own. Only Tide can be sharded.
 
     Args:
-        name: of this server's part of the fleet.
-        slots: samples that the memory of each shard's clients holds, by name; they divide the money
-            until shards have reported what it is worth to them.
+        name: the name of this server's part of the fleet.
+        slots: how many samples the memory of each shard's clients holds, by shard name; they divide
+            the money until shards have reported what it is worth to them.
         meeting: where shards meet, such as ``PostgresMeeting(service="tidegate")``.
-        patience: seconds that a round waits for the meeting place, at most.
+        patience: the most seconds that a round waits for the meeting place.
     """
 
     name: str
@@ -62,18 +62,18 @@ class Shard:
             check_whole_number(f"the slots of shard {name!r}", count)
         if self.name not in self.slots:
             raise ConfigurationError(
-                f"slots must name every shard, this one, too: {shown(self.name)} is not among "
-                f"{', '.join(map(repr, self.slots))}"
+                f"slots must name every shard, including this one: {shown(self.name)} is not "
+                f"among {', '.join(map(repr, self.slots))}"
             )
         if not isinstance(self.meeting, Meeting) or isinstance(self.meeting, type):
             raise ConfigurationError(
-                "meeting must be where shards meet, such as PostgresMeeting(service='tidegate'), "
+                "meeting must be a meeting place, such as PostgresMeeting(service='tidegate'), "
                 f"got {shown(self.meeting)}"
             )
         check_number("patience", self.patience, "above 0 seconds", lambda given: given > 0)
 
     def part(self, budget: float) -> float:
-        """Of a budget, by slots: about what this shard will be granted.
+        """Return the part of a budget that this shard will be granted, about, by slots.
 
         >>> from tidegate.server.shards.memory import MemoryMeeting
         >>> Shard("east", {"east": 100, "west": 200}, MemoryMeeting()).part(12.0)
@@ -83,14 +83,14 @@ class Shard:
 
 
 class Membership:
-    """A shard of a run: brings what it has to say, and keeps its newest grant.
+    """A shard's membership in a run: brings its reports, and keeps its newest grant.
 
     Args:
-        shard: which one.
+        shard: the shard.
         run: its name.
         budget: C, of all shards together.
-        folder: of the run, where the newest grant is kept; without one, a server that starts again
-            is refused, because it does not know what it has spent.
+        folder: the run's folder, where the newest grant is kept; a restarted server without one is
+            refused, because it does not know what it has spent.
     """
 
     def __init__(self, shard: Shard, run: str, budget: float, folder: Path | None) -> None:
@@ -98,19 +98,20 @@ class Membership:
         self._shard, self._budget, self._folder = shard, budget, folder
         self._books = uuid.uuid4().hex
         self._posted: int | None = None
-        """The last round that is in the ledger; none before the shard has registered."""
+        """The last round that is in the ledger; None before the shard has registered."""
         self._is_away = False
         self._late: threading.Thread | None = None
 
     def join(self, settled: Sequence[FleetRound] | None) -> None:
-        """Register, before the first round of this start.
+        """Register before the first round of this start.
 
         Args:
-            settled: the rounds in the books that the server goes on with; none for new books.
+            settled: the rounds in the books that the server continues with; none for new books.
 
         Raises:
-            SupplierError: nobody can be reached, and nothing was promised before.
-            RunDiffersError: the run was begun on other terms, or this shard is somebody else's.
+            SupplierError: the meeting place cannot be reached, and nothing was promised before.
+            RunDiffersError: the run was started with other terms, or the shard belongs to another
+                server.
         """
         self._load()
         promised = bool(self.purse.grant.budgets)
@@ -123,16 +124,16 @@ class Membership:
         if settled is None and (promised or self._posted):
             raise DamagedFileError(
                 f"the books of shard {self._shard.name!r}",
-                "are gone, and it has been granted money before",
-                "take a copy of the folder from before, or start a new run with another name",
+                "are gone, but it has been granted money before",
+                "restore a copy of the folder, or start a new run with another name",
             )
 
     def meet(self, now: int, report: Report | None, rounds: Sequence[FleetRound]) -> None:
-        """Bring what is new and fetch the newest grant, or go on with the one that there is.
+        """Bring what is new and fetch the newest grant, or continue with the present one.
 
         Args:
             now: t, the round that begins.
-            report: what the shard has to say.
+            report: the shard's report.
             rounds: all that it has settled, in order.
         """
         try:
@@ -145,7 +146,7 @@ class Membership:
         self._is_away = False
 
     def leave(self, report: Report | None, rounds: Sequence[FleetRound]) -> None:
-        """Bring the last rounds; what they lead to is divided by those that go on."""
+        """Bring the last rounds; the shards that continue divide what follows from them."""
         if not rounds:
             return
         try:
@@ -173,14 +174,16 @@ class Membership:
             self._save()
 
     def _registered(self, settled: Sequence[FleetRound] | None) -> int:
-        """Register; the last round that is in the ledger, which the books must have, too."""
+        """Register; return the last round in the ledger, which the books must have, too."""
         posted = self._ask(self._register)
         if settled is not None and posted > len(settled):
             raise DamagedFileError(
                 f"the books of shard {self._shard.name!r}",
-                f"end with round {len(settled)}, and the ledger of all shards has its round "
-                f"{posted}: they are a copy from before, and would spend the same money again",
-                "go on with the newest copy of the folder, or start a new run with another name",
+                (
+                    f"end with round {len(settled)}, but the ledger of all shards has its round "
+                    f"{posted}: they are an older copy, and would spend the same money again"
+                ),
+                "resume with the newest copy of the folder, or start a new run with another name",
             )
         return posted
 
@@ -196,13 +199,13 @@ class Membership:
         )
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
-        """An answer, if there is one soon.
+        """Return a reply if there is one soon.
 
-        Asked by a thread of its own: no setting of a connection limits how long a name is looked
-        up, or how long a machine that has stopped is waited for.
+        A thread of its own asks: no setting of a connection limits how long a name lookup takes, or
+        how long to wait for a machine that has stopped.
         """
         if self._late is not None and self._late.is_alive():
-            raise SupplierError("the shards' meeting place", "has not answered the last question")
+            raise SupplierError("the shards' meeting place", "has not replied to the last request")
         answers: queue.SimpleQueue[Answer | BaseException] = queue.SimpleQueue()
 
         def work() -> None:
@@ -216,7 +219,7 @@ class Membership:
         try:
             answer = answers.get(timeout=self._shard.patience)
         except queue.Empty:
-            waited = f"did not answer within {self._shard.patience:g} s"
+            waited = f"did not reply within {self._shard.patience:g} s"
             raise SupplierError("the shards' meeting place", waited) from None
         if isinstance(answer, BaseException):
             raise answer
@@ -229,9 +232,10 @@ class Membership:
         self._is_away = True
 
     def _load(self) -> None:
-        """Go on with the books of the folder, if it has any; a new shard's are there from now on.
+        """Load the books of the folder, if it has any; create those of a new shard.
 
-        They are on disk before anybody hears of them: a server that dies in between is let in.
+        They are on disk before the shard registers them, so a server that dies in between can
+        register.
         """
         if self._folder is None:
             self._books = uuid.uuid4().hex  # those of an earlier start are gone

@@ -41,14 +41,14 @@ class _Run:
 
 
 class MemoryMeeting:
-    """Shards of one process meet here; what is known is gone with it."""
+    """A meeting place for shards in one process; it ends with the process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
 
     def register(self, given: Registration) -> int:
-        """Let a shard in; the first of a run fixes its budget and its slots."""
+        """Register a shard; the first of a run fixes its budget and its slots."""
         with self._lock:
             if given.run not in self._runs:
                 record = Coordinator(given.run, given.budget, given.slots).to_record()
@@ -60,7 +60,7 @@ class MemoryMeeting:
             return max((now for shard, now in run.ledger if shard == given.shard), default=0)
 
     def exchange(self, visit: Visit) -> Grant:
-        """Take what a shard brings, divide its round if nobody has, and give it its grant."""
+        """Accept what a shard brings, divide its round if no shard has, and return its grant."""
         with self._lock:
             run = self._runs[visit.run]
             check_memory(visit, run.round_number)
@@ -80,10 +80,10 @@ class MemoryMeeting:
             return run.grants[visit.shard]
 
     def look(self, run: str) -> MeetingView:
-        """What is known of a run; changes nothing."""
+        """Return what is known about a run; changes nothing."""
         with self._lock:
             if run not in self._runs:
-                raise ConfigurationError(f"no shard of run {run!r} has been here")
+                raise ConfigurationError(f"no shard of run {run!r} has registered")
             known = self._runs[run]
             return MeetingView(
                 run=run,

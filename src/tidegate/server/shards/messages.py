@@ -1,4 +1,4 @@
-"""What shards and coordinator tell each other: a report, and a grant."""
+"""Messages between shards and the coordinator: a report, and a grant."""
 
 import math
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ class Report(Record):
     run: str
     shard: str
     round_number: int
-    """The last that it has played; a report that is no newer than the last is ignored."""
+    """The last round that it has run; a report that is no newer than the last is ignored."""
     spends: float
     """Money a round that its policy plans to spend."""
     shadow_price: float
-    """μ: what one unit more would be worth to it then."""
+    """μ: what one more unit would be worth to it then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Grant(Record):
-    """What a shard may spend: everything that it needs to know, so that the newest counts."""
+    """What a shard may spend: everything that it needs to know, so only the newest counts."""
 
     run: str
     shard: str
@@ -35,15 +35,15 @@ class Grant(Record):
 
     @property
     def last_round(self) -> int:
-        """The last one that it has a budget for."""
+        """The last round that it has a budget for."""
         return self.first_round + len(self.budgets) - 1
 
     def until(self, round_number: int) -> float:
-        """Sum of the budgets of all rounds up to this one, as far as they are known."""
+        """Return the sum of the budgets of all rounds up to this one, as far as they are known."""
         known = max(round_number - self.first_round + 1, 0)
         return math.fsum((self.before, *self.budgets[:known]))
 
     def rate(self, round_number: int) -> float:
-        """What a round gets by itself; 0 where nothing is promised for it."""
+        """Return the budget of one round; 0 if none is promised."""
         place = max(round_number - self.first_round, 0)
         return self.budgets[place] if place < len(self.budgets) else 0.0

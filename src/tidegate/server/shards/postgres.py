@@ -1,7 +1,7 @@
 """A meeting place in PostgreSQL: grants, reports and settled rounds are rows.
 
-A shard connects, does all that it came for in one transaction, and leaves. Who divides a round
-holds the lock on the run's row while it does; all others wait for it, and read what it has written.
+A shard connects, does everything in one transaction, and disconnects. The shard that divides a
+round holds the lock on the run's row meanwhile; all others wait for it, and read what it wrote.
 """
 
 import json
@@ -70,21 +70,21 @@ FIND_SUMS = """
 
 
 class PostgresMeeting:
-    """Shards on many machines meet in a PostgreSQL database.
+    """A meeting place in a PostgreSQL database, for shards on many machines.
 
-    Where the database is, and who may use it, is in libpq's environment variables (``PGHOST``,
-    ``PGUSER``, ``PGPASSWORD`` or ``PGPASSFILE``, ``PGSSLMODE``, ...), or in a section of the
-    connection service file. No password is given here, so that none gets into an app, a folder or a
-    log. The first shard makes the tables, in a schema ``tidegate``.
+    libpq's environment variables (``PGHOST``, ``PGUSER``, ``PGPASSWORD`` or ``PGPASSFILE``,
+    ``PGSSLMODE``, ...) or a section of the connection service file say where the database is and
+    who may use it. There is no argument for a password, so that none gets into an app, a folder or
+    a log. The first shard creates the tables, in a schema ``tidegate``.
 
     Args:
         service: the section of the service file (``~/.pg_service.conf`` or ``PGSERVICEFILE``);
-            without it, the environment variables alone say where the database is.
+            without it, only the environment variables say where the database is.
     """
 
     def __init__(self, service: str | None = None) -> None:
         if service is not None and not (isinstance(service, str) and SERVICE.fullmatch(service)):
-            # What was given is not repeated: it may be an address with a password.
+            # The value is not repeated: it may be an address with a password.
             raise ConfigurationError(
                 "service must be the name of a section of the connection service file, such as "
                 "'tidegate'; put host, user and password there, or into PG* variables"
@@ -92,7 +92,7 @@ class PostgresMeeting:
         self._service = service
 
     def register(self, given: Registration) -> int:
-        """Let a shard in; the first of a run fixes its budget and its slots."""
+        """Register a shard; the first of a run fixes its budget and its slots."""
         record = Coordinator(given.run, given.budget, given.slots).to_record()
         with self._transaction() as cursor:
             make_tables(cursor)
@@ -116,13 +116,13 @@ class PostgresMeeting:
             return int(posted or 0)
 
     def exchange(self, visit: Visit) -> Grant:
-        """Take what a shard brings, divide its round if nobody has, and give it its grant."""
+        """Accept what a shard brings, divide its round if no shard has, and return its grant."""
         who = (visit.run, visit.shard)
         with self._transaction() as cursor:
             found = cursor.execute(FIND_RUN, (visit.run,)).fetchone()
             if found is None:
                 raise SupplierError(
-                    "the shards' database", f"knows no run {visit.run!r} any more; restore it"
+                    "the shards' database", f"no longer has run {visit.run!r}; restore it"
                 )
             last = found[2]
             check_memory(visit, last)
@@ -142,7 +142,7 @@ class PostgresMeeting:
             return _grant(visit.run, cursor.fetchone())
 
     def _divide(self, cursor: Any, visit: Visit) -> bool:
-        """Divide a round, unless somebody did while the lock was waited for; whether it did."""
+        """Divide a round unless another shard has meanwhile; return whether this one did."""
         last, record = cursor.execute(LOCK_RUN, (visit.run,)).fetchone()
         if last >= visit.round_number:
             return False
@@ -159,13 +159,13 @@ class PostgresMeeting:
         return True
 
     def look(self, run: str) -> MeetingView:
-        """What is known of a run, read in a transaction that can write nothing."""
+        """Return what is known about a run, read in a transaction that cannot write."""
         with self._transaction(read_only=True) as cursor:
             check_version(cursor)
             if find_version(cursor) is None or not (
                 found := cursor.execute(FIND_RUN, (run,)).fetchone()
             ):
-                raise ConfigurationError(f"the database knows no run {run!r}{_others(cursor)}")
+                raise ConfigurationError(f"the database has no run {run!r}{_others(cursor)}")
             budget, slots, last = found
             heard = "SELECT shard, extract(epoch FROM heard)::float8 FROM tidegate.shard"
             heard_at = dict(cursor.execute(f"{heard} WHERE run = %s", (run,)).fetchall())
@@ -195,7 +195,7 @@ class PostgresMeeting:
 
     @contextmanager
     def _transaction(self, *, read_only: bool = False) -> Iterator[Any]:
-        """One transaction on a connection of its own, with time limits at the database, too."""
+        """Open a transaction on its own connection, with time limits at the database, too."""
         where = "" if self._service is None else f"service={self._service}"
         found = "any" if read_only else "read-write"  # of several hosts, a writer needs the primary
         try:
@@ -203,7 +203,7 @@ class PostgresMeeting:
                 where,
                 connect_timeout=CONNECT_SECONDS,
                 target_session_attrs=found,
-                prepare_threshold=None,  # what a pool between us and the database need not know
+                prepare_threshold=None,  # for a pool in between
             ) as connection:
                 connection.read_only = read_only or None
                 with connection.cursor() as cursor:
@@ -239,7 +239,7 @@ def _reports(cursor: Any, run: str) -> dict[str, Report]:
 
 
 def _others(cursor: Any) -> str:
-    """The newest runs that there are, for somebody who has mistyped one."""
+    """Return the newest runs in the database, for a user who mistyped one."""
     if find_version(cursor) is None:
         return "; no shard has been started there"
     names = cursor.execute("SELECT run FROM tidegate.run ORDER BY registered DESC LIMIT 5")

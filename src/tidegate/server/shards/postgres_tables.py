@@ -1,11 +1,11 @@
-"""The tables that shards meet in, and the version of them."""
+"""The tables in which shards meet, and their version."""
 
 from typing import Any
 
 from tidegate.errors import RunDiffersError
 
 VERSION = 1
-"""Of the tables; one more whenever they change."""
+"""Of the tables; raised whenever they change."""
 LOCK = 7_465_676_174
 """Of the transaction that makes the tables: two shards may be the first at once."""
 TABLES = """
@@ -70,7 +70,7 @@ ROW = (
 
 
 def make_tables(cursor: Any) -> None:
-    """Make the tables where there are none; only the first shard needs the right to do so."""
+    """Create the tables if there are none; only the first shard needs the right to do so."""
     if find_version(cursor) is None:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
         if find_version(cursor) is None:
@@ -80,13 +80,13 @@ def make_tables(cursor: Any) -> None:
 
 
 def check_version(cursor: Any) -> None:
-    """Refuse tables that a newer Tidegate has made."""
+    """Refuse tables that a newer Tidegate has created."""
     found = find_version(cursor)
     if found is not None and found > VERSION:
         raise RunDiffersError(
-            f"the database has Tidegate's tables in version {found}, and this program knows "
-            f"version {VERSION}; install the newer Tidegate that the other shards have, or give "
-            "these shards a database of their own",
+            f"the database has Tidegate's tables in version {found}, but this program supports "
+            f"version {VERSION}; install the newer Tidegate that the other shards have, or use "
+            "another database for these shards",
             name="version",
             saved=found,
             given=VERSION,
@@ -94,7 +94,7 @@ def check_version(cursor: Any) -> None:
 
 
 def find_version(cursor: Any) -> int | None:
-    """The version of the tables; none where there are none."""
+    """Return the version of the tables; None if there are none."""
     # Not to_regclass(): a session remembers that there was none, also after it has waited.
     cursor.execute(
         "SELECT 1 FROM pg_tables WHERE schemaname = 'tidegate' AND tablename = 'version'"
