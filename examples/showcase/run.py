@@ -76,7 +76,7 @@ def _run(given: argparse.Namespace, console: Console) -> list[str]:
     windows = load(given.data)
     out = given.out.absolute()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ShowcaseError(f"{given.out} is there already; give a new folder with --out")
+        raise ShowcaseError(f"{given.out} already exists; give a new folder with --out")
     with ExitStack() as parts:
         broker = parts.enter_context(Broker(out / "broker"))
         annotator = parts.enter_context(Annotator(windows, given.seed))

@@ -34,7 +34,7 @@ def test_a_device_is_audited_and_a_page_says_what_that_proves(
     device.close()
     page = tmp_path / "audit.html"
     out, _ = tell(capfd, str(folder), "--page", str(page))
-    assert "right: the record is whole, and what is stored agrees" in out
+    assert "OK: the record is complete, and what is stored agrees with it" in out
     assert "waits for the next order or sweep" in out
     text = page.read_text("utf-8")
     assert '<th scope="col">uses</th>' in text  # not samples
@@ -65,14 +65,14 @@ def test_without_jinja2_the_audit_is_printed_before_the_remedy(
     monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it were not installed
     page = tmp_path / "audit.html"
     out, error = tell(capfd, str(tmp_path), "--page", str(page), code=2)
-    assert "right: the record is whole" in out
+    assert "OK: the record is complete" in out
     assert "was not written: pages need jinja2: pip install 'tidegate[report]'" in " ".join(
         error.split()
     )
     assert not page.exists()
     (tmp_path / "a.sqlite").write_bytes(b"not a database, certainly" * 100)
     out, error = tell(capfd, str(tmp_path), "--page", str(page), code=1)
-    assert "right: the record is whole" in out
+    assert "OK: the record is complete" in out
     assert "pages need jinja2" in error
     assert "must end in .html" in tell(capfd, str(tmp_path), "--page", "page.pdf", code=2)[1]
 
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_audited(
     device.close()
     (tmp_path / "a.sqlite").write_bytes(b"not a database, certainly" * 100)
     out, error = tell(capfd, str(tmp_path), code=1)
-    assert "right: the record is whole" in out
+    assert "OK: the record is complete" in out
     assert "a.sqlite cannot be read as a database" in error
 
 

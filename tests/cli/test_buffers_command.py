@@ -113,7 +113,7 @@ def test_a_buffer_that_a_process_has_open_or_used_again_stays(
     )  # to open it is to use it
     os.utime(path, (buffer.used_at, buffer.used_at))
     _, error = tell(capfd, str(tmp_path), "--remove-unused", "30", "--yes")
-    assert "is in use, and stays" in error
+    assert "is in use; kept it" in error
     assert len(store.samples()) == 40
     order = Order(run="old", round_number=2, price=1.0, retention_horizon=5, count=1)
     Gate(store, IndexedStream([NAME] * 100)).apply(order, Address(run="old"))

@@ -56,7 +56,7 @@ def test_an_experiment_is_run_resumed_and_compared(
     Path("mine.toml").write_text(EXPERIMENT)
     code, printed, error = tidegate(capsys, "run", "mine.toml", "--workers", 1)
     assert code == 0, error
-    assert "2 runs made, 0 finished before; now: tidegate compare runs/mine" in printed
+    assert "2 runs done, 0 were finished before; next: tidegate compare runs/mine" in printed
     code, printed, _ = tidegate(capsys, "run", "mine.toml")
     assert "0 runs made, 2 finished before" in printed
     if SIZE != "full":  # one run of the command with a process of its own is enough
@@ -67,7 +67,7 @@ def test_an_experiment_is_run_resumed_and_compared(
     assert "2 runs made" in printed
     code, _, error = tidegate(capsys, "run", "mine.toml", "--set", "learning_rate=0.2")
     assert code == 2
-    assert "holds a finished run with learning_rate = 0.1, this one has 0.2; give" in error
+    assert "holds a finished run with learning_rate = 0.1, but this one has 0.2; give" in error
     wanted = "run", "mine.toml", "--set", "seeds=2", "--set", "budget=1000.0", "--out", "rich"
     _, _, error = tidegate(capsys, *wanted)
     assert "note: the budget, 1000 a round, pays for fresh samples in all 10 slots" in error
@@ -95,7 +95,7 @@ def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path:
     assert other["policies"][0]["best_accuracy_gain"] == pytest.approx(20.0)
     code, _, error = tidegate(capsys, "compare", tmp_path, "--against", "acdp")
     assert code == 2
-    assert "holds no finished run of 'acdp'; did you mean acdpp?" in " ".join(error.split())
+    assert "has no finished run of 'acdp'; did you mean acdpp?" in " ".join(error.split())
     assert [row["reached_70"] for row in told["policies"]] == [1, 0]
 
 
@@ -118,7 +118,7 @@ def test_runs_of_other_settings_are_named_and_left_out(
     make_results(tmp_path, {"tide": [[0.3, 0.7]]})  # seed 0 again, and seed 1 is no longer meant
     _, printed, error = tidegate(capsys, "compare", tmp_path, "--json")
     assert json.loads(printed)["policies"][0]["best_accuracy"] == 70.0
-    assert "left out, not of the experiment that was run last: tide/seed-1" in error
+    assert "left out, not part of the experiment that ran last: tide/seed-1" in error
 
 
 @pytest.mark.parametrize(
@@ -126,10 +126,13 @@ def test_runs_of_other_settings_are_named_and_left_out(
     [
         (("data", "mnst"), "unknown data set 'mnst'; choose from mnist, fashion_mnist, cifar10"),
         (("data", "mnist", "--from", "nowhere"), "nowhere is not a folder"),
-        (("data", "electricity", "--from", "."), "elec.csv.xz is neither in"),
+        (("data", "electricity", "--from", "."), "found no elec.csv.xz in"),
         (("compare", "."), "holds no finished run; `tidegate run EXPERIMENT.toml` makes some"),
         (("run", "nowhere.toml"), "nowhere.toml"),
-        (("run", "any.toml", "--clients", "3"), "--clients is for apps; an experiment has one for"),
+        (
+            ("run", "any.toml", "--clients", "3"),
+            "--clients is for apps; an experiment has one client for",
+        ),
         (("compare", ".", "--target", "85"), "85.0 is not in the range 0<=x<=1"),
         (("run", ".", "--engine", "ray"), "--engine is for experiments, EXPERIMENT.toml"),
         (("run", ".", "--out", "x"), "--out is for experiments, EXPERIMENT.toml"),
@@ -154,7 +157,7 @@ def test_where_data_are_must_be_said(
 ) -> None:
     monkeypatch.delenv("TIDEGATE_DATA", raising=False)
     _, _, error = tidegate(capsys, "data", "mnist")
-    assert "give --from FOLDER, or set TIDEGATE_DATA" in error
+    assert "with --from FOLDER, or set TIDEGATE_DATA" in error
 
 
 def test_electricity_prices_become_a_trace(

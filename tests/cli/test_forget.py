@@ -59,7 +59,7 @@ def test_samples_of_which_nobody_said_whose_they_are_are_told(
         gate.apply(Order(run=RUN, round_number=2, price=1.0, retention_horizon=9, count=3))
     out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
     assert "1 deleted in 1 file;" in out
-    assert "samples in buffers that do not say whom they are about: 2. " in error
+    assert "2 samples in buffers have no subject, because " in error
     assert f"{tmp_path / 'a.sqlite'}: 2" in error
 
 
@@ -74,7 +74,7 @@ def test_a_message_whose_subject_cannot_be_said_is_told(
     out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
     spool.close()
     assert "1 deleted in 1 file;" in out
-    assert "do not say whom they are about: 1. Start" in error
+    assert "1 messages in spools have no subject. Start" in error
 
 
 def test_another_key_is_not_made_where_one_is_lost(
@@ -100,7 +100,7 @@ def test_messages_of_which_nobody_said_whose_they_are_are_told(
         message = Message("t", f"{name} {content(number)}".encode())
         spool.put(message, None, Delivery(number, again=False))
     _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
-    assert "messages in spools that do not say whom they are about: 3." in error
+    assert "3 messages in spools have no subject." in error
     stream = SpooledStream(spool, lambda payload, topic: payload.decode())
     stream.name_subjects(lambda text: text.split()[0])
     assert "1 deleted in 1 file" in tell(capfd, str(tmp_path), "--subject", NAME)[0]

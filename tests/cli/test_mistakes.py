@@ -79,21 +79,21 @@ MISTAKES = {
     "simulate --out rows.txt": "must end in .csv",
     "simulate --out full": "it is a folder",
     "optimum --budget -1": "greater than 0",
-    "new full": "is there already",
-    "new Not-A-Name": "cannot name an app",
+    "new full": "already exists",
+    "new Not-A-Name": "cannot be the name of an app",
     "run nowhere": "there is no folder nowhere; `tidegate new nowhere` writes an app",
     "run no-app": "no-app",
     "run broken-app": "must give serverapp",
     "run lost-app": "the app has no module 'nowhere'",
-    "run no-app --set budget": "must read key=value",
+    "run no-app --set budget": "must have the form key=value",
     "run no-app --workers 2": "is for experiments",
     "run nowhere.toml": "nowhere.toml",
     "rehearse nowhere": "nowhere",
-    "rehearse no-app --out full": "full is there already; give --out a new folder",
+    "rehearse no-app --out full": "full already exists; give --out a new folder",
     "rehearse no-app --kill --rounds 1": "--kill needs",
     "run bad.toml": "is not TOML",
     "run experiment.toml --clients 3": "is for apps",
-    "watch nowhere --once": "there is no folder nowhere; give the one that AdmissionControl(",
+    "watch nowhere --once": "there is no folder nowhere; give the folder that AdmissionControl(",
     "watch damaged --once": "is damaged",
     "watch full --json": "holds no run",
     "retire nowhere site-0": "there is no folder nowhere; give",
@@ -101,8 +101,8 @@ MISTAKES = {
     "retire nowhere": "Missing argument",
     "whatif nowhere": "there is no folder nowhere; give",
     "whatif damaged": "is damaged",
-    "report nowhere": "there is no folder nowhere; give the one that AdmissionControl(",
-    "report prices.csv": "is a file; give the folder",
+    "report nowhere": "there is no folder nowhere; give the folder that AdmissionControl(",
+    "report prices.csv": "is a file; give its folder",
     "watch damaged/rounds.jsonl --once": "is a file; give the run's folder, damaged",
     "simulate --policy tide,acdpp": "give --policy once for each",
     "run prices.csv": "is a file; give the folder of a Flower app",
@@ -243,5 +243,5 @@ def test_a_port_that_is_taken_is_named() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1 is taken or not allowed"):
+        with pytest.raises(ValueError, match=f"cannot listen on port {port} of 127.0.0.1"):
             Prometheus(port=port)

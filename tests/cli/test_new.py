@@ -46,7 +46,10 @@ def test_a_second_app_of_the_same_name_is_told_that_the_folder_exists(
     assert command("new", "north-sea") == 0
     monkeypatch.syspath_prepend(tmp_path / "north-sea")  # as `pip install -e north-sea` does
     assert command("new", "north-sea") == 2
-    assert "tidegate: north-sea is there already; take another name" in capsys.readouterr().err
+    assert (
+        "tidegate: north-sea already exists and is not empty; choose another name"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.filterwarnings("ignore:GitWildMatchPattern")  # Flower, beside a newer pathspec
@@ -145,11 +148,11 @@ def test_the_same_command_resumes_the_app(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("My Fleet", "cannot name an app"),
-        ("1st", "cannot name an app"),
-        ("lambda", "cannot name an app"),
+        ("My Fleet", "cannot be the name of an app"),
+        ("1st", "cannot be the name of an app"),
+        ("lambda", "cannot be the name of an app"),
         ("numpy", "has a package 'numpy' already"),
-        ("there", "is there already"),
+        ("there", "already exists"),
     ],
 )
 def test_names_that_cannot_be_are_refused(

@@ -86,7 +86,7 @@ def test_everything_ends_with_the_command(tmp_path: Path, number: signal.Signals
         _, error = one.communicate(timeout=120)
     assert one.returncode == 130
     assert error.decode() == (
-        f"stopped; all processes have ended, and what they wrote is in {folder}\n"
+        f"stopped; all processes have ended, and their files are in {folder}\n"
     )
     assert processes_of(folder) == []
 
@@ -119,8 +119,8 @@ def test_what_cannot_be_rehearsed_is_said_before_anything_starts(
     (tmp_path / "bare" / "pyproject.toml").write_text(project.replace('folder = ""', "", 1))
     for arguments, words in (
         ([str(app), "--kill", "--rounds", "1"], "--kill needs 2 rounds or more"),
-        ([str(app), "--out", str(there)], "is there already; give --out a new folder"),
-        ([str(app), "--out", str(app / "new")], "lies in the app's own folder"),
+        ([str(app), "--out", str(there)], "already exists; give --out a new folder"),
+        ([str(app), "--out", str(app / "new")], "is inside the app's own folder"),
         ([str(tmp_path / "bare")], "has no 'folder' in [tool.flwr.app.config]"),
         ([str(tmp_path / "none")], "there is no folder"),
         ([str(app), "--set", "polcy=x"], "did you mean"),

@@ -53,7 +53,7 @@ def test_the_server_takes_it_up_when_it_is_started_again(
     view = read_run(run)
     assert [(one.name, one.total_spent >= spent[GONE]) for one in view.retired] == [(GONE, True)]
     said = told(capsys, "retire", str(run), "partition-0")
-    assert said == "partition-0 is retired if the run goes on: all its rounds are played"
+    assert said == "partition-0 is retired if the run is continued: all its rounds are done"
 
 
 def test_asking_twice_is_the_same_as_once(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +87,7 @@ def test_a_name_that_is_not_known_is_refused_before_anything_is_asked(
     said = told(capsys, "retire", str(run), GONE, "partitoin-3", code=2)
     assert "no client 'partitoin-3'; did you mean partition-3? (partition-0, partition-1" in said
     assert not (run / "retired.jsonl").exists()
-    assert "tidegate watch names" in told(capsys, "retire", str(run), "other", code=2)
+    assert "tidegate watch lists" in told(capsys, "retire", str(run), "other", code=2)
 
 
 def test_a_folder_without_a_run_is_refused(

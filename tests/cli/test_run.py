@@ -133,7 +133,7 @@ def test_a_run_ends_with_what_was_measured_and_who_failed(
     assert ("train_loss 0.25" in printed) == (failing < 3)
     failures = f"{4 * failing} of 12 train messages to clients failed"
     assert (failures in printed) == (failing > 0)
-    assert ("the first of them with OSError: no disk" in printed) == (failing > 0)
+    assert ("the first failed with OSError: no disk" in printed) == (failing > 0)
     assert printed.count("Traceback") == (failing > 0)
     assert printed.count("error: ") == (failing > 0)
     assert len(printed.splitlines()) < 25
@@ -257,8 +257,8 @@ def train(message, context):
         sys.modules.pop("lonely")
         assert code == 1, printed
         last = printed.strip().splitlines()[-1]
-        assert last.startswith("nobody's model was used in any of these rounds")
-        assert last.endswith("--verbose shows what each of them did") == (flags == [])
+        assert last.startswith("no client's model was used in any of these rounds")
+        assert last.endswith("run with --verbose to see why") == (flags == [])
 
 
 def test_a_run_in_which_some_models_are_used_ends_with_0(
@@ -330,7 +330,7 @@ def test_an_app_of_ours_whose_training_always_fails_ends_with_1(
     assert "6 of 6 train messages to clients failed" in printed
     assert printed.count("is left out") == 2
     alike = "partition-0 is left out: OSError: no disk"
-    assert f"5 more like this one, of other clients or rounds: {alike}" in printed
+    assert f"5 more like this, of other clients or rounds: {alike}" in printed
 
 
 def test_flowers_whole_log_is_there_for_who_wants_it(
@@ -356,7 +356,7 @@ def test_flowers_whole_log_is_there_for_who_wants_it(
         (WHOLE, ["--set", "zzz=4"], "has no key 'zzz'; it has rounds, name"),
         (WHOLE, ["--set", "rounds=abc"], "rounds = 'abc' must be a whole number, such as the a"),
         (WHOLE, ["--set", "rounds=1.5"], "rounds = '1.5' must be a whole number, such as the a"),
-        (WHOLE, ["--set", "rounds"], "--set 'rounds' must read key=value"),
+        (WHOLE, ["--set", "rounds"], "--set 'rounds' must have the form key=value"),
         (
             WHOLE,
             [],
@@ -442,9 +442,7 @@ def test_ctrl_c_says_after_which_round_and_how_to_go_on(
     if not saved:
         assert "nothing was saved, because the app gives AdmissionControl no folder" in printed
         return
-    assert (
-        f"stopped after round 2, saved in {tmp_path / 'run'}: the same command goes on" in printed
-    )
+    assert f"stopped after round 2, saved in {tmp_path / 'run'}; run the same command" in printed
     code, printed = run(capsys, app, "--clients", "2", "--set", "rounds=9", "--set", name)
     assert code == 0, printed
     assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 5

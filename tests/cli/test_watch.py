@@ -249,7 +249,7 @@ def test_what_the_log_says_is_shown_below(tmp_path: Path) -> None:
     play(tmp_path, failing=ALL, until=4)
     lines = shown_of(tmp_path, 80, time.time()).splitlines()
     told = " ".join(line.strip("│ ") for line in lines[-5:])
-    assert "WARNING nobody's model was used in round 5" in told
+    assert "WARNING no client's model was used in round 5" in told
     assert "ERROR the server stops: ServerStopsError" in told
     assert "SERVER STOPPED: the server app ended before its last round" in " ".join(lines)
 

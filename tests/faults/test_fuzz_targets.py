@@ -279,11 +279,11 @@ def test_a_checkpoint_of_other_kinds_of_values_is_refused(
 @pytest.mark.parametrize(
     ("cell", "value", "reason"),
     [
-        ("accounts.capacity", 0, "cannot have a capacity of 0"),
-        ("accounts.capacity", "nine", "cannot have a capacity of 'nine'"),
+        ("accounts.capacity", 0, "the capacity of a is 0, which is not possible"),
+        ("accounts.capacity", "nine", "the capacity of a is 'nine', which is not possible"),
         ("accounts.client", "a", "a client has two accounts"),
-        ("accounts.is_planned", 0, "it holds 3 accounts, 0 of them planned"),
-        ("orders.ordered", 77, "what clients were ordered is not what all were"),
+        ("accounts.is_planned", 0, "it holds 3 accounts, of which 0 are in the plan"),
+        ("orders.ordered", 77, "the clients' orders do not add up to the total"),
         ("accounts.content", "{}x", "is damaged .JSONDecodeError"),
         ("accounts.content", '{"total_admitted": 0.5}', "total_admitted must be int in Account"),
         ("orders.rule", 9, "is damaged .KeyError"),

@@ -280,7 +280,7 @@ def test_a_pause_of_one_round_is_not_told_apart_from_the_round_that_was_in_vain(
     wrong = Overflowing(range(4, 5))
     with caplog.at_level(logging.WARNING, logger="flwr.tidegate"):
         spent_by(wrong, app_that_sends(lambda now: MODEL), "constant_admission", 8)
-    assert "nobody's model was used in round 4" in caplog.text
+    assert "no client's model was used in round 4" in caplog.text
     assert "buy nothing" not in caplog.text
 
 

@@ -365,7 +365,7 @@ def test_another_app_does_not_resume_a_run(tmp_path: Path) -> None:
     start("", "older")
     start("me/second", "older")  # a folder that does not say is resumed
     start("me/first")
-    with pytest.raises(RunDiffersError, match="holds a run of the app 'me/first', and this is 'm"):
+    with pytest.raises(RunDiffersError, match="holds a run of the app 'me/first', but this is 'm"):
         start("me/second")
     start("me/first")
     start("")

@@ -91,7 +91,7 @@ def test_a_server_that_runs_takes_it_out_at_its_next_round(
     # Its node is online all the time, and is not asked again.
     about = [one.getMessage() for one in caplog.records if GONE in one.getMessage().split()]
     assert about == [
-        "partition-2 is retired from round 4 on; 0 that it may have paid unheard is booked as spent"
+        "partition-2 is retired from round 4 on; 0 that it may have paid without a reply is boo"
     ]
     view = read_run(tmp_path / "run")
     assert ([one.name for one in view.retired], view.away) == ([GONE], [])

@@ -48,7 +48,7 @@ def start(rounds: Any = 2, **change: Any) -> AdmissionControl:
         ({"trust": None}, "trust must be a ClientTrust, got None; such as ClientTrust("),
         ({"deployment": 600}, "deployment must be a Deployment, got 600; such as Deployment("),
         ({"sinks": ["x"]}, "'x' has no decided()"),
-        ({"sinks": [FedAvg]}, "FedAvg'> is a class; make one of it"),
+        ({"sinks": [FedAvg]}, "FedAvg'> is a class; pass an instance"),
         ({"sinks": 5}, "sinks must be a list, got 5"),
     ],
 )
@@ -69,9 +69,15 @@ def test_a_budget_may_be_any_kind_of_number(budget: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("file", "file' is a file; name a folder"),
-        ("file/below", "below' cannot be made (Not a directory); give one where the server may"),
-        ("/proc/x", "folder='/proc/x' cannot be made (No such file or directory); give one where"),
+        ("file", "file' is a file; give a folder"),
+        (
+            "file/below",
+            "below' cannot be created (Not a directory); choose one where the server may",
+        ),
+        (
+            "/proc/x",
+            "folder='/proc/x' cannot be created (No such file or directory); choose one where",
+        ),
     ],
 )
 def test_of_a_folder_that_cannot_be_made(place: str, told: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tidegate.runs.server_log import LARGEST, LOG, last_lines, logged
 def test_it_has_what_the_server_logged_and_why_it_stopped(tmp_path: Path) -> None:
     recorded_run(tmp_path, failing=ALL, until=4)
     text = (tmp_path / LOG).read_text("utf-8")
-    assert "WARNING nobody's model was used in round 3" in text
+    assert "WARNING no client's model was used in round 3" in text
     assert last_lines(tmp_path, 1)[0].endswith("ERROR the server stops: ServerStopsError: ")
     assert "INFO round 2: 4 of 4 orders answered" in text
     assert "Final results" not in text  # Flower's own, without news

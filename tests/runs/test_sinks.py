@@ -118,8 +118,11 @@ def test_a_sink_that_fails_is_told_of_once_and_stops_nobody(
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         one = control(Broken(), kept)
     assert len(one.rounds) == len(kept.moments) == ROUNDS
-    told = [record.message for record in caplog.records if "cannot be told" in record.message]
-    assert told == ["Broken cannot be told: OSError('the disk is full')"]
+    told = [record.message for record in caplog.records if "sink Broken failed" in record.message]
+    assert told == [
+        "sink Broken failed: OSError('the disk is full'); "
+        "the run continues, but the sink may miss data"
+    ]
 
 
 class Hanging(Kept):
@@ -146,8 +149,8 @@ def test_a_sink_that_hangs_holds_nobody_up(
     assert time.monotonic() - started < 30
     assert len(one.rounds) == ROUNDS
     assert not hanging.moments
-    assert "Hanging is too slow, and is not told of everything" in caplog.text
-    assert "Hanging is not done, and is left alone" in caplog.text
+    assert "sink Hanging is too slow and misses some data; the run continues" in caplog.text
+    assert "sink Hanging did not finish in time and may have lost its last data" in caplog.text
     assert not hanging.closed
     hanging.held.set()
     wait_for(lambda: hanging.closed or None, "the end, which is told however much is lost", 30)

@@ -6,9 +6,9 @@ from typing import Any
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run ``tidegate``; a user's mistake ends with one line and exit code 2, never a traceback.
+    """Run ``tidegate``; a user's mistake ends with one line and exit code 2, without a traceback.
 
-    What is not known as a mistake of the user's, or is one in his own code, shows its traceback.
+    Other exceptions, and those of the user's own code, show their traceback.
     """
     from pydantic import ValidationError  # noqa: PLC0415 - loaded only where the command runs
     from rich.console import Console  # noqa: PLC0415
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as mistake:
         told = [f"{mistake.filename}: {mistake.strerror}" if mistake.filename else str(mistake)]
     except SupplierError as failure:
-        if failure.__cause__ is not None:  # somebody's feed or supplier raised something
+        if failure.__cause__ is not None:  # a user's feed or supplier raised
             raise
         told = [str(failure)]
     except TidegateError as mistake:
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _mistake(details: dict[str, object]) -> str:
-    """One line for a value that a setting refuses."""
+    """Return one line for a value that a setting refuses."""
     where = ".".join(str(part) for part in details["loc"])  # type: ignore[attr-defined]
     reason = str(details["msg"]).removeprefix("Value error, ").replace("Input should", "it should")
     if details["type"] == "missing":
@@ -43,6 +43,6 @@ def _mistake(details: dict[str, object]) -> str:
 
 
 def _causes(mistakes: list[Any]) -> list[Any]:
-    """Without those of a list that only lacks the parts which other mistakes are about."""
+    """Leave out errors about a list that only repeat errors about its items."""
     parts = {mistake["loc"][:1] for mistake in mistakes if len(mistake["loc"]) > 1}
     return [mistake for mistake in mistakes if mistake["loc"] not in parts]

@@ -82,11 +82,11 @@ def audit(
 
 
 def _write(audits: list[Audit], page: Path, against: Path | None, *, wrong: bool) -> None:
-    """Write the page; where that cannot be, the audit was told all the same, and its code stays."""
+    """Write the page; if that fails, the printed audit and its exit code stand."""
     try:
         check_packages("jinja2")
     except ConfigurationError as reason:
-        told = f"the audit is complete, but {page} was not written: {reason}"
+        told = f"the audit is complete, but {page} could not be written: {reason}"
         if not wrong:
             raise ConfigurationError(told) from None
         typer.echo(told, err=True)
@@ -95,12 +95,12 @@ def _write(audits: list[Audit], page: Path, against: Path | None, *, wrong: bool
 
 
 def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
-    """Audits of files, and of all buffers in folders; and what is wrong with unreadable files."""
+    """Audit files and all buffers in folders; also return what is wrong with unreadable files."""
     audits: list[Audit] = []
     failed: list[TidegateError] = []
     for path in paths:
         if not path.exists():
-            raise ConfigurationError(f"{path} does not exist; give a buffer or its folder")
+            raise ConfigurationError(f"{path} does not exist; give a buffer or a folder of buffers")
         for file in sorted(path.glob("*.sqlite")) if path.is_dir() else [path]:
             try:
                 if file == path or mark_of_file(file) == APPLICATION_ID:
@@ -112,16 +112,19 @@ def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
     if not audits and failed:
         raise failed[0]
     if not audits:
-        raise ConfigurationError(f"there are no buffers in {', '.join(map(str, paths))}")
+        raise ConfigurationError(
+            f"there are no buffers in {', '.join(map(str, paths))}; give the folder that "
+            "nodes keep them in"
+        )
     return audits, failed
 
 
 def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:
     account = accounts.get(audit.books.client)
     if run != audit.books.run:
-        audit.problems.append(f"it is of run {audit.books.run!r}, and the server keeps {run!r}")
+        audit.problems.append(f"its run is {audit.books.run!r}, but the server's is {run!r}")
     elif account is None:
-        audit.problems.append("the server knows no such client")
+        audit.problems.append("the server does not know this client")
     else:
         compare(audit, account)
 
@@ -137,4 +140,4 @@ def _show(audit: Audit, *, compared: bool) -> None:
         typer.echo(f"  waits for the next order or sweep: {waits}")
     if audit.is_right:
         beside = ", and so do the server's books" if compared else ""
-        typer.echo(f"  right: the record is whole, and what is stored agrees{beside}")
+        typer.echo(f"  OK: the record is complete, and what is stored agrees with it{beside}")

@@ -1,4 +1,4 @@
-"""``tidegate buffers``: what nodes of this machine keep, and removing what nobody needs."""
+"""``tidegate buffers``: list what nodes keep on this machine, and remove what is not needed."""
 
 import json
 import time
@@ -53,7 +53,7 @@ def buffers(
     """
     place = users_folder() if folder is None else folder
     if folder is not None and not folder.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder; give the one that buffers lie in")
+        raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
     now = time.time()
     found, unreadable = find_buffers(place)
     since = now if remove_unused is None else now - remove_unused * DAY
@@ -76,14 +76,14 @@ def buffers(
 
 
 def _remove(chosen: list[BufferFile], since: float) -> None:
-    """Remove all that can be; tell of each that stays, and end with 1 if one could not be."""
+    """Remove what can be removed, name the rest, and exit with 1 if something failed."""
     removed, failed = 0, 0
     for one in chosen:
         try:
             if remove_buffer(one, since):
                 removed += 1
             else:
-                typer.echo(f"{one.path} is in use, and stays", err=True)
+                typer.echo(f"{one.path} is in use; kept it", err=True)
         except DamagedFileError as wrong:
             failed += 1
             typer.echo(f"{wrong}", err=True)
@@ -104,14 +104,14 @@ def _show(found: list[BufferFile], place: Path, now: float) -> None:
         table.add_column(name, justify="right")
     for one in found:
         days = f"{max(now - one.used_at, 0.0) / DAY:,.1f}"
-        names = Text(one.run), Text(one.client)  # clients choose theirs: no markup
+        names = Text(one.run), Text(one.client)  # client names are chosen by clients: no markup
         counts = f"{one.samples:,}", f"{one.candidates:,}"
         table.add_row(*names, *counts, _size(one.size), days)
     out.print(table)
 
 
 def _size(count: int) -> str:
-    """Bytes, as people read them.
+    """Format a number of bytes for people.
 
     >>> _size(999), _size(24_576), _size(3_000_000)
     ('999 B', '24.6 kB', '3.0 MB')

@@ -69,7 +69,7 @@ def compare(
         about = replace(about, targets=tuple(target))
     if against is not None and against not in found:
         hint = suggestion(against, found, otherwise=f"there are {', '.join(found)}")
-        raise ConfigurationError(f"{results} holds no finished run of {against!r}; {hint}")
+        raise ConfigurationError(f"{results} has no finished run of {against!r}; {hint}")
     comparison = Comparison(found, about, against or BASELINE)
     if against is None and comparison.baseline != BASELINE:
         instead = f"compared with {comparison.baseline}"
@@ -77,7 +77,7 @@ def compare(
     others = left_out(results, found)
     if others:
         shown = ", ".join(str(path.relative_to(results)) for path in others)
-        typer.echo(f"left out, not of the experiment that was run last: {shown}", err=True)
+        typer.echo(f"left out, not part of the experiment that ran last: {shown}", err=True)
     missing = len(about.runs) - sum(map(len, found.values()))
     if missing:
         typer.echo(f"{missing} of {len(about.runs)} runs are not finished", err=True)
@@ -89,7 +89,7 @@ def compare(
 
 
 def _print(comparison: Comparison, *, markdown: bool, as_json: bool) -> None:
-    """The table, in the form that was asked for."""
+    """Print the table in the requested form."""
     about = comparison.about
     if as_json:
         told = {

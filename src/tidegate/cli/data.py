@@ -1,4 +1,4 @@
-"""``tidegate data``: original files of a data set -> a folder that experiments read."""
+"""``tidegate data``: turn the original files of a data set into a folder that experiments read."""
 
 import lzma
 import os
@@ -51,15 +51,15 @@ def data(
     if name not in NAMES:
         raise ConfigurationError(f"unknown data set {name!r}; choose from {', '.join(NAMES)}")
     if features and name in ("hapt", "electricity"):
-        raise ConfigurationError(f"--features is for images; {name} has none")
+        raise ConfigurationError(f"--features works on images, and {name} has none")
     given = os.environ.get("TIDEGATE_DATA") if source is None else source
     if given is None:
         raise ConfigurationError(
-            "where are the original files? give --from FOLDER, or set TIDEGATE_DATA"
+            "give the folder of the original files with --from FOLDER, or set TIDEGATE_DATA"
         )
     folder = Path(given).expanduser()
     if not folder.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder")
+        raise ConfigurationError(f"{folder} is not a folder; give the folder of the original files")
     if name == "electricity":
         made = to / "electricity.csv"
         _unpack(folder, made)
@@ -84,10 +84,10 @@ def data(
 
 
 def _unpack(source: Path, made: Path) -> None:
-    """Half-hourly prices, from elec.csv as it is or packed with xz."""
+    """Return half-hourly prices from elec.csv, plain or packed with xz."""
     for path in (source / "elec.csv.xz", source / "streams" / "elec.csv.xz"):
         if path.exists():
             made.parent.mkdir(parents=True, exist_ok=True)
             made.write_bytes(lzma.decompress(path.read_bytes()))
             return
-    raise ConfigurationError(f"elec.csv.xz is neither in {source} nor in {source / 'streams'}")
+    raise ConfigurationError(f"found no elec.csv.xz in {source} or {source / 'streams'}")

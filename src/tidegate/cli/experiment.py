@@ -32,16 +32,16 @@ def run_experiment_file(
     workers: int | None,
     engine: str,
 ) -> None:
-    """Run what is not finished, behind a progress bar, and say how to look at it.
+    """Run what is not finished, with a progress bar, and say how to look at the results.
 
     Args:
         file: the experiment's TOML file.
-        changes: values in place of the file's.
+        changes: values that replace the file's.
         out: folder for results; ``runs/`` and the file's name by default.
         workers: processes; one for each core by default.
         engine: ``here``, ``counts`` or ``ray``.
     """
-    experiment = ExperimentConfig.read(file, changes)  # its mistakes come before what is missing
+    experiment = ExperimentConfig.read(file, changes)  # report its mistakes before missing packages
     from tidegate.experiments.runner import (  # noqa: PLC0415 - not everyone has what it needs
         about,
         check_task,
@@ -72,7 +72,7 @@ def run_experiment_file(
     total = sum(run.job.rounds for run in runs)
 
     def ended(run: "PlannedRun") -> None:
-        if not shown.is_terminal:  # in a log, a line takes the place of the bar
+        if not shown.is_terminal:  # in a log, one line replaces the bar
             typer.echo(f"{run.label}, seed {run.job.seed}: {run.job.rounds} rounds", err=True)
 
     with Progress(*columns, console=shown, disable=not shown.is_terminal) as progress:
@@ -88,22 +88,22 @@ def run_experiment_file(
         except KeyboardInterrupt:
             over = sum(finished(run.folder, run.config) for run in runs)
             typer.echo(
-                f"interrupted: {over} of {len(runs)} runs are finished; the same command goes on "
-                "with the others",
+                f"interrupted: {over} of {len(runs)} runs are finished; run the same command "
+                "again to continue with the others",
                 err=True,
             )
             raise
     kept = len(runs) - made
-    typer.echo(f"{made} runs made, {kept} finished before; now: tidegate compare {results}")
+    typer.echo(f"{made} runs done, {kept} were finished before; next: tidegate compare {results}")
 
 
 def _keep_what_is_finished(runs: "Sequence[PlannedRun]") -> None:
-    """Refuse to write over finished runs of other settings."""
+    """Refuse to overwrite finished runs with other settings."""
     for run in runs:
         others = other_settings(run.folder, run.config)
         if others:
             name, (there, here) = next(iter(others.items()))
             raise ConfigurationError(
-                f"{run.folder} holds a finished run with {name} = {there}, this one has {here}; "
-                "give another folder with --out, or remove that one"
+                f"{run.folder} holds a finished run with {name} = {there}, but this one has "
+                f"{here}; give another folder with --out, or remove that one"
             )

@@ -1,4 +1,4 @@
-"""``tidegate forget``: erase what a device holds of somebody, and refuse what comes later."""
+"""``tidegate forget``: erase what a device holds about a subject, and refuse later samples."""
 
 import json
 import sys
@@ -52,8 +52,10 @@ def forget(
     swept, wrong = [], []
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigurationError(f"{folder} is not a folder; give the one that buffers lie in")
-        Forgotten(folder).add(name)  # first: who dies now is completed by the next sweep or order
+            raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
+        Forgotten(folder).add(
+            name
+        )  # first: if this process dies now, the next sweep or order completes it
         done, failed = sweep(folder)
         swept += done
         wrong += failed
@@ -71,7 +73,10 @@ def forget(
         }
         typer.echo(json.dumps(told, indent=2))
     else:
-        typer.echo(f"{deleted:,} deleted in {in_files(len(swept))}; what comes later is refused")
+        typer.echo(
+            f"{deleted:,} deleted in {in_files(len(swept))}; later samples of this subject "
+            "will be refused"
+        )
         for reason in wrong:
             typer.echo(f"{reason}", err=True)
         _tell_of_unnamed(swept, samples, messages)
@@ -80,18 +85,18 @@ def forget(
 
 
 def _tell_of_unnamed(swept: list[Swept], samples: int, messages: int) -> None:
-    """Say what cannot be told apart, and what to do about it."""
+    """Report samples whose subject is unknown, and what to do about them."""
     if messages:
         typer.echo(
-            f"messages in spools that do not say whom they are about: {messages:,}. Start the app "
-            "once with ClientGate(subject=...), and forget again",
+            f"{messages:,} messages in spools have no subject. Start the app once with "
+            "ClientGate(subject=...), then run this command again",
             err=True,
         )
     if samples:
         typer.echo(
-            f"samples in buffers that do not say whom they are about: {samples:,}. They came "
-            "before the app had ClientGate(subject=...). If they may be of this subject, delete "
-            "these buffers' files; their clients begin again with empty ones:",
+            f"{samples:,} samples in buffers have no subject, because clients admitted them "
+            "before the app had ClientGate(subject=...). If they may be about this subject, "
+            "delete these buffer files; their clients then begin again with empty ones:",
             err=True,
         )
         for one in swept:

@@ -1,4 +1,4 @@
-"""``tidegate new``: a Flower app to begin with."""
+"""``tidegate new``: write a Flower app to start from."""
 
 import keyword
 import re
@@ -32,7 +32,7 @@ def new(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError(
-            f"{folder} is there already; take another name, or an empty folder"
+            f"{folder} already exists and is not empty; choose another name, or an empty folder"
         )
     name = folder.resolve().name
     package = _package(name)
@@ -41,26 +41,27 @@ def new(
         if source.is_dir() or "__pycache__" in source.parts:
             continue
         place = source.relative_to(TEMPLATE).as_posix()
-        # Its name has no dot here, where git and packagers would go by it.
+        # The template has no dot in its name, because git and packagers would act on it.
         place = ".gitignore" if place == "gitignore" else place
         target = folder / place.replace("my_fleet", package)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = re.sub("my[-_]fleet", lambda found: names[found[0]], source.read_text("utf-8"))
         target.write_text(text, "utf-8")
     typer.echo(f"wrote {folder}: model, data and training are in {folder / package / 'task.py'}")
-    typer.echo(f"run it: tidegate run {folder} --set folder=run")
+    typer.echo(f"run it with: tidegate run {folder} --set folder=run")
 
 
 def _package(name: str) -> str:
-    """The Python package of an app."""
+    """Return the name of an app's Python package."""
     package = name.replace("-", "_")
     if not re.fullmatch(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*", name) or keyword.iskeyword(package):
         raise ConfigurationError(
-            f"{name!r} cannot name an app; write small letters and digits, as in my-fleet, and no "
-            "word of Python's own"
+            f"{name!r} cannot be the name of an app; use lower-case letters, digits and hyphens, "
+            "such as my-fleet, and no Python keyword"
         )
     if find_spec(package) is not None:
         raise ConfigurationError(
-            f"{name!r} cannot name an app: Python has a package {package!r} already"
+            f"{name!r} cannot be the name of an app: the Python package {package!r} exists "
+            "already; choose another"
         )
     return package

@@ -51,11 +51,13 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
     )
     out.print(told, highlight=False, soft_wrap=True)
     for line in delay_told(problem):
-        out.print(f"This does not look at the delay. {line}", highlight=False, soft_wrap=True)
+        out.print(
+            f"This does not take the delay into account. {line}", highlight=False, soft_wrap=True
+        )
     ages = ", ".join(f"{threshold:,.3g}" for threshold in best.thresholds[:SHOWN])
     more = " and so on" if len(best.thresholds) > SHOWN else ""
     out.print(
-        f"A sample used once, twice, ... makes room at a price up to {ages}{more}."
+        f"A sample used once, twice, ... is replaced at a price up to {ages}{more}."
         if ages
         else "Every sample trains once.",
         highlight=False,
@@ -72,9 +74,9 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
 
 
 def _capped(most_uses: int, best: theory.Optimum, highest: float) -> str:
-    """What a cap on uses means for slots whose sample has gone."""
+    """Return what a cap on uses means for slots whose sample has left."""
     price = "any price" if best.filling >= highest else f"a price up to {best.filling:,.3g}"
     return (
-        f"No sample trains in more than {rounds_told(most_uses)}; a slot whose sample was used as "
-        f"often is filled at {price}, and {best.stored_per_round:,.4g} samples are stored."
+        f"No sample trains in more than {rounds_told(most_uses)}; a slot whose sample has reached "
+        f"the cap is filled at {price}, and {best.stored_per_round:,.4g} samples are stored."
     )

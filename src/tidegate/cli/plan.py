@@ -1,4 +1,4 @@
-"""``tidegate plan``: what does this budget, and this memory, give me?"""
+"""``tidegate plan``: what this budget and this memory give."""
 
 import json
 import shlex
@@ -48,7 +48,7 @@ from tidegate.theory.parameters import (
 from tidegate.wire import LARGEST_CAPACITY
 
 CURVES = ("constant_admission", "acdpp", "tide")
-"""Policies whose curves a page shows, unless others are asked for."""
+"""Policies whose curves a page shows, unless others are chosen."""
 CURVE_SEEDS = 3
 PAPERS = "For the paper's policies:"
 TIDE = "tide"
@@ -176,7 +176,7 @@ def _write_page(
     preset: str,
     path: Path,
 ) -> None:
-    """Trace both curves behind a progress bar, and write the page."""
+    """Compute both curves with a progress bar, and write the page."""
     problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
     makers = {
         name: partial(
@@ -231,7 +231,7 @@ def _write_page(
 
 
 def _more(problem: Problem, setting: Setting) -> dict[str, Plan]:
-    """The plan with a tenth more of either, for constant admission."""
+    """Return the plan with a tenth more of either, for constant admission."""
     larger = np.minimum(np.ceil(1.1 * problem.capacities), LARGEST_CAPACITY).astype(np.int64)
     changed = {
         "budget": replace(problem, budget=1.1 * problem.budget),

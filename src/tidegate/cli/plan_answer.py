@@ -1,4 +1,4 @@
-"""What a planner asked for: which policy to use, what it gains, and what more would give."""
+"""The answer of ``tidegate plan``: which policy to use, what it gains, and what more would add."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from tidegate.theory.optimum import optimum
 
 CONSTANT = "constant_admission"
 FREE = "costless_oracle"
-"""It does not look at prices, and nobody could pay for it."""
+"""It ignores prices, so no budget pays for it."""
 NEAR_THE_LIMIT = "tide"
-"""It gains about what is possible, and so about what more of it would be possible with more."""
+"""It gains about the limit, so more budget or memory adds about what it adds to the limit."""
 A_LEAD = 0.01
-"""Of what another policy gains; less is not worth a word."""
+"""Part of another policy's gain; a smaller lead is not mentioned."""
 FORGIVEN = 1.05
-"""Times the budget: a policy that spends more on average is not advised."""
+"""Factor of the budget: a policy that spends more on average is not recommended."""
 MORE = 1.1
 """Times the budget or the memory."""
 
@@ -36,9 +36,9 @@ class Answer:
     policy: str
     effective_per_round: float
     times_constant_admission: float | None
-    """None where that was not tried, or is the answer itself."""
+    """None if it was not simulated, or is the answer itself."""
     rivals: tuple[str, ...]
-    """Policies that it does not lead by 1 % on the same prices, beyond chance."""
+    """Policies that it does not lead by 1 % on the same prices with confidence."""
     price_paid: float
     """For a sample, on average."""
     spent_per_round: float
@@ -55,12 +55,14 @@ def answer(
     summaries: Sequence[PolicySummary],
     runs: Mapping[str, Sequence[Run]],
 ) -> Answer | None:
-    """The policy with the most effective samples of those that keep to the budget, if any does.
+    """Return the policy with the most effective samples among those that keep to the budget.
+
+    If none does, choose among all.
 
     Args:
-        setting: that it is for.
-        summaries: of all policies that were tried.
-        runs: that these sum up, by policy, of the same seeds.
+        setting: the setting.
+        summaries: of all policies that were simulated.
+        runs: the runs behind the summaries, by policy, on the same seeds.
     """
     most = FORGIVEN * setting.problem.budget
     tried = {one.policy: one for one in summaries if one.spent_per_round.mean <= most}
@@ -92,11 +94,11 @@ def answer(
 
 
 def in_words(found: Answer, setting: Setting, currency: str) -> list[str]:
-    """The answer as sentences.
+    """Return the answer as sentences.
 
     Args:
-        found: what ``answer`` gave.
-        setting: that it is for.
+        found: the result of ``answer``.
+        setting: the setting.
         currency: of the budget, such as EUR; empty for none.
     """
     unit = f" {currency}" if currency else ""
@@ -107,7 +109,7 @@ def in_words(found: Answer, setting: Setting, currency: str) -> list[str]:
     above = f" ({over:.0%} above the budget)" if over > A_LEAD else ""
     lead = f"Use {found.policy}"
     if found.rivals:
-        lead += f" (beyond chance not 1 % ahead of {', '.join(found.rivals)})"
+        lead += f" (not clearly 1 % ahead of {', '.join(found.rivals)})"
     told = [
         (
             f"{lead}: about {_about(found.effective_per_round)} effective samples a round{times} "
@@ -128,7 +130,7 @@ def in_words(found: Answer, setting: Setting, currency: str) -> list[str]:
 
 
 def delay_told(problem: Problem) -> list[str]:
-    """How many samples slots can gain that wait for their purchases, if all take part."""
+    """Return how many samples slots that wait for their purchases can gain, if all take part."""
     delays = problem.delays
     if delays.none or not problem.cohorts.everyone:
         return []
@@ -143,14 +145,14 @@ def delay_told(problem: Problem) -> list[str]:
 
 
 def _about(value: float) -> str:
-    """Three digits, or a whole number."""
+    """Format a number with three digits, or as a whole number."""
     return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:,.3g}"
 
 
 def _leads(best: Sequence[Run], other: Sequence[Run], setting: Setting) -> bool:
-    """Whether a policy gains more than another on the same prices, beyond chance.
+    """Return whether a policy clearly gains more than another on the same prices.
 
-    One run tells nothing of other paths of prices; of a trace there is only one.
+    A single run says nothing about other price paths; a trace has only one.
     """
     mine, its = ([run.columns["effective_samples"][-1] for run in runs] for runs in (best, other))
     lead = estimate([one - two for one, two in zip(mine, its, strict=True)])
@@ -160,7 +162,7 @@ def _leads(best: Sequence[Run], other: Sequence[Run], setting: Setting) -> bool:
 
 
 def _with_more(setting: Setting) -> tuple[float | None, float | None]:
-    """What a tenth more of either adds to the limit of what is possible."""
+    """Return what a tenth more of either adds to the limit."""
     problem = setting.problem
     if not problem.delays.none:
         return None, None

@@ -1,4 +1,4 @@
-"""``tidegate rehearse``: a fleet on this machine, in one command."""
+"""``tidegate rehearse``: run a whole deployment on this machine with one command."""
 
 import json
 import signal
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegate.rehearsal.play import Event, Outcome, Plan
 
 FEWEST_ROUNDS = 2
-"""For a crash: one round before, so that there is something to come back to."""
+"""For a crash: one round before it, so that there is a run to recover."""
 
 
 def rehearse(
@@ -86,7 +86,7 @@ def rehearse(
         with _stopped_by_signals():
             outcome = Rehearsal(plan, tell).play()
     except KeyboardInterrupt:
-        typer.echo(f"stopped; all processes have ended, and what they wrote is in {out}", err=True)
+        typer.echo(f"stopped; all processes have ended, and their files are in {out}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     if as_json:
         typer.echo(json.dumps(_facts(plan, outcome), indent=2))
@@ -99,11 +99,11 @@ def rehearse(
 def _plan(
     app: Path, out: Path, *, nodes: int, rounds: int, kill: bool, changes: list[str]
 ) -> "Plan":
-    """What is asked for, if it can be done."""
+    """Return the plan of a rehearsal, if it is possible."""
     if kill and rounds < FEWEST_ROUNDS:
         raise ConfigurationError(f"--kill needs {FEWEST_ROUNDS} rounds or more, got {rounds}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigurationError(f"{out} is there already; give --out a new folder")
+        raise ConfigurationError(f"{out} already exists; give --out a new folder")
     try:
         from tidegate.flower.app import run_config_of  # noqa: PLC0415
         from tidegate.rehearsal.play import Plan  # noqa: PLC0415
@@ -116,16 +116,16 @@ def _plan(
     folder = out.resolve()
     if folder.is_relative_to(app.resolve()):
         raise ConfigurationError(
-            f"--out {out} lies in the app's own folder, which Flower sends to every node; give one "
-            "outside"
+            f"--out {out} is inside the app's own folder, which Flower sends to every node; "
+            "choose one outside"
         )
     own = run_config_of(app, {})
     for key in ("folder", "num-server-rounds"):
         if key not in own:
             raise ConfigurationError(
-                f"the app in {app} has no {key!r} in [tool.flwr.app.config] of its pyproject.toml, "
-                "by which a rehearsal tells it; add it there and read it in the server app, as "
-                "what `tidegate new` writes does"
+                f"the app in {app} has no {key!r} in [tool.flwr.app.config] of its "
+                "pyproject.toml, which a rehearsal sets; add it there and read it in the "
+                "ServerApp, as the app that `tidegate new` writes does"
             )
     asked = dict(map(key_and_value, changes))
     asked |= {"folder": str(folder / "run"), "num-server-rounds": str(rounds)}
@@ -142,12 +142,12 @@ def _plan(
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """Whatever asks this process to end lets it end first what it has started."""
+    """Turn signals that end this process into an exception, so that it first ends its children."""
     numbers = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 
     def stop(number: int, frame: FrameType | None) -> None:
         for one in numbers:
-            signal.signal(one, signal.SIG_IGN)  # what is started is being ended
+            signal.signal(one, signal.SIG_IGN)  # its children are already being ended
         raise KeyboardInterrupt
 
     before = [signal.signal(number, stop) for number in numbers]
@@ -176,7 +176,7 @@ def _facts(plan: "Plan", outcome: "Outcome") -> dict[str, Any]:
 
 
 def _show(plan: "Plan", outcome: "Outcome", console: "Console") -> None:
-    """What came of it, where the files are, and what to type on real machines."""
+    """Show the result, where the files are, and the commands for real machines."""
     console.print()
     if outcome.books is not None:
         table = Table("node", "samples", "paid, by its own file", "paid, by the ledger", "")
@@ -190,7 +190,7 @@ def _show(plan: "Plan", outcome: "Outcome", console: "Console") -> None:
         console.print(f"[bold red]WRONG[/] {escape(problem)}", highlight=False, soft_wrap=True)
     if outcome.books is not None and outcome.books.are_equal:
         crash = " after the crash" if plan.kill else ""
-        console.print(f"[bold green]The books are equal{crash}.[/]")
+        console.print(f"[bold green]The nodes' files agree with the server's ledger{crash}.[/]")
     places = {
         "the run": f"{plan.run_folder} (tidegate watch, tidegate report)",
         "logs": str(plan.folder / "logs"),

@@ -1,4 +1,4 @@
-"""``tidegate report``: a run or an experiment as one page."""
+"""``tidegate report``: write a page about a run or an experiment."""
 
 import shlex
 import time
@@ -53,25 +53,27 @@ def report(
     page = folder / "report.html" if out is None else out
     if not folder.is_dir():
         raise ConfigurationError(
-            f"{folder} is a file; give the folder that it is in"
+            f"{folder} is a file; give its folder"
             if folder.exists()
-            else f"there is no folder {folder}; give the one that AdmissionControl(folder=...) or "
-            "an experiment saves to"
+            else (
+                f"there is no folder {folder}; give the folder that "
+                "AdmissionControl(folder=...) or an experiment writes to"
+            )
         )
     check_page(page)
     if holds_run(folder):
         view = read_run(folder)
         if not view.rounds:
-            raise ConfigurationError(f"{folder} holds no settled round yet; wait for the first")
+            raise ConfigurationError(f"{folder} has no settled round yet; wait for the first")
         other = None if beside is None else read_run(beside)
         if other is not None and not other.rounds:
-            raise ConfigurationError(f"{beside} holds no settled round yet; wait for the first")
+            raise ConfigurationError(f"{beside} has no settled round yet; wait for the first")
         write_run_page(view, page, time.time(), other)
     elif (folder / ABOUT).exists():
         if beside is not None:
             raise ConfigurationError(
-                f"{folder} holds an experiment, whose policies are compared with each other; "
-                "--beside is for two runs"
+                f"{folder} holds an experiment, which compares its own policies; --beside is for "
+                "two runs"
             )
         about, results = read_results(folder)
         command = shlex.join(["tidegate", "compare", str(folder)])

@@ -14,7 +14,7 @@ from tidegate.runs.reader import RunView, read_run
 from tidegate.runs.retirements import ask
 
 MOST_NAMES = 10
-"""Clients that an error names; the others are counted."""
+"""Clients that an error lists; the others are counted."""
 
 
 def retire(
@@ -72,23 +72,23 @@ def retire(
 
 
 def _when(view: RunView) -> str:
-    """When the server reads a request."""
+    """Return when the server reads a request."""
     if view.is_played:
-        return "if the run goes on: all its rounds are played"
+        return "if the run is continued: all its rounds are done"
     if view.ending or view.is_gone:
         return "when the server is started again"
     return "from the next round on"
 
 
 def _check_names(view: RunView, clients: Sequence[str]) -> None:
-    """Refuse a name that the run does not know, and say which it knows."""
+    """Refuse a name that is not in the run, and list those that are."""
     known = [one.name for one in view.clients]
     for client in clients:
         if client in known:
             continue
         if not known:
-            raise ConfigurationError(f"{view.folder} knows no client yet; wait for its first round")
+            raise ConfigurationError(f"{view.folder} has no clients yet; wait for its first round")
         more = len(known) - MOST_NAMES
         names = ", ".join(known[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
-        meant = suggestion(client, known, otherwise="tidegate watch names those that are away")
+        meant = suggestion(client, known, otherwise="tidegate watch lists those that are away")
         raise ConfigurationError(f"run {view.run} has no client {client!r}; {meant} ({names})")

@@ -1,4 +1,4 @@
-"""Flower's log as a bar: the round that it is in, and what it measured last."""
+"""Show Flower's log as a progress bar: the current round, and the latest metrics."""
 
 import logging
 import re
@@ -25,9 +25,9 @@ from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
 
 
 class Rounds(logging.Handler):
-    """Follows the rounds in Flower's log; tells warnings and errors, each kind of them once.
+    """Follows the rounds in Flower's log; shows each kind of warning and error once.
 
-    Those that differ in numbers only, of a client or a round, are of one kind.
+    Lines that differ only in numbers, such as those of a client or a round, are of one kind.
     """
 
     def __init__(self, progress: Progress, *, tells: bool) -> None:
@@ -36,25 +36,25 @@ class Rounds(logging.Handler):
         self._progress = progress
         self._task = progress.add_task("starting", total=None)
         self._told: dict[str, str] = {}
-        """The first line of what was told, by what others are alike in."""
+        """The first line shown of each kind."""
         self._begun = 0
         self._resumes = False
         self.measured: list[str] = []
-        """Metrics of the round that was played last, as text."""
+        """Metrics of the last finished round, as text."""
         self.finished = 0
-        """Rounds that came to their end, of all starts of a strategy; none from before a resume."""
+        """Rounds that have finished, over all starts of a strategy; none from before a resume."""
         self.in_vain = 0
-        """Those of them in which nobody's model was used."""
+        """Those in which no client's model was used."""
 
         self.asked_for_none = False
-        """Whether a strategy was asked for no round at all, and not because all were played."""
+        """Whether a strategy was asked for zero rounds, and not because all were done."""
         self.folders: list[Path] = []
         """Where runs are saved."""
         self.repeated: Counter[str] = Counter()
-        """How many more were like one that was told, of another client or another round."""
+        """How many more were like one that was shown, of another client or round."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Take one record of the log, whatever it is; end a run that would wait for ever."""
+        """Handle one record of the log; end a run that would wait for ever."""
         try:
             self._follow(record)
         except ConfigurationError:
@@ -70,9 +70,9 @@ class Rounds(logging.Handler):
         if (awaited := nodes_awaited(record)) is not None:
             there, wanted = awaited
             raise ConfigurationError(
-                f"the app's strategy waits for {wanted} nodes, and in this process there are never "
-                f"more than {there}: add --clients {wanted}, or lower its min_train_nodes, "
-                "min_evaluate_nodes and min_available_nodes"
+                f"the app's strategy waits for {wanted} nodes, but this process has only {there}: "
+                f"add --clients {wanted}, or lower its min_train_nodes, min_evaluate_nodes and "
+                "min_available_nodes"
             )
         self._resumes |= text == RESUMING
         if (asked := rounds_asked(record)) is not None:
@@ -103,7 +103,7 @@ class Rounds(logging.Handler):
 
 @contextmanager
 def rounds_followed(*, verbose: bool) -> Iterator[Rounds]:
-    """Follow the rounds: with a bar in place of Flower's log, if standard error is a terminal."""
+    """Follow the rounds, with a bar instead of Flower's log if standard error is a terminal."""
     shown = Console(stderr=True)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn()
     bar = Progress(

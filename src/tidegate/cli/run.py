@@ -1,4 +1,4 @@
-"""``tidegate run``: a Flower app in this process, or all runs of an experiment."""
+"""``tidegate run``: run a Flower app in this process, or all runs of an experiment."""
 
 import contextlib
 import tomllib
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.flower.local_grid import Answers
 
 INTERRUPTED = 130
-"""The exit code of a command that Ctrl-C has stopped."""
+"""Exit code of a command that Ctrl-C has stopped."""
 
 
 def run(
@@ -86,11 +86,11 @@ def run(
 
             if clients is not None:
                 raise ConfigurationError(
-                    "--clients is for apps; an experiment has one for each capacity"
+                    "--clients is for apps; an experiment has one client for each capacity"
                 )
             if verbose:
                 raise ConfigurationError(
-                    "--verbose is for apps; an experiment shows its runs as they end"
+                    "--verbose is for apps; an experiment shows each run when it finishes"
                 )
             changes = {key: _value(text) for key, text in map(key_and_value, change or [])}
             run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
@@ -102,8 +102,8 @@ def run(
         for name, value in (("out", out), ("workers", workers), ("engine", engine)):
             if value is not None:
                 raise ConfigurationError(
-                    f"--{name} is for experiments, EXPERIMENT.toml; `flwr run` takes an app to "
-                    "Flower's engines, and its run-config says where it writes"
+                    f"--{name} is for experiments (EXPERIMENT.toml); for an app, `flwr run` "
+                    "selects Flower's engines, and the run-config says where it writes"
                 )
         import tidegate.flower.app  # noqa: F401, PLC0415 - not everyone has Flower
     except ModuleNotFoundError as missing:
@@ -117,27 +117,27 @@ def run(
 
 
 def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool) -> None:
-    """Run a Flower app; tell what was measured, what failed, and where it was saved."""
+    """Run a Flower app; show its metrics, what failed, and where it was saved."""
     begun = perf_counter()
     rounds, answers = _played(app, num_clients, changes, verbose=verbose)
     if rounds.finished and not verbose:
         taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
         typer.echo("; ".join([taken, *rounds.measured]))
     for told, more in rounds.repeated.items():
-        typer.echo(f"{more:,} more like this one, of other clients or rounds: {told}", err=True)
+        typer.echo(f"{more:,} more like this, of other clients or rounds: {told}", err=True)
     for folder in rounds.folders:
         typer.echo(_saved(folder))
     for kind, failed in answers.failed.items():
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
         typer.echo(told, err=True)
     if answers.first_failure:
-        typer.echo(f"the first of them with {answers.first_failure}", err=True)
+        typer.echo(f"the first failed with {answers.first_failure}", err=True)
     in_vain = 0 < rounds.in_vain == rounds.finished
     if in_vain:
-        told = "nobody's model was used in any of these rounds"
-        typer.echo(told if verbose else f"{told}; --verbose shows what each of them did", err=True)
+        told = "no client's model was used in any of these rounds"
+        typer.echo(told if verbose else f"{told}; run with --verbose to see why", err=True)
     if rounds.asked_for_none:
-        typer.echo("no round was run: the app asked its strategy for none", err=True)
+        typer.echo("no round was run: the app started its strategy with zero rounds", err=True)
     if in_vain or rounds.asked_for_none or 0 < answers.sent["train"] == answers.failed["train"]:
         raise typer.Exit(1)
 
@@ -145,7 +145,7 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
 def _played(
     app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool
 ) -> "tuple[Rounds, Answers]":
-    """Play an app's rounds; end with what its author or Ctrl-C has stopped."""
+    """Run an app's rounds; exit if the app failed or Ctrl-C stopped it."""
     from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
     from tidegate.flower.app import AppError, run_app  # noqa: PLC0415
 
@@ -162,18 +162,20 @@ def _played(
 
 
 def _told_of_stop(folders: list[Path], finished: int) -> str:
-    """After which round a run was stopped, and whether it can go on."""
+    """Return after which round a run stopped, and whether it can be resumed."""
     if not folders:
         return (
             f"stopped after round {finished}; nothing was saved, because the app gives "
             "AdmissionControl no folder"
         )
     saved = read_run(folders[-1]).round_number - 1
-    return f"stopped after round {saved}, saved in {folders[-1]}: the same command goes on"
+    return (
+        f"stopped after round {saved}, saved in {folders[-1]}; run the same command again to resume"
+    )
 
 
 def _saved(folder: Path) -> str:
-    """Where a run is, and what it cost so far."""
+    """Return where a run is saved, and what it has spent."""
     with contextlib.suppress(ValueError):
         folder = folder.relative_to(Path.cwd())
     told = summary(read_run(folder), time())
@@ -184,15 +186,15 @@ def _saved(folder: Path) -> str:
 
 
 def key_and_value(text: str) -> tuple[str, str]:
-    """``key=value``."""
+    """Split ``key=value``."""
     key, equals, value = text.partition("=")
     if not (key.strip() and equals):
-        raise ConfigurationError(f"--set {text!r} must read key=value")
+        raise ConfigurationError(f"--set {text!r} must have the form key=value")
     return key.strip(), value.strip()
 
 
 def _value(text: str) -> Any:
-    """TOML, or else a plain text."""
+    """Parse TOML, or return the text as it is."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Simulate policies over seeds behind a progress bar; what ``plan`` and ``simulate`` share."""
+"""Simulate policies over seeds with a progress bar, for ``plan`` and ``simulate``."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +40,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 @contextmanager
 def progress_bar(title: str, total_rounds: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error; gives a function to call after every round."""
+    """Show a bar on standard error; yield a function to call after every round."""
     columns = TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn()
     shown = Console(stderr=True)
     quiet = not shown.is_terminal
@@ -60,13 +60,13 @@ def progress_bar(title: str, total_rounds: int) -> Iterator[Callable[[], None]]:
 def run_policies(
     setting: Setting, policies: list[str] | None, *, preset: str, seeds: int
 ) -> dict[str, list[Run]]:
-    """Runs of each policy, or of all, on seeds 0, 1, ...; the same price paths for all."""
+    """Return runs of each policy, or of all, on seeds 0, 1, ...; the same price paths for all."""
     problem, law = setting.problem, setting.price_law
     made = {}
     for name in policies or POLICIES:
         if "," in name:
             raise ConfigurationError(
-                f"--policy {name!r} names several; give --policy once for each"
+                f"--policy {name!r} names several policies; give --policy once for each"
             )
         try:
             made[name] = make_policy(
@@ -94,7 +94,7 @@ def run_policies(
 
 
 def described(setting: Setting) -> dict[str, Any]:
-    """The setting as JSON carries it; capacities as a text that the flag takes again."""
+    """Return the setting for JSON; capacities as a text that the flag accepts."""
     problem = setting.problem
     told, groups = setting.model_dump(), setting.capacities
     told["capacities"] = ",".join(f"{size}x{count}" for size, count in groups[:MOST_GROUPS])
@@ -108,13 +108,13 @@ def described(setting: Setting) -> dict[str, Any]:
 
 
 def headline(setting: Setting) -> str:
-    """The problem in one line."""
+    """Return the problem in one line."""
     problem = setting.problem
     reached = late = known = ""
     if not problem.cohorts.everyone:
         reached = f", a round reaches {problem.mean_fraction_train:.3g} of them"
     if not problem.delays.none:
-        late = f", samples come {problem.delays.told} later"
+        late = f", samples arrive {problem.delays.told} later"
     if problem.known_ahead:
         known = f", prices are known {rounds_told(problem.known_ahead)} ahead"
     return (
@@ -126,11 +126,11 @@ def headline(setting: Setting) -> str:
 
 
 def yardsticks(setting: Setting) -> dict[str, float]:
-    """What is possible at all: ``limit``, and for a recorded path of prices ``in_hindsight``.
+    """Return what is possible: ``limit``, and ``in_hindsight`` for a recorded price path.
 
-    With a cap on uses also ``stored``, samples in buffers that are as full as they can be.
-    Empty where that is not known: a column of prices for each client, samples that come later, or a
-    budget so small that samples would have to stay for ten thousand rounds.
+    With a cap on uses also ``stored``, the samples in buffers that are as full as they can be.
+    Empty if the limit is unknown: with a column of prices for each client, with samples that arrive
+    later, or with a budget so small that samples would have to stay for ten thousand rounds.
     """
     law, problem = setting.price_law, setting.problem
     if not problem.delays.none:
@@ -153,7 +153,7 @@ def yardsticks(setting: Setting) -> dict[str, float]:
 
 
 def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]) -> None:
-    """The table of policies, with intervals where the screen is wide enough for them."""
+    """Print the table of policies, with intervals if the screen is wide enough."""
     out = screen()
     wide = out.width >= WIDE
     limit = possible.get("in_hindsight", possible.get("limit"))
@@ -168,18 +168,18 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
 
 
 def rounds_told(number: int) -> str:
-    """A number of rounds, in words."""
+    """Return a number of rounds in words."""
     return f"{number:,} round" + ("" if number == 1 else "s")
 
 
 def limit_told(possible: Mapping[str, float]) -> str:
-    """What the last column is held against."""
+    """Return what the last column is compared with."""
     if not possible:
         return ""
     if "in_hindsight" in possible:
         return (
-            f"limit: effective samples as a part of {possible['in_hindsight']:,.4g}, the most that "
-            "full buffers could have gained if this path of prices had been known beforehand."
+            f"limit: effective samples as a part of {possible['in_hindsight']:,.4g}, the most "
+            "that full buffers could have gained if this price path had been known in advance."
         )
     capped = ""
     if "stored" in possible:
@@ -195,7 +195,7 @@ def limit_told(possible: Mapping[str, float]) -> str:
 
 
 def screen(width: int = WIDE) -> Console:
-    """Standard output; wide enough for a table where nothing says how wide it is."""
+    """Return a console for standard output, wide enough for a table if the width is unknown."""
     console = Console()
     known = console.is_terminal or "COLUMNS" in os.environ
     return console if known else Console(width=width)

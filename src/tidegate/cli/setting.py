@@ -144,7 +144,7 @@ class Setting(BaseModel):
     @field_validator("capacities", mode="before")
     @classmethod
     def _expand(cls, given: object) -> tuple[tuple[int, int], ...]:
-        """8,9,10x3 -> one client with 8, one with 9, three with 10."""
+        """Expand 8,9,10x3 to one client with 8, one with 9 and three with 10."""
         parts = given.split(",") if isinstance(given, str) else given
         if not isinstance(parts, list | tuple):
             raise ConfigurationError("write a list [8, 9, 10] or a text such as 10x1000")
@@ -159,12 +159,12 @@ class Setting(BaseModel):
             groups.append((int(size), before[1] + int(count or "1")))
         clients = sum(count for _, count in groups)
         if not 1 <= clients <= MOST_CLIENTS:
-            raise ConfigurationError(f"these are {clients:,} clients; give 1 to {MOST_CLIENTS:,}")
+            raise ConfigurationError(f"this is {clients:,} clients; give 1 to {MOST_CLIENTS:,}")
         return tuple(groups)
 
     @classmethod
     def resolve(cls, experiment: str, file: Path | None, flags: dict[str, object]) -> Self:
-        """The experiment's values, then the file's, then the flags that were given."""
+        """Combine the experiment's values, then the file's, then the given flags."""
         given = {} if file is None else _read(file)
         given |= {name: value for name, value in flags.items() if value is not None}
         if experiment not in EXPERIMENTS:
@@ -172,12 +172,12 @@ class Setting(BaseModel):
             raise ConfigurationError(f"unknown experiment {experiment!r}; choose from {known}")
         if "capacities" in given and "budget" not in given:
             raise ConfigurationError(
-                "capacities without a budget: add --budget, what a round may cost"
+                "capacities need a budget: add --budget, what a round may cost"
             )
         for name in set(given) - set(cls.model_fields):
             listed = "`tidegate plan --help` lists them"
             hint = suggestion(name, cls.model_fields, otherwise=listed)
-            raise ConfigurationError(f"{name} is not a setting; {hint}")
+            raise ConfigurationError(f"unknown setting {name}; {hint}")
         chosen = EXPERIMENTS[experiment]
         start = {
             "capacities": list(chosen.buffer_capacities),
@@ -196,7 +196,7 @@ class Setting(BaseModel):
         return price_law(self.price)
 
     def seeds(self, wanted: int) -> range:
-        """The seeds to run: a recorded price path is the same for all of them, so one will do."""
+        """Return the seeds to run; one for a recorded price path, which is always the same."""
         return range(1 if isinstance(self.price_law, RecordedPrices) else wanted)
 
     @functools.cached_property
@@ -206,7 +206,8 @@ class Setting(BaseModel):
         mean = self.price_law.mean(self.rounds)
         if not np.any(mean):
             raise ConfigurationError(
-                f"prices {self.price!r} are all 0: nothing needs to be decided"
+                f"prices {self.price!r} are all 0, so there is nothing to decide; give prices "
+                "above 0"
             )
         sizes, counts = zip(*self.capacities, strict=True)
         return Problem(
@@ -237,7 +238,8 @@ class Setting(BaseModel):
             return
         if len(law) < self.rounds:
             raise ConfigurationError(
-                f"the trace has {len(law)} rounds, the run {self.rounds}: add --rounds {len(law)}"
+                f"the trace has {len(law)} rounds, but the run has {self.rounds}: add --rounds "
+                f"{len(law)}"
             )
         if law.num_columns not in (1, clients if self.price_per_client else 1):
             raise ConfigurationError(
@@ -246,14 +248,14 @@ class Setting(BaseModel):
             )
 
     def constants(self, policy: str) -> dict[str, Any]:
-        """The exponents that a policy takes: both, one or none of them."""
+        """Return the exponents that a policy takes: both, one or none of them."""
         given = {"penalty_exponent": self.gamma, "contraction_exponent": self.phi}
         taken = inspect.signature(find_policy(policy)).parameters
         return {name: value for name, value in given.items() if name in taken}
 
     @property
     def options(self) -> ControlOptions:
-        """What policies can be told."""
+        """Return the policies' options."""
         return ControlOptions(
             retention_horizon=self.retention_horizon,
             most_uses=self.most_uses,
@@ -266,7 +268,7 @@ class Setting(BaseModel):
 
 
 def _read(file: Path) -> dict[str, object]:
-    """The settings of a TOML file; a trace's path counts from the file's folder."""
+    """Read the settings of a TOML file; a trace's path is relative to the file's folder."""
     values = read_toml(file)
     price = values.get("price")
     if isinstance(price, str) and price.startswith("trace:"):

@@ -14,9 +14,9 @@ from tidegate.policies.presets import EXPERIMENTS
 
 
 def with_setting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for each field of ``Setting``, and hand it the setting.
+    """Give a command one flag for each field of ``Setting``, and pass it the setting.
 
-    The command takes the setting as its first argument and has parameters of its own besides.
+    The command takes the setting as its first argument, besides its own parameters.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 

@@ -30,7 +30,7 @@ from tidegate.simulation.rounds import RoundRow, Run
 from tidegate.simulation.summary import Estimate, paired_differences, summarise
 
 BASELINE = "constant_admission"
-"""What others are compared with, where it is among them; else the first."""
+"""The policy that others are compared with, if it is among them; else the first."""
 WHOLE = {entry.name for entry in dataclasses.fields(RoundRow) if entry.type is int}
 
 
@@ -108,22 +108,24 @@ def simulate(
 
 
 def _check_files(out: Path | None, plot: Path | None) -> None:
-    """Refuse, before any work is done, files that could not be written."""
+    """Refuse, before any work is done, files that cannot be written."""
     for file in filter(None, (out, plot)):
         if not file.absolute().parent.is_dir():
             raise ConfigurationError(
                 f"cannot write {file}: its folder does not exist; create it first"
             )
         if file.is_dir():
-            raise ConfigurationError(f"cannot write {file}: it is a folder; name a file in it")
+            raise ConfigurationError(f"cannot write {file}: it is a folder; name a file")
     if out is not None and out.suffix.lower() != ".csv":
-        raise ConfigurationError(f"cannot write {out}: rows are CSV, so its name must end in .csv")
+        raise ConfigurationError(
+            f"cannot write {out}: --out writes CSV, so the name must end in .csv"
+        )
     if plot is not None:
         check_drawable(plot)
 
 
 def _told(values: dict[str, Estimate]) -> dict[str, list[float] | None]:
-    """Mean, lower and upper end of each difference; nothing for a single seed."""
+    """Return mean, lower and upper end of each difference; nothing for a single seed."""
     return {
         name: None if one.interval is None else [one.mean, *one.interval]
         for name, one in values.items()
@@ -143,6 +145,6 @@ def _write_rows(runs: dict[str, list[Run]], path: Path) -> None:
 
 
 def _plain(name: str, column: FloatArray) -> list[float]:
-    """A column as whole numbers where the row's field is one."""
+    """Return a column as whole numbers if the row's field is one."""
     values: list[float] = (column.astype(np.int64) if name in WHOLE else column).tolist()
     return values

@@ -1,4 +1,4 @@
-"""``tidegate sweep``: delete what a device may no longer keep, though nobody asks it."""
+"""``tidegate sweep``: delete what a device may no longer keep, without an order."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def sweep(
     swept, wrong = [], []
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigurationError(f"{folder} is not a folder; give the one that buffers lie in")
+            raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
         done, failed = sweep_folder(folder)
         swept += done
         wrong += failed
@@ -63,7 +63,7 @@ def sweep(
 
 
 def in_files(count: int) -> str:
-    """So many files, in words.
+    """Return a number of files in words.
 
     >>> in_files(1), in_files(2000)
     ('1 file', '2,000 files')

@@ -1,4 +1,4 @@
-"""``tidegate watch``: a running federation, live."""
+"""``tidegate watch``: watch a running federation live."""
 
 import json
 import signal
@@ -27,7 +27,7 @@ from tidegate.runs.server_log import last_lines
 from tidegate.server.shards import Meeting
 
 NAP = 0.1
-"""Seconds after which Ctrl-C is noticed, at most."""
+"""Most seconds until Ctrl-C is noticed."""
 LOG_LINES = 5
 
 
@@ -86,7 +86,8 @@ def watch(
         return
     if prometheus is not None:
         raise ConfigurationError(
-            "--prometheus needs --shards; a server alone is given a sink, Prometheus()"
+            "--prometheus needs --shards; for a single server, pass AdmissionControl the sink "
+            "Prometheus()"
         )
     if as_json:
         typer.echo(json.dumps(_facts(read_watched(folder), log_lines), indent=2))
@@ -108,7 +109,7 @@ def watch(
 def _watch_shards(
     meeting: Meeting, run: str, every: float, port: int | None, once: bool, as_json: bool
 ) -> None:
-    """The same for several servers; who serves Prometheus does not stop by itself."""
+    """Watch several servers; with Prometheus it does not stop by itself."""
     out = screen()
     if as_json or once or (port is None and not sys.stdout.isatty()):
         show_once(meeting, run, out, as_json=as_json)
@@ -118,7 +119,7 @@ def _watch_shards(
 
 
 def _nap(asked: list[int], seconds: float) -> bool:
-    """Wait until the next look; whether there is one."""
+    """Wait until the next look; return whether there is one."""
     next_look = time.monotonic() + seconds
     while not asked and (left := next_look - time.monotonic()) > 0:
         time.sleep(min(left, NAP))
@@ -127,7 +128,7 @@ def _nap(asked: list[int], seconds: float) -> bool:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[list[int]]:
-    """Notes the first Ctrl-C, which could get lost if it were raised while something is drawn."""
+    """Note the first Ctrl-C, which could get lost if it were raised while drawing."""
     asked: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:
@@ -143,7 +144,7 @@ def _asked_to_stop() -> Iterator[list[int]]:
 
 
 def _facts(view: RunView, log_lines: int) -> dict[str, Any]:
-    """What is shown, as plain values."""
+    """Return what is shown as plain values."""
     now = time.time()
     told = summary(view, now)
     found = [asdict(alarm) for alarm in alarms(view, told, run_state(view, now))]
@@ -151,7 +152,7 @@ def _facts(view: RunView, log_lines: int) -> dict[str, Any]:
 
 
 def _look(folder: Path, live: Live, log_lines: int) -> RunView | None:
-    """Show what is there now; nothing is there before the first start."""
+    """Show the run now; a folder may have none before the first start."""
     try:
         view = read_watched(folder)
     except ConfigurationError:

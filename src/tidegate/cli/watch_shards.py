@@ -1,4 +1,4 @@
-"""``tidegate watch --shards``: all servers that share one budget, live."""
+"""``tidegate watch --shards``: watch all servers that share one budget live."""
 
 import json
 import time
@@ -15,18 +15,18 @@ from tidegate.report.shards_live import shards_summary, shards_view
 from tidegate.server.shards import Meeting
 
 ENVIRONMENT = "env"
-"""In place of a service's name: the PG* variables alone."""
+"""Instead of a service's name: only the PG* variables."""
 
 
 def meeting_of(service: str) -> Meeting:
-    """Where the shards meet, by the word of the command line."""
+    """Return the meeting place that a word of the command line names."""
     from tidegate.server.shards.postgres import PostgresMeeting  # noqa: PLC0415 - an extra
 
     return PostgresMeeting(None if service == ENVIRONMENT else service)
 
 
 def show_once(meeting: Meeting, run: str, out: Console, *, as_json: bool) -> None:
-    """The shards now."""
+    """Show the shards now."""
     view = meeting.look(run)
     if as_json:
         typer.echo(json.dumps(shards_summary(view, time.time()), indent=2))
@@ -37,14 +37,14 @@ def show_once(meeting: Meeting, run: str, out: Console, *, as_json: bool) -> Non
 def show_on(
     meeting: Meeting, run: str, out: Console, *, port: int | None, nap: Callable[[], bool]
 ) -> None:
-    """The shards again and again, on a screen if there is one, and for Prometheus if asked.
+    """Show the shards repeatedly, on a screen if there is one, and for Prometheus if asked.
 
     Args:
         meeting: where they meet.
         run: its name.
         out: where to show them.
-        port: for Prometheus; none serves nobody.
-        nap: waits for the next look; whether there is one.
+        port: for Prometheus; None to serve no metrics.
+        nap: waits for the next look; returns whether there is one.
     """
     with ExitStack() as opened:
         if port is not None:

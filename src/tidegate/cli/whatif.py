@@ -1,4 +1,4 @@
-"""``tidegate whatif``: the prices of a run, met again by other policies, budgets and buffers."""
+"""``tidegate whatif``: replay the prices of a run with other policies, budgets and buffers."""
 
 import dataclasses
 import itertools
@@ -31,7 +31,7 @@ from tidegate.wire import LARGEST_CAPACITY
 
 OTHERS = ("constant_admission", "acdpp", "tide")
 SEEDS = 5
-"""Where a round reaches a part of the fleet: which part is drawn anew."""
+"""If a round reaches a part of the fleet, the part is drawn anew."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,7 @@ def whatif(
     """
     view = read_run(folder)
     if not view.rounds:
-        raise ConfigurationError(f"{folder} holds no settled round yet; wait for the first")
+        raise ConfigurationError(f"{folder} has no settled round yet; wait for the first")
     its = [view.policy] if view.policy in POLICIES else []
     names = policy or list(dict.fromkeys([*its, *OTHERS]))
     for name in names:
@@ -148,14 +148,14 @@ def _problem(view: RunView, law: RecordedPrices, budget: float, factor: float) -
 
 
 def _share(view: RunView) -> float:
-    """The part of the fleet that a round reaches, as the server plans it."""
+    """Return the part of the fleet that a round reaches, as the server plans it."""
     return share_reached(len(view.clients), view.fraction_train, view.min_train_nodes)
 
 
 def _replayed(
     policy: str, budget: float, problem: Problem, runs: list[dict[str, FloatArray]]
 ) -> Outcome:
-    """The mean over seeds."""
+    """Return the mean over seeds."""
 
     def mean(measure: Callable[[dict[str, FloatArray]], float]) -> float:
         return float(np.mean([measure(run) for run in runs]))
@@ -208,11 +208,13 @@ def _show(view: RunView, outcomes: list[Outcome]) -> None:
     out = screen()
     out.print(table, highlight=False)
     out.print(
-        "\nA round: spent, samples stored on average, effective samples gained; overspend in all. "
-        "gain: effective samples beside what was recorded.",
+        "\nPer round: spent, samples stored on average, effective samples gained; overspend in "
+        "all. gain: effective samples relative to the recorded run.",
         style="dim",
         highlight=False,
     )
     if any(row.exhausted for row in view.rounds):
-        words = "In the recorded run streams ran dry, or suppliers failed; a replay's never do."
+        words = (
+            "In the recorded run, streams ran dry or suppliers failed; in a replay they never do."
+        )
         out.print(words, style="yellow", highlight=False)

@@ -1,1 +1,1 @@
-"""A run's folder, written by its server and read from outside, and the sinks that watch a run."""
+"""A run's folder, written by its server and read by others, and the sinks that watch a run."""

@@ -1,8 +1,8 @@
-"""A server's books in their file: a round writes what it changed, a resume reads what it needs.
+"""A server's books in their file: a round writes what changed, a resume reads what it needs.
 
-One transaction holds all that belongs together: accounts, orders, who is away, the part of the
-plan that each client has had, and what is small (``control``). Accounts are read when a client
-takes part; names, capacities and places of all clients are in memory from the start.
+One transaction holds everything that belongs together: accounts, orders, clients that are away, the
+part of the plan that each client has had, and the small rest (``control``). Accounts are read when
+a client takes part; names, capacities and places of all clients are in memory from the start.
 """
 
 import json
@@ -55,16 +55,16 @@ class RunBooks:
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_IN_LOG}")
         self._numbers: Accounts | None = None
         self._orders: dict[int, Order] = {}
-        """That are not answered, while the accounts of their clients are read."""
+        """Orders without a reply, while the accounts of their clients are read."""
         self._plan: int | None = None
-        """Number of the plan that the file holds; none before it holds anything."""
+        """Number of the plan in the file; None before the first."""
 
     def close(self) -> None:
-        """Leave one file, without a log beside it."""
+        """Close the file and remove the log beside it."""
         self._connection.close()
 
     def load(self) -> tuple[dict[str, Any], Books] | None:
-        """What the file holds, if anything: what was saved beside the books, and these."""
+        """Return what the file holds, if anything: the books, and what was saved beside them."""
         with self._readable():
             found = control_in(self._connection, self.path)
             if found is None:
@@ -76,7 +76,8 @@ class RunBooks:
             known = self._known(plan, orders)
             if (len(known.names), len(known.planned)) != (content["known"], content["planned"]):
                 raise ValueError(
-                    f"it holds {len(known.names)} accounts, {len(known.planned)} of them planned"
+                    f"it holds {len(known.names)} accounts, of which {len(known.planned)} are in "
+                    "the plan"
                 )
             away = dict(self._connection.execute("SELECT number, since FROM away").fetchall())
             _need_whole(*(looks - since for since in away.values()))
@@ -105,7 +106,7 @@ class RunBooks:
 
         Args:
             books: of the same run as before.
-            beside: what to save with them, as JSON can carry it.
+            beside: what to save with them, for JSON.
         """
         accounts, roster, allocation = books.accounts, books.roster, books.allocation
         changed, is_new = accounts.changed, self._plan is None
@@ -169,7 +170,7 @@ class RunBooks:
         return (number, client, capacity, is_noted, is_planned, *dealt, text, told)
 
     def _write_orders(self, books: Books, changed: Mapping[str, Account], plan: int) -> None:
-        """Add orders that were given, delete those that were answered, and rules of no order."""
+        """Add new orders, and delete those with a reply and rules without an order."""
         accounts = books.accounts
         given = accounts.ordered
         answered = list[tuple[int]]()
@@ -203,7 +204,7 @@ class RunBooks:
         self._connection.execute("DELETE FROM rules WHERE rule NOT IN (SELECT rule FROM orders)")
 
     def _write_plan(self, plan: int, allocation: Allocation) -> None:
-        """What everybody in the plan has and is owed as it begins."""
+        """Write what every client in the plan has and is owed as it begins."""
         shares, owed = allocation.shares.tobytes(), allocation.credits.tobytes()
         self._connection.execute("DELETE FROM plans")
         row = plan, shares, owed, checksum(shares, owed)
@@ -212,7 +213,7 @@ class RunBooks:
     def _known(
         self, plan: int, orders: Iterable[tuple[int, Order, tuple[Any, ...]]]
     ) -> KnownClients:
-        """All clients, without their accounts."""
+        """Return all clients, without their accounts."""
         known = KnownClients()
         for row in self._connection.execute(
             "SELECT number, client, capacity, is_noted, is_planned, plan, ordered, credits "
@@ -233,18 +234,18 @@ class RunBooks:
         saved, count = (np.frombuffer(one, np.float64) for one in (shares, owed)), known.planned
         shares, owed = saved
         if plan != content["plan"] or {len(shares), len(owed)} != {len(count)}:
-            raise ValueError(f"its plan is for {len(shares)} clients, not for {len(count)}")
+            raise ValueError(f"its plan is for {len(shares)} clients, but it has {len(count)}")
         ordered = np.array(known.ordered, dtype=np.int64)[known.planned]
         since = np.array(known.owed)[known.planned]
         owed = np.where(np.isnan(since), owed, since)
         arrays = {"shares": shares.copy(), "ordered": ordered, "credits": owed}
         allocation = plain(Allocation, {**content["allocation"], **arrays})
         if allocation.handed_out != int(ordered.sum()) or not np.isfinite(owed).all():
-            raise ValueError("what clients were ordered is not what all were")
+            raise ValueError("the clients' orders do not add up to the total")
         return allocation
 
     def _account(self, client: str) -> Account:
-        """One account; those that owe an answer are read once and stay in memory."""
+        """Return an account; those that wait for a reply stay in memory once read."""
         if self._numbers is None:
             raise ValueError("nothing was saved yet")
         number = self._numbers.number(client)
@@ -260,18 +261,18 @@ class RunBooks:
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
-        """Name the file where it cannot be read."""
+        """Name the file in errors if it cannot be read."""
         try:
             with reading(self.path, REMEDY):
                 yield
         except sqlite3.DatabaseError as wrong:
             if isinstance(wrong, sqlite3.ProgrammingError) or not is_damage(wrong):
-                raise  # books that were closed are not damaged
+                raise  # closed books are not damaged
             raise DamagedFileError(self.path, f"is damaged ({wrong})", REMEDY) from wrong
 
 
 def _dealt(client: str, books: Books, plan: int) -> tuple[int, int, float]:
-    """A client's part of the plan: its number, what was ordered, and what it is owed."""
+    """Return a client's part of the plan: its number, its orders, and what it is owed."""
     place, dealt = books.roster.places.get(client), books.allocation
     if place is None or dealt is None:
         return NO_PLAN, 0, 0.0

@@ -1,8 +1,8 @@
-"""The file of a server's books: its tables, what a row says, and what is damage.
+"""The file of a server's books: its tables, the content of a row, and what counts as damage.
 
-Accounts lie apart from the orders that are not answered: a round that is decided adds a short row
-for each client that takes part, a round that is settled writes the accounts of those that answered.
-What does not change from client to client of a round (the rule) is written once.
+Accounts are apart from orders without a reply: a round that is decided adds a short row for each
+client that takes part; a round that is settled writes the accounts of the clients that replied. The
+part that all clients of a round share (the rule) is written once.
 """
 
 import json
@@ -68,7 +68,7 @@ OF_ONE_CLIENT = ("count", "price")
 
 
 def checksum(*values: object) -> int:
-    """Of what a row holds: SQLite itself does not notice a bit that has changed on disk."""
+    """Return the checksum of a row: SQLite itself does not notice a bit that changed on disk."""
     found = 0
     for one in values:
         if isinstance(one, bytes):
@@ -84,7 +84,7 @@ def check(found: int, *values: object) -> None:
 
 
 def account_text(account: Account) -> str:
-    """An account without what has a place of its own, and without what is as in a new one."""
+    """Return an account as text, without defaults and fields that have their own column."""
     told = {
         name: value
         for name, value in vars(account).items()
@@ -94,19 +94,19 @@ def account_text(account: Account) -> str:
 
 
 def account_of(text: str, capacity: int, order: Order | None) -> Account:
-    """The account that ``account_text`` gave."""
+    """Restore an account from ``account_text``."""
     told = {**json.loads(text), "buffer_capacity": capacity, "outstanding": None}
     account = account_from({"batches": (), "lost_batches": (), **told})
     return account if order is None else replace(account, outstanding=order)
 
 
 def order_of(rule: Mapping[str, Any], count: int, price: float) -> Order:
-    """The order that a rule is for one client."""
+    """Return the order that a rule gives one client."""
     return Order.from_record({**rule, "count": count, "price": price})
 
 
 def rule_text(order: Order) -> str:
-    """What an order has in common with those of other clients."""
+    """Return what an order has in common with those of other clients."""
     record = order.to_record()
     return json.dumps({name: value for name, value in record.items() if name not in OF_ONE_CLIENT})
 
@@ -118,9 +118,9 @@ def check_format(version: object, path: Path) -> None:
     if not OLDEST_FORMAT <= version <= FORMAT_VERSION:
         newer = "a newer" if version > FORMAT_VERSION else "an older"
         raise RunDiffersError(
-            f"{path} has format {reprlib.repr(version)}, this program reads {OLDEST_FORMAT} to "
-            f"{FORMAT_VERSION}: {newer} version of Tidegate wrote it; go on with that version, or "
-            "begin a new run in another folder",
+            f"{path} has format {reprlib.repr(version)}, but this program reads {OLDEST_FORMAT} "
+            f"to {FORMAT_VERSION}: {newer} version of Tidegate wrote it; continue with that "
+            "version, or start a new run in another folder",
             name="format",
             saved=version,
             given=FORMAT_VERSION,
@@ -128,7 +128,7 @@ def check_format(version: object, path: Path) -> None:
 
 
 def control_in(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, Any], Any] | None:
-    """What is small, and the state of the rule; none before the first save."""
+    """Return the small part, and the state of the rule; None before the first save."""
     found = connection.execute("SELECT content, rule_state, checksum FROM control").fetchall()
     if not found:
         return None
@@ -140,7 +140,7 @@ def control_in(connection: sqlite3.Connection, path: Path) -> tuple[dict[str, An
 
 
 def orders_in(connection: sqlite3.Connection) -> Iterator[tuple[int, Order, tuple[Any, ...]]]:
-    """Number of the client, its order, and its part of the plan, of all that are not answered."""
+    """Yield the client's number, its order, and its part of the plan, for all without a reply."""
     rules = {
         number: (text, json.loads(text))
         for number, text in connection.execute("SELECT rule, content FROM rules")
@@ -153,22 +153,22 @@ def orders_in(connection: sqlite3.Connection) -> Iterator[tuple[int, Order, tupl
 
 @contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """The file at one moment, whoever writes to it; for somebody who may not write, too."""
+    """Open the file at one moment, also while it is written, and without the right to write."""
     try:
         with closing(_opened(path)) as connection, transaction(connection, "DEFERRED"):
             check_tables(connection, path, BOOKS_KIND)
             yield connection
     except sqlite3.OperationalError as wrong:
         raise ConfigurationError(
-            f"{path} cannot be read: {wrong}; see that this user may read it and the files beside "
-            "it"
+            f"{path} cannot be read: {wrong}; check that this user may read it and the files "
+            "beside it"
         ) from wrong
     except sqlite3.DatabaseError as wrong:
         raise DamagedFileError(path, f"is damaged ({wrong})", REMEDY) from wrong
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Without a log, SQLite would make one to read: who may not reads the file as it is."""
+    """Open the file; without the right to create a log, read the file as it is."""
     address = f"{path.absolute().as_uri()}?mode=ro"
     connection = _connected(address)
     try:
@@ -189,10 +189,10 @@ def _connected(address: str) -> sqlite3.Connection:
 
 
 def read_books(path: Path) -> dict[str, Any] | None:
-    """All of a file, in plain values: what is small, each client's account, and absences."""
+    """Read all of a file as plain values: the small part, each client's account, and absences."""
     with read_only(path) as connection, reading(path, REMEDY):
         ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
-        found = control_in(connection, path) if tables else None  # a server has just begun
+        found = control_in(connection, path) if tables else None  # a server has just started
         if found is None:
             return None
         content, _ = found

@@ -1,4 +1,4 @@
-"""The sink that every run has: it writes ``metrics.jsonl`` beside the books."""
+"""The sink of every run: it writes ``metrics.jsonl`` beside the books."""
 
 import contextlib
 import importlib.metadata
@@ -23,26 +23,26 @@ class Journal:
         self._path = folder / METRICS
 
     def begin(self) -> None:
-        """A server takes the run up; the one before may have died in the middle of a line."""
+        """Note a new server; the one before may have died in the middle of a line."""
         told = {"round": 0, "source": "started", "versions": versions(), "pid": os.getpid()}
         self._write(told | {"machine": this_machine(), "boot": this_boot()}, before="\n")
 
     def decided(self, round_number: int, price: float) -> None:
-        """When a round began."""
+        """Note when a round began."""
         self._write({"round": round_number, "source": "decided"})
 
     def settled(self, moment: Moment) -> None:
-        """When it ended; what it did has a file of its own."""
+        """Note when it ended; what it did is in a file of its own."""
         now, averaged = moment.done.round_number, moment.averaged
         self._write({"round": now, "source": "settled", "averaged": averaged})
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
-        """One line; what is not finite has no number in JSON, and is null."""
+        """Write one line; values that are not finite become null."""
         finite = {name: one if math.isfinite(one) else None for name, one in metrics.items()}
         self._write({"round": round_number, "source": source, "metrics": finite})
 
     def close(self, *, failed: bool) -> None:
-        """How a start of the server ended; one that was killed says nothing."""
+        """Note how this start of the server ended; a killed server writes nothing."""
         self._write({"round": 0, "source": "failed" if failed else "over"})
 
     def _write(self, line: dict[str, Any], before: str = "") -> None:
@@ -52,7 +52,7 @@ class Journal:
 
 
 def versions() -> dict[str, str]:
-    """Of what a run depends on, as far as it is installed."""
+    """Return the versions of what a run depends on, as far as it is installed."""
     found = {"python": platform.python_version(), "machine": platform.machine()}
     for name in ("tidegate", "flwr", "numpy", "torch"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -1,4 +1,4 @@
-"""All clients of a run's books as a resume needs them: names and places, without accounts."""
+"""All clients in a run's books as a resume needs them: names and places, without accounts."""
 
 import math
 from array import array
@@ -15,7 +15,7 @@ class KnownClients:
         self.capacities = array("q")
         self.noted: dict[int, None] = {}
         self.planned: list[int] = []
-        """Numbers of those that are planned for."""
+        """Numbers of the clients in the plan."""
         self.ordered = array("q")
         """Since the plan began."""
         self.owed = array("d")
@@ -27,7 +27,7 @@ class KnownClients:
         if number != len(self.names) or type(client) is not str:
             raise ValueError(f"account {len(self.names)} is missing or has no name")
         if type(capacity) is not int or not 1 <= capacity <= LARGEST_CAPACITY:
-            raise ValueError(f"{client} cannot have a capacity of {capacity!r}")
+            raise ValueError(f"the capacity of {client} is {capacity!r}, which is not possible")
         self.names.append(client)
         self.capacities.append(capacity)
         self.ordered.append(0)
@@ -39,7 +39,7 @@ class KnownClients:
             self.deal(number, tuple(dealt), plan)
 
     def deal(self, number: int, dealt: tuple[Any, ...], plan: int) -> None:
-        """Note what a client was dealt, if that was under the present plan."""
+        """Note a client's part of the plan, if it is of the present plan."""
         of_plan, ordered, owed = dealt
         if of_plan == plan:
             self.ordered[number], self.owed[number] = ordered, owed

@@ -1,7 +1,7 @@
-"""Whether a run's server lives: it holds the lock of the run's folder until it ends.
+"""Whether a run's server is alive: it locks the run's folder until it ends.
 
-The lock goes with the process that holds it, whatever ends it: SIGKILL, or the power. Who looks
-takes no lock, so that a server which starts meanwhile is not kept out.
+The lock ends with the process that holds it, whatever ends that: SIGKILL, or a power loss. Readers
+take no lock, so they do not keep out a server that starts meanwhile.
 """
 
 import fcntl
@@ -19,19 +19,19 @@ _LAYOUTS = {"linux": ("hhqqi", 0, 4), "darwin": ("qqihh", 3, 2)}
 
 
 def server_process(folder: Path) -> int | None:
-    """Return the process that serves the run in a folder; none if nobody does.
+    """Return the id of the process that serves the run in a folder; None if there is none.
 
-    Of a process in another container, or on another machine, the number is of no use here.
+    The id of a process in another container, or on another machine, means nothing here.
 
-    Do not ask in the process that serves the run: POSIX takes all of its locks on a file away when
-    it closes the file.
+    Do not call this in the process that serves the run: POSIX releases all of its locks on a file
+    when it closes the file.
 
     Raises:
-        OSError: it cannot be told, on this system or on this disk.
+        OSError: this system or this disk cannot tell.
     """
     layout, kind, process = _LAYOUTS.get(sys.platform, ("", 0, 0))
     if not layout:
-        raise OSError(f"it is not known how {sys.platform} tells who holds a lock")
+        raise OSError(f"cannot tell who holds a lock on {sys.platform}")
     asked = [0] * len(layout)
     asked[kind] = fcntl.F_RDLCK  # whoever keeps readers out
     try:
@@ -47,11 +47,11 @@ def server_process(folder: Path) -> int | None:
 
 
 def read_watched(folder: Path) -> RunView:
-    """Return what a folder says now, and at once whether its server lives: by its lock.
+    """Read a folder, and tell by its lock whether its server is alive.
 
-    Where the server is on another machine, the lock says nothing that can be relied on. A server
-    that ends lets go of the lock, and writes that it has ended some seconds later at most, so one
-    of the same process numbers is called gone only when its process is, too.
+    If the server is on another machine, the lock is not reliable. A server that ends releases the
+    lock and writes that it has ended at most some seconds later. Its process is therefore reported
+    as gone only when it has ended, too, if its id is valid here.
     """
     view = read_run(folder)
     server = view.server

@@ -1,7 +1,7 @@
-"""``prices.jsonl``: what prices were, where a round's one price does not tell it all.
+"""``prices.jsonl``: prices of a round that its single price does not describe.
 
-Each client's own, where they differ, and the amounts that a price was made of, such as money and
-carbon.
+These are each client's own price, if they differ, and the amounts that a price consists of, such as
+money and carbon.
 """
 
 import json
@@ -22,9 +22,9 @@ from tidegate.wire import Order
 def write_prices(
     folder: Path, round_number: int, orders: Mapping[str, Order], feed: PriceFeed | None
 ) -> None:
-    """Add the prices of a round's orders unless all are the same, and the amounts if several.
+    """Append the prices of a round's orders unless all are equal, and the amounts if several.
 
-    A server that was killed may have left half a line: the next begins on a line of its own.
+    A killed server may have left half a line, so the next one starts on a line of its own.
     """
     told: dict[str, object] = {}
     prices = {client: order.price for client, order in orders.items()}
@@ -32,7 +32,7 @@ def write_prices(
         told["prices"] = prices
     if isinstance(feed, PricedByAmounts) and len(feed.rates) > 1:
         amounts = feed.amounts(round_number)
-        if amounts:  # a round that an earlier server has decided is told already
+        if amounts:  # a round that an earlier server decided is written already
             told["amounts"] = {name: [amounts[name], rate] for name, rate in feed.rates.items()}
     if told:
         with (folder / PRICES).open("ab+") as lines:
@@ -43,9 +43,9 @@ def write_prices(
 
 
 def amounts_paid(view: RunView) -> dict[str, tuple[float, float]]:
-    """By name, how much of each amount all samples took, and what of the money it counted for.
+    """Return, by name, how much of each amount all samples took, and its part of the money.
 
-    Nothing where prices are not made of several amounts.
+    Empty if prices do not consist of several amounts.
     """
     rows = {row.round_number: row for row in view.rounds}
     paid: dict[str, tuple[float, float]] = {}
@@ -60,11 +60,11 @@ def amounts_paid(view: RunView) -> dict[str, tuple[float, float]]:
 
 
 def price_table(view: RunView) -> FloatArray | None:
-    """A row of prices for each round that was settled, a column for each client; or None.
+    """Return a row of prices for each settled round and a column for each client, or None.
 
-    None where all clients paid the same in every round. What a client would have paid in a round
-    in which it was sent no order is not known: it is taken to be as far from the round's average
-    as the client's price usually was.
+    None if all clients paid the same in every round. What a client would have paid in a round
+    without an order is unknown: it is assumed to be as far from the round's average as the client's
+    price usually was.
     """
     names = {client.name: number for number, client in enumerate(view.clients)}
     rows = {row.round_number: place for place, row in enumerate(view.rounds)}
@@ -83,18 +83,18 @@ def price_table(view: RunView) -> FloatArray | None:
     usual = np.where(known, ratios, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     usual = np.where(known.any(axis=0), usual, 1.0)
     ratios = np.where(known, ratios, usual)
-    ratios[~told] = 1.0  # all who were sent an order paid the same
+    ratios[~told] = 1.0  # all clients with an order paid the same
     table: FloatArray = average[:, None] * ratios
     return table
 
 
 def _told(folder: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Rounds and what is told of them; one that two servers have decided is told twice."""
+    """Yield rounds and what is written about them; one that two servers decided occurs twice."""
     path = folder / PRICES
     for text in whole_lines(path):
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
-            continue  # what a server that died left
+            continue  # left behind by a server that died
         with reading(path, REMEDY):
             yield int(line["round"]), line

@@ -1,7 +1,7 @@
-"""The folder of a run, read from outside: while it goes on, between two starts, and afterwards.
+"""Read the folder of a run while it is running, between two starts, and afterwards.
 
 Readers take no lock and need no Flower: the books are replaced in one step, rows are appended, and
-a last row that is not whole yet is not there yet.
+a last row that is incomplete is ignored.
 """
 
 import json
@@ -23,29 +23,29 @@ from tidegate.server.saved_terms import current_terms
 
 @dataclass(frozen=True)
 class ClientView:
-    """One client, as the server's books have it."""
+    """One client, by the server's books."""
 
     name: str
     buffer_capacity: int
     stored: int
-    """Samples, when it was last heard."""
+    """Samples, by its last receipt."""
     total_admitted: int
     total_spent: float
     last_round: int
-    """That it was heard in; 0 before the first."""
+    """The round of its last receipt; 0 before the first."""
     away_for: int | None
-    """Rounds since it could be reached; none if it is no longer planned for."""
+    """Rounds since it was online; None if it is no longer in the plan."""
     owes_answer: bool
-    """Whether an order of an earlier round is not answered."""
+    """Whether an order of an earlier round has no reply."""
     is_retired: bool
-    """Whether an operator has taken it out for good, or has asked the server to."""
+    """Whether an operator has retired it, or has asked the server to."""
     batches: Sequence[tuple[int, int]] = ()
-    """What is stored: the round that admitted samples, and how many of them are left."""
+    """What it stores: the round that admitted samples, and how many of them are left."""
 
 
 @dataclass(frozen=True)
 class RunView:
-    """A run, as its folder has it."""
+    """A run, by its folder."""
 
     folder: Path
     run: str
@@ -53,49 +53,49 @@ class RunView:
     options: Mapping[str, Any]
     """The policy's settings."""
     headroom: float
-    """Slots that each client has for every slot that is planned for."""
+    """Slots that each client has for every planned slot."""
     learning: Mapping[str, Any]
     """Constants of the learning-error bound."""
     is_shard: bool
     """Whether its budget was granted round by round."""
     budget: float
     num_rounds: int | None
-    """T; none where the run has no last round."""
+    """T; None if the run has no last round."""
     mean_price: float | None
-    """What a sample was expected to cost; none where the policy does not ask."""
+    """The expected price of a sample; None if the policy does not use it."""
     fraction_train: float
     """The part of the fleet that a round is meant to reach."""
     min_train_nodes: int
     """Clients that it reaches in any case."""
     round_number: int
-    """The round that is under way, or comes next."""
+    """The round under way, or the next one."""
     rounds: list[FleetRound]
     metrics: dict[str, dict[int, float]]
     """By ``source/name``, the value of each round that has one; NaN where it was not finite."""
     averaged: dict[int, int]
     """Clients whose models went into the average of each round."""
     starts: list[tuple[float, dict[str, str]]]
-    """When a server began to serve this run, with its versions."""
+    """When a server started to serve this run, with its versions."""
     ending: str
-    """How the last of them ended: ``over``, ``failed``, or nothing if it goes on or was killed."""
+    """How the last of them ended: ``over``, ``failed``, or "" if it is running or was killed."""
     is_gone: bool
-    """Whether the last of them was killed, as far as can be told from here."""
+    """Whether the last of them was killed, as far as this machine can tell."""
     begun_at: dict[int, float]
     """When each round was decided, in seconds since 1970."""
     ended_at: dict[int, float]
     """When it was settled."""
     clients: list[ClientView]
     server: ServerMark | None = None
-    """The last of the servers; none before the first."""
+    """The last of the servers; None before the first."""
     is_served: bool | None = None
-    """Whether a server holds the folder's lock; none where nobody has looked, or can tell."""
+    """Whether a server holds the folder's lock; None if this was not checked, or cannot be."""
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more will come: all rounds are played, and their models judged.
+        """Whether the run is complete: all rounds are done, and their models evaluated.
 
-        A server without a last round says itself that it has come to its end; one that was killed
-        after its last round has judged all that it will.
+        A server without a last round says itself that it has finished; one that was killed after
+        its last round will evaluate no more.
         """
         if self.num_rounds is None:
             return self.ending == "over"
@@ -103,12 +103,12 @@ class RunView:
 
     @property
     def is_played(self) -> bool:
-        """Whether the last round, if there is one, was settled; its model may not be judged yet."""
+        """Whether the last round, if any, was settled; its model may not be evaluated yet."""
         return self.num_rounds is not None and self.round_number > self.num_rounds
 
     @property
     def allowed_per_round(self) -> float:
-        """C; of a shard, what its rounds were granted on average."""
+        """C; for a shard, the average grant of its rounds."""
         if not (self.is_shard and self.rounds):
             return self.budget
         spent = math.fsum(row.spent for row in self.rounds)
@@ -116,18 +116,18 @@ class RunView:
 
     @property
     def away(self) -> list[ClientView]:
-        """Clients that have left, could not be reached in the last round, or owe an answer."""
+        """Clients that have left, were offline in the last round, or have not replied."""
         waited_for = [one for one in self.clients if not one.is_retired]
         return [one for one in waited_for if one.away_for != 0 or one.owes_answer]
 
     @property
     def retired(self) -> list[ClientView]:
-        """Clients that an operator has taken out; nobody waits for them."""
+        """Clients that an operator has retired; the server does not wait for them."""
         return [one for one in self.clients if one.is_retired]
 
 
 def read_run(folder: Path) -> RunView:
-    """What a folder says now."""
+    """Read the present state of a folder."""
     path, content = saved_content(folder)
     with reading(path, REMEDY):
         record = content["controller"]
@@ -149,7 +149,7 @@ def read_run(folder: Path) -> RunView:
         try:
             line = json.loads(text)
         except json.JSONDecodeError:
-            continue  # what a server that died left
+            continue  # left behind by a server that died
         with reading(folder / METRICS, REMEDY):
             number, source = line["round"], line["source"]
             if source == "started":
@@ -191,7 +191,7 @@ def read_run(folder: Path) -> RunView:
 
 
 def read_accounts(folder: Path) -> tuple[str, dict[str, Any]]:
-    """The run that a folder keeps, and the server's account of each client, as plain values."""
+    """Return the run in a folder, and the server's account of each client, as plain values."""
     path, content = saved_content(folder)
     with reading(path, REMEDY):
         ledger = content["controller"]["ledger"]
@@ -199,12 +199,13 @@ def read_accounts(folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The file of a run's books, and all that it holds, as plain values."""
+    """Return the file of a run's books, and its content, as plain values."""
     if folder.is_file():
         raise ConfigurationError(f"{folder} is a file; give the run's folder, {folder.parent}")
     if not folder.exists():
         raise ConfigurationError(
-            f"there is no folder {folder}; give the one that AdmissionControl(folder=...) saves to"
+            f"there is no folder {folder}; give the folder that AdmissionControl(folder=...) "
+            "saves to"
         )
     path, old = folder / BOOKS, folder / CONTROL
     content = read_books(path) if path.exists() else None
@@ -219,17 +220,17 @@ def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
-    """The first rows of a file of rounds; one of a round that was not settled may follow."""
+    """Return the first rows of a file of rounds; an unsettled round may follow them."""
     with reading(path, REMEDY):
         rounds = [plain(FleetRound, json.loads(row)) for row in whole_lines(path)[:settled]]
     if len(rounds) < settled:
-        told = f"tells of {len(rounds)} rounds, and {settled} were settled"
+        told = f"has {len(rounds)} rounds, but {settled} were settled"
         raise DamagedFileError(path, told, REMEDY)
     return rounds
 
 
 def control_of(archive: Archive, path: Path) -> dict[str, Any]:
-    """The part of a server's books that is JSON, in the file that older versions wrote."""
+    """Return the JSON part of a server's books, from the file that older versions wrote."""
     content: dict[str, Any] = archive.json("control")
     check_format(content["version"], path)
     if "controller" not in content:  # a mark for older programs
@@ -261,6 +262,6 @@ def _client(
 
 
 def whole_lines(path: Path) -> list[str]:
-    """Whole lines of a file that somebody may be writing to."""
+    """Yield the complete lines of a file that may be being written."""
     text = path.read_text("utf-8") if path.exists() else ""
     return [line for line in text[: text.rfind("\n") + 1].splitlines() if line]

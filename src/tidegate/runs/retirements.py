@@ -1,8 +1,8 @@
-"""Clients that an operator takes out of a run for good, or lets in again.
+"""Clients that an operator retires from a run, or lets take part again.
 
-A request is a line of ``retired.jsonl`` in the run's folder, and the last one about a client
-counts. The file is never shortened: a server that dies before its books are saved reads the same
-requests at its next start, and one that was taken up before changes nothing.
+A request is a line of ``retired.jsonl`` in the run's folder, and the last one for a client counts.
+The file is never shortened: a server that dies before its books are saved reads the same requests
+at its next start, and one that was applied before changes nothing.
 """
 
 import json
@@ -20,10 +20,10 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 def ask(folder: Path, clients: Iterable[str], *, retired: bool) -> None:
-    """Ask for clients to be retired, or to be no longer; on disk when this returns."""
+    """Ask for clients to be retired, or reinstated; the request is on disk when this returns."""
     about = {"retired": retired, "at": round(time.time(), 3)}
     lines = [json.dumps({"client": client} | about) for client in clients]
-    # In one step, after whatever another writer may have left unfinished.
+    # In one write, after anything that another writer may have left unfinished.
     text = "".join(f"\n{line}\n" for line in lines).encode()
     file = os.open(folder / RETIRED, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     try:
@@ -33,13 +33,13 @@ def ask(folder: Path, clients: Iterable[str], *, retired: bool) -> None:
         os.close(file)
     place = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(place)  # the file's name
+        os.fsync(place)  # makes the file's name durable
     finally:
         os.close(place)
 
 
 def asked(folder: Path) -> dict[str, bool]:
-    """Whether each client that requests speak of is to be retired; half a line says nothing."""
+    """Return for each client in the requests whether to retire it; half a line is ignored."""
     try:
         text = (folder / RETIRED).read_text("utf-8", errors="replace")
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def asked(folder: Path) -> dict[str, bool]:
 
 
 def take_up(folder: Path, controller: Controller) -> None:
-    """Let the books follow the requests; a round that was decided before keeps its orders."""
+    """Apply the requests to the books; a round that was decided before keeps its orders."""
     ledger = controller.ledger
     for client, retired in asked(folder).items() if not controller.is_under_way else ():
         if client not in ledger or ledger.is_retired(client) == retired:
@@ -65,10 +65,12 @@ def take_up(folder: Path, controller: Controller) -> None:
         if retired:
             lost = ledger.retire(client, controller.round_number)
             logger.warning(
-                "%s is retired from round %d on; %.4g that it may have paid unheard is booked as "
-                "spent",
+                "%s is retired from round %d on; %.4g that it may have paid without a reply is "
+                "booked as spent",
                 *(client, controller.round_number, lost),
             )
         else:
             ledger.reinstate(client)
-            logger.warning("%s is no longer retired, and is asked who it is", client)
+            logger.warning(
+                "%s is no longer retired; the server will ask it to introduce itself", client
+            )

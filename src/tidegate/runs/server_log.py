@@ -1,7 +1,7 @@
-"""``server.log`` in a run's folder: what its server logged, for whoever is called at night.
+"""``server.log`` in a run's folder: what its server logged.
 
-It has what Tidegate says in Flower's log, and Flower's warnings, and stays with the run where
-Flower's own is gone with the SuperLink. Like that, it names clients and the errors that they sent.
+It holds Tidegate's lines in Flower's log, and Flower's warnings, and stays with the run when
+Flower's own log is gone with the SuperLink. Like that log, it names clients and their errors.
 """
 
 import logging
@@ -13,18 +13,18 @@ from pathlib import Path
 
 LOG = "server.log"
 OURS = "flwr.tidegate"
-"""The logger of all that Tidegate says on a server."""
+"""The logger of everything that Tidegate logs on a server."""
 LARGEST = 2_000_000
-"""Bytes after which it goes on in a new file; the one before is kept as ``server.log.1``."""
+"""Bytes after which a new file starts; the previous one is kept as ``server.log.1``."""
 TAIL = 64_000
-"""Bytes at its end in which the last lines are looked for."""
+"""Bytes at its end that are searched for the last lines."""
 
 
 @contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """Write the log of a run to its folder, with what ends the run, if something does.
+    """Write the log of a run to its folder, with the exception that ends the run, if any.
 
-    A log that cannot be written stops nothing.
+    A log that cannot be written does not stop the run.
     """
     handler = logging.handlers.RotatingFileHandler(
         folder / LOG, maxBytes=LARGEST, backupCount=1, encoding="utf-8", delay=True
@@ -53,12 +53,12 @@ def logged(folder: Path) -> Iterator[None]:
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
-    """Whether somebody on call wants a line: all of Tidegate's, and warnings of Flower's."""
+    """Return whether an operator needs a line: all of Tidegate's, and Flower's warnings."""
     return record.name == OURS or record.levelno >= logging.WARNING
 
 
 def last_lines(folder: Path, count: int) -> list[str]:
-    """Return the last lines that the server of a run has logged, without what moves a cursor."""
+    """Return the last lines of a run's log, without control characters."""
     try:
         with (folder / LOG).open("rb") as log:
             log.seek(max(log.seek(0, 2) - TAIL, 0))

@@ -1,4 +1,4 @@
-"""Which process served a run last, and what can be told of it from here."""
+"""The process that last served a run, and what this machine can tell about it."""
 
 import contextlib
 import os
@@ -8,14 +8,14 @@ from pathlib import Path
 
 
 def this_machine() -> str:
-    """Where a process can be looked for by its number."""
-    with contextlib.suppress(OSError):  # a container has numbers of its own
+    """Return the place in which a process id is valid."""
+    with contextlib.suppress(OSError):  # a container has ids of its own
         return f"{platform.node()} {Path('/proc/self/ns/pid').readlink()}"
     return platform.node()
 
 
 def this_boot() -> str:
-    """Which start of which kernel this is, also in a container; empty where nobody says."""
+    """Return the id of this boot, also in a container; empty if unknown."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
     return ""
@@ -32,21 +32,21 @@ class ServerMark:
 
     @property
     def is_near(self) -> bool:
-        """Whether it began on this machine, whose kernel knows who holds a lock."""
+        """Whether it started on this machine, whose kernel knows who holds a lock."""
         return self.boot == this_boot() if self.boot else self.is_numbered_here
 
     @property
     def is_numbered_here(self) -> bool:
-        """Whether its number means the same process here; in a container it means another."""
+        """Whether its id means the same process here; in a container it means another."""
         return self.machine == this_machine()
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has ended, as far as its number tells; of another machine's nobody can."""
+        """Whether it has ended, as far as its id tells; unknown for another machine."""
         if not self.is_numbered_here:
             return False
         if self.boot not in ("", this_boot()):
-            return True  # the machine was started anew since
+            return True  # the machine was restarted since
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -57,9 +57,9 @@ class ServerMark:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended, and only its number is left for whoever started it."""
+    """Return whether a process has ended and only its id is left for its parent."""
     try:
         told = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:  # not on Linux, or gone just now
+    except OSError:  # not Linux, or just gone
         return False
     return told.rpartition(b")")[2].split()[0] == b"Z"

@@ -1,7 +1,7 @@
-"""The folder of a run, as its server writes it: books and rows, always of the same round.
+"""Write the folder of a run: books and rows, always of the same round.
 
-The books change in one transaction, after everything that they speak of is on disk: once when a
-round is decided, so that a server which dies afterwards sends the same orders again, and once when
+The books change in one transaction, after everything that they refer to is on disk: once when a
+round is decided, so that a server that dies afterwards sends the same orders again, and once when
 it is settled.
 """
 
@@ -44,7 +44,7 @@ MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
 
 
 class RunWriter:
-    """Books and rows of one run; the model that they name is somebody else's to write."""
+    """Books and rows of one run; the caller writes the model that they name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -54,23 +54,23 @@ class RunWriter:
 
     @contextmanager
     def held(self, app: str = "") -> Iterator[None]:
-        """Keep other servers out of the folder; the lock goes with the process that holds it.
+        """Lock the folder against other servers; the lock ends with the process.
 
         Args:
-            app: the name of the app whose run it is; other apps will not resume it.
+            app: the name of the app; other apps cannot resume the run.
         """
         self._app = app
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise ConfigurationError(
-                f"folder={str(self._folder)!r} is a file; name a folder, which is made if it is "
-                "not there"
+                f"folder={str(self._folder)!r} is a file; give a folder, which is created if it "
+                "does not exist"
             ) from None
         except OSError as wrong:
             raise ConfigurationError(
-                f"folder={str(self._folder)!r} cannot be made ({wrong.strerror}); give one where "
-                "the server may write"
+                f"folder={str(self._folder)!r} cannot be created ({wrong.strerror}); choose one "
+                "where the server may write"
             ) from wrong
         with contextlib.ExitStack() as opened:
             try:
@@ -78,23 +78,25 @@ class RunWriter:
                 opened.enter_context(closing(lock)).execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as wrong:
                 if is_busy(wrong):
-                    told = f"another run is using {self._folder}; wait for it, or take another"
+                    told = (
+                        f"another run is using {self._folder}; wait for it, or use another folder"
+                    )
                     raise ConfigurationError(f"{told} folder") from None
                 raise ConfigurationError(
-                    f"folder={str(self._folder)!r} cannot be written to ({wrong}); make "
-                    "room, or give the server the right to write there, or take another folder"
+                    f"folder={str(self._folder)!r} cannot be written to ({wrong}); free disk "
+                    "space, allow the server to write there, or use another folder"
                 ) from wrong
             opened.callback(self.close)
             yield
 
     def close(self) -> None:
-        """Let go of the books; what was saved stays saved."""
+        """Close the books; what was saved stays saved."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def load(self, terms: Terms) -> tuple[Controller, str] | None:
-        """The books that the folder holds, if any, and the name of their model."""
+        """Load the books in the folder, if any, and the name of their model."""
         path, old = self._folder / BOOKS, self._folder / CONTROL
         found = self._books.load() if path.exists() else None
         if found is not None:
@@ -105,7 +107,7 @@ class RunWriter:
         if not old.exists():
             rounds_file = self._folder / ROUNDS
             if rounds_file.exists() and rounds_file.stat().st_size:
-                told = f"is missing, and {rounds_file} tells of a run"
+                told = f"is missing, but {rounds_file} belongs to a run"
                 raise DamagedFileError(path, told, REMEDY)
             return None
         with reading(old, REMEDY), old.open("rb") as file, Archive(file) as archive:
@@ -121,14 +123,14 @@ class RunWriter:
         return self._file
 
     def _model_of(self, content: Mapping[str, Any]) -> str:
-        """The model that belongs to the books, if they are of this app."""
+        """Return the model that belongs to the books, if they are of this app."""
         model, app = content["model"], content.get("app", "")  # older folders name no app
         if not MODEL_NAME.fullmatch(model):
             raise ValueError(f"it names a model {reprlib.repr(model)}")
         if app and self._app not in ("", app):
             raise RunDiffersError(
-                f"{self._folder} holds a run of the app {reprlib.repr(app)}, and this is "
-                f"{self._app!r}; take another folder",
+                f"{self._folder} holds a run of the app {reprlib.repr(app)}, but this is "
+                f"{self._app!r}; use another folder",
                 name="app",
                 saved=app,
                 given=self._app,
@@ -137,18 +139,18 @@ class RunWriter:
         return str(model)
 
     def begin(self) -> None:
-        """A new run, before its first round."""
+        """Save a new run before its first round."""
         (self._folder / ROUNDS).write_bytes(b"")
         for name in (METRICS, PRICES, RETIRED):
             (self._folder / name).unlink(missing_ok=True)
 
     def save_control(self, controller: Controller, model: str) -> None:
-        """The books, and the name of the model that goes with them."""
+        """Save the books, and the name of the model that belongs to them."""
         beside = {"version": FORMAT_VERSION, "model": model}
         if self._app:
             beside["app"] = self._app
         self._books.save(controller.standing.to_books(), beside)
-        if not self._is_marked:  # once a process: an earlier one may have died before it
+        if not self._is_marked:  # once a process: an earlier one may have died before this
             self._mark()
             self._is_marked = True
 
@@ -162,14 +164,14 @@ class RunWriter:
         replace_file(self._folder / CONTROL, write)
 
     def append(self, row: FleetRound) -> None:
-        """A row, on disk when this returns."""
+        """Append a row, which is on disk when this returns."""
         with (self._folder / ROUNDS).open("a") as file:
             file.write(_line(row))
             file.flush()
             os.fsync(file.fileno())
 
     def rounds_before(self, round_number: int) -> list[FleetRound]:
-        """The rows of settled rounds; one of a round that was not is dropped from the file."""
+        """Return the rows of settled rounds; drop the row of an unsettled one from the file."""
         path = self._folder / ROUNDS
         if not path.exists():
             raise DamagedFileError(path, "is missing", REMEDY)
@@ -184,5 +186,5 @@ class RunWriter:
 
 
 def _line(row: FleetRound) -> str:
-    """One line of ``rounds.jsonl``."""
+    """Return one line of ``rounds.jsonl``."""
     return json.dumps(dataclasses.asdict(row)) + "\n"

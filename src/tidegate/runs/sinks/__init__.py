@@ -1,8 +1,8 @@
-"""Where a running server tells what it does: files, Prometheus, TensorBoard, MLflow.
+"""Sinks: where a running server reports what it does: files, Prometheus, TensorBoard, MLflow.
 
-A sink sees every round that is settled and everything that is measured about the model. It is told
-by a thread of its own, and what it raises is logged and goes no further: watching a run never stops
-it, and holds it up at its end alone, for a few seconds at most.
+A sink receives every settled round and every metric of the model, in a thread of its own. Its
+exceptions are logged and go no further: a sink never stops a run, and delays it only at its end, by
+a few seconds at most.
 """
 
 import dataclasses
@@ -21,39 +21,39 @@ from tidegate.errors import ConfigurationError
 from tidegate.server.fleet_round import FleetRound
 
 Source = Literal["server", "train", "clients"]
-"""Who measured: the server's own evaluation, clients while they train, or while they evaluate."""
+"""Who measured: the server's own evaluation, clients in training, or clients in evaluation."""
 
 TOLD = ("decided", "settled", "measured", "close")
 """Methods that every sink has."""
 MOST_WAITING = 1000
-"""Of what a slow sink has not been told yet."""
+"""The most events that wait for a slow sink."""
 SECONDS_AT_END = 20.0
-"""That slow sinks have, all together, when the run is over."""
+"""Seconds that all slow sinks have together when the run is over."""
 
 logger = logging.getLogger("flwr.tidegate")
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A round that is settled, and the fleet after it."""
+    """A settled round, and the fleet after it."""
 
     done: FleetRound
     budget: float
-    """C; of a shard, about what it is granted."""
+    """C; for a shard, about what it is granted."""
     away: int
-    """Clients that are planned for and cannot be reached."""
+    """Clients in the plan that are offline."""
     averaged: int
-    """Clients whose models went into the average."""
+    """Clients whose models are in the average."""
 
     def numbers(self) -> dict[str, float]:
-        """Everything as plain numbers, by name; the round's own number is not among them."""
+        """Return everything as plain numbers, by name; without the round's own number."""
         told = {name: float(value) for name, value in dataclasses.asdict(self.done).items()}
         del told["round_number"]
         return told | {"budget": self.budget, "away": self.away, "averaged": self.averaged}
 
 
 class Sink(Protocol):
-    """Somebody who is told."""
+    """Receives the events of a run."""
 
     def decided(self, round_number: int, price: float) -> None:
         """A round has its price and its orders, which are about to be sent."""
@@ -74,7 +74,7 @@ class Sink(Protocol):
 
 @runtime_checkable
 class Counting(Sink, Protocol):
-    """A sink with totals, which go on where an earlier start of the server left them."""
+    """A sink with totals, which continue from an earlier start of the server."""
 
     def resumed(self, before: Sequence[FleetRound]) -> None:
         """The rounds that were settled before this start; none if the run is new."""
@@ -85,7 +85,7 @@ class Diary(Sink, Protocol):
     """A sink that belongs to the run itself."""
 
     def begin(self) -> None:
-        """This server has taken up the run."""
+        """This server has started to serve the run."""
         ...
 
 
@@ -100,13 +100,13 @@ Measured = TypeVar("Measured", bound=Mapping[str, object] | None)
 class Sinks:
     """All sinks of a run.
 
-    The first, which writes beside the checkpoint, is told at once. Each of the others has a thread
-    and a queue of its own: one that is slow or gone holds nobody up, and what does not fit into its
-    queue is lost to it alone.
+    The first, which writes beside the checkpoint, is called directly. Each of the others has a
+    thread and a queue of its own: a slow or broken sink delays no other, and loses only its own
+    events when its queue is full.
 
     Args:
         others: the user's own.
-        first: of the run itself, if it has a folder.
+        first: the run's own, if it has a folder.
     """
 
     def __init__(self, others: Iterable[Sink], first: Diary | None = None) -> None:
@@ -117,7 +117,7 @@ class Sinks:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Tell the others; at the end each is closed, and told whether the run failed."""
+        """Open the user's sinks; at the end close each, and say whether the run failed."""
         for line in self._others:
             line.start()
         failed = True
@@ -134,7 +134,7 @@ class Sinks:
     def measuring(
         self, evaluate: Callable[[int, Model], Measured] | None, rounds_before: int
     ) -> Callable[[int, Model], Measured] | None:
-        """The server's evaluation, with rounds that go on from those before; sinks are told."""
+        """Wrap the server's evaluation: rounds continue over a restart, sinks get metrics."""
         if evaluate is None:
             return None
 
@@ -147,9 +147,9 @@ class Sinks:
 
     @contextmanager
     def kept(self, before: Sequence[FleetRound] = ()) -> Iterator[None]:
-        """While this server has the run, and nobody else: the first is told of begin and end.
+        """Tell the first sink of begin and end while this server has the run.
 
-        Those of the others that count are told of the rounds before.
+        Sinks that count get the rounds before.
         """
         self._tell_first(lambda diary: diary.begin())
         settled = tuple(before)
@@ -163,17 +163,17 @@ class Sinks:
             self._tell_first(lambda diary: diary.close(failed=failed))
 
     def decided(self, round_number: int, price: float) -> None:
-        """Tell all of them."""
+        """Pass this to all sinks."""
         self._all(lambda sink: sink.decided(round_number, price))
 
     def settled(self, moment: Moment) -> None:
-        """Tell all of them."""
+        """Pass this to all sinks."""
         self._all(lambda sink: sink.settled(moment))
 
     def measured(
         self, round_number: int, source: Source, metrics: Mapping[str, object] | None
     ) -> None:
-        """Tell all of them, of what is a number."""
+        """Pass the metrics that are numbers to all sinks."""
         plain = {
             name: number
             for name, value in (metrics or {}).items()
@@ -193,7 +193,7 @@ class Sinks:
 
 
 class _Told(Generic[Kind]):
-    """A sink that is told at once; what it raises is logged the first time."""
+    """A sink that is called directly; its first exception is logged."""
 
     def __init__(self, sink: Kind) -> None:
         self._sink = sink
@@ -201,21 +201,25 @@ class _Told(Generic[Kind]):
 
     @property
     def name(self) -> str:
-        """For the log."""
+        """The sink's name in the log."""
         return type(self._sink).__name__
 
     def tell(self, tell: Callable[[Kind], None]) -> None:
-        """Whatever it raises, the run goes on."""
+        """Call the sink; the run continues whatever it raises."""
         try:
             tell(self._sink)
         except Exception as wrong:
             if not self._failed:
-                logger.warning("%s cannot be told: %r", self.name, wrong)
+                logger.warning(
+                    "sink %s failed: %r; the run continues, but the sink may miss data",
+                    self.name,
+                    wrong,
+                )
             self._failed = True
 
 
 class _Line:
-    """A sink that is told by a thread of its own."""
+    """A sink that is called from a thread of its own."""
 
     def __init__(self, sink: Sink) -> None:
         self._told = _Told(sink)
@@ -224,29 +228,33 @@ class _Line:
         self._lost = False
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def put(self, tell: Tell) -> None:
-        """Tell it as soon as it has time."""
+        """Queue a call."""
         if self._waiting.qsize() < MOST_WAITING:
             self._waiting.put(tell)
             return
         if not self._lost:
-            logger.warning("%s is too slow, and is not told of everything", self._told.name)
+            logger.warning(
+                "sink %s is too slow and misses some data; the run continues", self._told.name
+            )
         self._lost = True
 
     def end(self, tell: Tell) -> None:
-        """Tell it one thing more, however much is waiting."""
+        """Queue a last call, however long the queue is."""
         self._waiting.put(tell)
         self._waiting.put(None)
 
     def wait(self, deadline: float) -> None:
-        """Until all is told, or this time has come."""
+        """Wait until the queue is empty, or until this time."""
         self._thread.join(max(deadline - time.monotonic(), 0.0))
         if self._thread.is_alive():
-            logger.warning("%s is not done, and is left alone", self._told.name)
+            logger.warning(
+                "sink %s did not finish in time and may have lost its last data", self._told.name
+            )
 
     def _work(self) -> None:
         while (tell := self._waiting.get()) is not None:
@@ -254,10 +262,12 @@ class _Line:
 
 
 def _checked(sink: Sink) -> Sink:
-    """A sink, if it can be told of all that a run does."""
+    """Return a sink if it has all methods of one."""
     missing = [name for name in TOLD if not callable(getattr(sink, name, None))]
     if missing or isinstance(sink, type):
-        told = "is a class; make one of it" if isinstance(sink, type) else f"has no {missing[0]}()"
+        told = (
+            "is a class; pass an instance" if isinstance(sink, type) else f"has no {missing[0]}()"
+        )
         raise ConfigurationError(
             f"sinks must list objects with {', '.join(TOLD)}, such as "
             f"tidegate.runs.sinks.prometheus.Prometheus(); {shown(sink)} {told}"
@@ -266,7 +276,7 @@ def _checked(sink: Sink) -> Sink:
 
 
 def _plain(value: object) -> float | None:
-    """A float, if it is a number that can be one; NaN and infinity are news, too."""
+    """Return a float, if the value is a number; NaN and infinity are passed on, too."""
     try:
         return float(value) if isinstance(value, numbers.Real) else None
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Metrics for MLflow."""
+"""A sink for MLflow."""
 
 import time
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ class MLflow:
     """Logs to one run of an experiment.
 
     Args:
-        experiment: by name; made where there is none.
+        experiment: the experiment's name; created if it does not exist.
         tracking_uri: of the tracking server; MLflow's own default, ``MLFLOW_TRACKING_URI``, if
-            none.
+            None.
         run_name: shown in the list of runs.
-        run_id: of an earlier run of MLflow's, which goes on; a new one if none.
+        run_id: of an earlier MLflow run to continue; a new one if None.
     """
 
     def __init__(
@@ -43,18 +43,18 @@ class MLflow:
         """MLflow's own id of the run."""
 
     def decided(self, round_number: int, price: float) -> None:
-        """Told when the round is settled."""
+        """Do nothing: the price is logged when the round is settled."""
 
     def settled(self, moment: Moment) -> None:
-        """One step more of each metric."""
+        """Log one step of each metric."""
         self._log(moment.done.round_number, moment.numbers(), "tidegate")
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
-        """One step more of each metric."""
+        """Log one step of each metric."""
         self._log(round_number, metrics, source)
 
     def close(self, *, failed: bool) -> None:
-        """Say that the run is over."""
+        """End the MLflow run."""
         self._client.set_terminated(self.run_id, "FAILED" if failed else "FINISHED")
 
     def _log(self, step: int, values: Mapping[str, float], group: str) -> None:

@@ -1,4 +1,4 @@
-"""Numbers for Prometheus, on a port of the server."""
+"""A sink for Prometheus, on a port of the server."""
 
 import math
 import threading
@@ -49,9 +49,9 @@ COUNTERS = {"spent": "Money spent, before refunds.", "admitted": "Samples admitt
 
 
 class _Whole(prometheus_client.CollectorRegistry):
-    """Numbers that are read all at once: never some of one round beside some of another.
+    """Metrics that are collected all at once: never some of one round and some of another.
 
-    Of a scrape that names those that it wants (``name[]=``), each is read by itself.
+    A scrape that names the metrics that it wants (``name[]=``) reads each by itself.
     """
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class _Whole(prometheus_client.CollectorRegistry):
         super().__init__()
 
     def collect(self) -> Iterator[prometheus_client.Metric]:
-        """Everything, as it is at one time."""
+        """Yield everything, as of one moment."""
         with self.lock:
             return iter(list(super().collect()))
 
@@ -70,7 +70,7 @@ class Prometheus:
     Args:
         port: to listen on; 0 takes a free one.
         address: of this machine; others cannot connect to the default.
-        run: label of every number, where one Prometheus watches several runs.
+        run: label of every metric, if one Prometheus watches several runs.
     """
 
     def __init__(self, port: int = 9464, address: str = "127.0.0.1", run: str = "") -> None:
@@ -105,8 +105,8 @@ class Prometheus:
             )
         except OSError as wrong:
             raise ConfigurationError(
-                f"port {port} of {address} is taken or not allowed ({wrong.strerror}); give "
-                "another, or 0 for any that is free"
+                f"cannot listen on port {port} of {address} ({wrong.strerror}); give another, or "
+                "0 for any free one"
             ) from wrong
 
     @property
@@ -115,7 +115,7 @@ class Prometheus:
         return int(self._server.server_port)
 
     def resumed(self, before: Sequence[FleetRound]) -> None:
-        """Count on from the books; nothing is counted before, lest a total seem to fall to 0."""
+        """Continue the totals from the books; none exist before, so that none falls to 0."""
         with self._registry.lock:
             self._refunded = before[-1].refunded if before else 0.0
             paid = math.fsum(row.spent for row in before) + self._refunded
@@ -129,7 +129,7 @@ class Prometheus:
             self._decided_at.set(time.time())
 
     def settled(self, moment: Moment) -> None:
-        """Set every gauge, and count on."""
+        """Set every gauge, and continue the totals."""
         values = moment.numbers()
         with self._registry.lock:
             for name, gauge in self._gauges.items():
@@ -142,13 +142,13 @@ class Prometheus:
             self._settled_at.set(time.time())
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
-        """The newest value of each metric."""
+        """Set the newest value of each metric."""
         with self._registry.lock:
             for name, value in metrics.items():
                 self._metrics.labels(self._run, source, name).set(value)
 
     def close(self, *, failed: bool) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

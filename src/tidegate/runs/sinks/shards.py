@@ -1,6 +1,6 @@
-"""Numbers of all shards for Prometheus, read from where they meet.
+"""Metrics of all shards for Prometheus, read from their meeting place.
 
-Not a sink: it belongs to no server, and goes on when any of them stops.
+This is not a sink: it belongs to no server, and continues when any of them stops.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ OF_EACH = {
 
 
 class _Shards(Collector):
-    """Looks when it is asked, so that all numbers of a scrape are of one moment."""
+    """Reads the meeting place on each scrape, so that all metrics are of one moment."""
 
     def __init__(self, meeting: Meeting, run: str) -> None:
         self._meeting, self._run = meeting, run
@@ -71,7 +71,7 @@ class _Shards(Collector):
             yield each
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Nothing: the registry would look before anybody asks."""
+        """Return nothing: the registry would read the meeting place before any scrape."""
         return []
 
 
@@ -80,7 +80,7 @@ class ShardsExporter:
 
     Args:
         meeting: where they meet; it is only read.
-        run: its name, and the label of every number.
+        run: its name, and the label of every metric.
         port: to listen on; 0 takes a free one.
         address: of this machine; others cannot connect to the default.
     """
@@ -96,8 +96,8 @@ class ShardsExporter:
             )
         except OSError as wrong:
             raise ConfigurationError(
-                f"port {port} of {address} is taken or not allowed ({wrong.strerror}); give "
-                "another, or 0 for any that is free"
+                f"cannot listen on port {port} of {address} ({wrong.strerror}); give another, or "
+                "0 for any free one"
             ) from wrong
 
     @property
@@ -106,7 +106,7 @@ class ShardsExporter:
         return int(self._server.server_port)
 
     def close(self) -> None:
-        """Give the port back."""
+        """Release the port."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

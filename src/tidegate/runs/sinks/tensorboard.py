@@ -1,4 +1,4 @@
-"""Curves for TensorBoard."""
+"""A sink for TensorBoard."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,26 +14,26 @@ except ModuleNotFoundError as missing:
 
 
 class TensorBoard:
-    """Writes event files, one curve for each number of a round.
+    """Writes event files, with one curve for each number of a round.
 
     Args:
-        folder: that ``tensorboard --logdir`` is given, or one in it.
+        folder: the folder for ``tensorboard --logdir``, or one in it.
     """
 
     def __init__(self, folder: Path | str) -> None:
         self._writer = Writer(str(folder))
 
     def decided(self, round_number: int, price: float) -> None:
-        """Told when the round is settled."""
+        """Do nothing: the price is written when the round is settled."""
 
     def settled(self, moment: Moment) -> None:
-        """One point more on each curve."""
+        """Add a point to each curve."""
         for name, value in moment.numbers().items():
             self._writer.add_scalar(f"tidegate/{name}", value, moment.done.round_number)
         self._writer.flush()
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
-        """One point more on each metric's curve."""
+        """Add a point to each metric's curve."""
         for name, value in metrics.items():
             self._writer.add_scalar(f"{source}/{name}", value, round_number)
         self._writer.flush()

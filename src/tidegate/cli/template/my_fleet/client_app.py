@@ -11,30 +11,30 @@ from .task import Partition, Sample, loss, probabilities, train
 
 
 def partition(part: str, context: Context) -> Partition:
-    """What this node comes across of the ``train`` or the ``test`` part."""
+    """This node's part of the ``train`` or the ``test`` data."""
     number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
     return Partition(part, number, count, int(context.run_config["seed"]))
 
 
 def open_stream(context: Context) -> Stream:
-    """Where this node's samples come from, one after another."""
+    """Return where this node's samples come from, one after another."""
     return IndexedStream(partition("train", context))
 
 
 def buffer_capacity(context: Context) -> int:
-    """Samples that this node can store."""
+    """Return how many samples this node can store."""
     return int(context.run_config["buffer-capacity"])
 
 
 def worth(candidates: list[Sample], message: Message, context: Context) -> list[float]:
-    """What each image is worth to the model, seen before its label is paid for."""
+    """Return what each image is worth to the model, before its label is paid for."""
     sent = message.content.array_records["arrays"]
     likely = probabilities({name: array.numpy() for name, array in sent.items()}, candidates)
     return list(find_ranking(str(context.run_config["ranking"]))(likely))
 
 
 def selection(context: Context) -> Selection | None:
-    """How many images to choose from, here all that there are; none to take them as they come."""
+    """Return how many images to choose from, here all; None to take them as they come."""
     if not context.run_config["ranking"]:
         return None
     return Selection(candidates=20, backlog=1000, seed=int(context.run_config["seed"]))
@@ -46,7 +46,7 @@ app = ClientApp(mods=[gate])
 
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
-    """Take in what the server ordered, train on all that is stored, and answer."""
+    """Train on all stored samples, with those that the server ordered, and reply."""
     with gate.round(message, context) as now:
         sent = message.content.array_records["arrays"]
         model = {name: array.numpy() for name, array in sent.items()}
@@ -59,7 +59,7 @@ def train_client(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
-    """Say how well the model does on images that nobody trains on."""
+    """Evaluate the model on images that no client trains on."""
     sent = message.content.array_records["arrays"]
     model = {name: array.numpy() for name, array in sent.items()}
     unseen = partition("test", context)

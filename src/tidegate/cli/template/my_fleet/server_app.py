@@ -17,11 +17,11 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train for a number of rounds, and say how well the model does after each."""
+    """Train for a number of rounds, and evaluate the model after each."""
     config = context.run_config
     folder = str(config["folder"])
     if config["ranking"]:
-        find_ranking(str(config["ranking"]))  # a name that is not known stops the run here
+        find_ranking(str(config["ranking"]))  # an unknown name stops the run here
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         model = {name: array.numpy() for name, array in arrays.items()}

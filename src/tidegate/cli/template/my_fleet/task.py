@@ -18,13 +18,13 @@ TEST_IMAGES = 497
 
 
 def new_model() -> Weights:
-    """A softmax regression that knows nothing yet."""
+    """Return a new softmax regression, with all weights 0."""
     return {"weight": np.zeros((PIXELS, DIGITS)), "bias": np.zeros(DIGITS)}
 
 
 @functools.cache
 def load(part: str) -> tuple[Floats, NDArray[np.int64]]:
-    """Images and labels of the ``train`` or the ``test`` part: 1,797 digits, 8 x 8 pixels each."""
+    """Load images and labels of the ``train`` or ``test`` part of 1,797 digits, 8 x 8 pixels."""
     images, labels = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(labels))
     chosen = order[TEST_IMAGES:] if part == "train" else order[:TEST_IMAGES]
@@ -32,7 +32,7 @@ def load(part: str) -> tuple[Floats, NDArray[np.int64]]:
 
 
 class Partition:
-    """The images that one client comes across, two neighbouring digits, in an order of its own."""
+    """The images of one client: two neighbouring digits, in an order of its own."""
 
     def __init__(self, part: str, number: int, count: int, seed: int) -> None:
         self._images, self._labels = load(part)
@@ -44,7 +44,7 @@ class Partition:
         return len(self._order)
 
     def __getitem__(self, index: int) -> Sample:
-        """One image and its label."""
+        """Return one image and its label."""
         chosen = self._order[index]
         return self._images[chosen], int(self._labels[chosen])
 
@@ -52,7 +52,7 @@ class Partition:
 def train(
     model: Weights, samples: Sequence[Sample], steps: int, learning_rate: float
 ) -> tuple[Weights, float]:
-    """Gradient steps on all samples; the model after them, and the last loss."""
+    """Take gradient steps on all samples; return the model after them, and the last loss."""
     images = np.stack([image for image, _ in samples])
     labels = np.array([label for _, label in samples])
     weight, bias = model["weight"].copy(), model["bias"].copy()
@@ -67,26 +67,26 @@ def train(
 
 
 def loss(model: Weights, samples: Sequence[Sample]) -> float:
-    """The mean logarithmic loss on these samples."""
+    """Return the mean logarithmic loss on these samples."""
     labels = [label for _, label in samples]
     likely = probabilities(model, samples)
     return -float(np.log(likely[range(len(labels)), labels]).mean())
 
 
 def probabilities(model: Weights, samples: Sequence[Sample]) -> Floats:
-    """How likely each digit is: one row an image; labels are not looked at."""
+    """Return how likely each digit is, one row for each image; labels are not used."""
     images = np.stack([image for image, _ in samples])
     return _softmax(images @ model["weight"] + model["bias"])
 
 
 def accuracy(model: Weights) -> float:
-    """The part of the test images that the model names correctly."""
+    """Return the part of the test images that the model classifies correctly."""
     images, labels = load("test")
     return float(((images @ model["weight"] + model["bias"]).argmax(axis=1) == labels).mean())
 
 
 def _softmax(scores: Floats) -> Floats:
-    """Softmax, row by row."""
+    """Return the softmax of each row."""
     grown = np.exp(scores - scores.max(axis=1, keepdims=True))
     shares: Floats = grown / grown.sum(axis=1, keepdims=True)
     return shares
