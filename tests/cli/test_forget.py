@@ -83,9 +83,9 @@ def test_another_key_is_not_made_where_one_is_lost(
     fill(tmp_path)
     (tmp_path / "forgotten.json").unlink()
     _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=2)
-    assert "forgotten.json is missing, and a.sqlite needs the key in it" in " ".join(error.split())
+    assert "forgotten.json is missing, but a.sqlite needs its key" in " ".join(error.split())
     with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
-        with pytest.raises(DamagedFileError, match="put a copy of it back"):
+        with pytest.raises(DamagedFileError, match="restore a copy of it"):
             Gate(store, IndexedStream([]), subject=lambda sample: sample[0])
         Gate(store, IndexedStream([]))  # an app that names nobody needs no key
     assert not (tmp_path / "forgotten.json").exists()

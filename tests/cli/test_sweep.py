@@ -68,7 +68,7 @@ def test_content_that_is_still_there_because_of_a_reader_is_told(
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM samples").fetchall()
         _, error = tell(capfd, str(tmp_path), code=1)
-        assert "still has the content of what was deleted; end that program" in error
+        assert "log still has deleted content; end that program" in error
         assert found(tmp_path, device.came) == held
     tell(capfd, str(tmp_path))
     assert found(tmp_path, device.came) == []

@@ -292,7 +292,7 @@ def test_sums_that_were_made_up_are_noticed(
     assert (honest.problems, against(honest, device)) == ([], [])
     assert bool(honest.sealed) == sealed_before
     forge_seal(tmp_path / "buffer.sqlite")
-    assert "not the one that the record was sealed with" in audited(tmp_path, device).problems[0]
+    assert "not the one that the record names" in audited(tmp_path, device).problems[0]
     bind_seal(tmp_path / "buffer.sqlite")
     bound = audited(tmp_path, device)
     assert bound.problems == []  # in itself; the server knows better

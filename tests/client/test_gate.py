@@ -92,7 +92,7 @@ def test_capacity_is_never_exceeded(open_store: Opener) -> None:
 def test_a_dry_stream_says_so(open_store: Opener, caplog: pytest.LogCaptureFixture) -> None:
     receipt = gate(open_store, size=3).apply(order(1, 5))
     assert (receipt.admitted, receipt.exhausted) == (3, True)
-    assert "is dry" in caplog.text
+    assert "has run dry" in caplog.text
     receipt = gate(open_store, size=3).apply(order(2, 5))
     assert (receipt.admitted, receipt.exhausted, receipt.spent) == (0, True, 0.0)
 
@@ -214,7 +214,7 @@ def test_books_that_moved_are_not_overwritten(open_store: Opener) -> None:
         return sample
 
     late = Gate(store, IndexedStream(range(100)), slow)
-    with pytest.raises(BooksMovedError, match="worked out at round 0, the books are at 1"):
+    with pytest.raises(BooksMovedError, match="computed at round 0, but the books are at 1"):
         late.apply(order(2, 2))
     assert late.apply(order(2, 2)).total_admitted == 4
     assert late.samples() == [0, 1, 2, 3]

@@ -172,7 +172,7 @@ def test_a_clock_that_is_years_ahead_is_believed_and_reported(
         device.now += 4000 * DAY
         gate.apply(order(2, 0))
         assert gate.samples() == []
-        assert "was set ahead by 4000.0 days: what is past its limit now is deleted" in caplog.text
+        assert "was set ahead by 4000.0 days: samples that are now past their limit" in caplog.text
         device.now -= 4000 * DAY  # corrected: what comes from now on lives as long as it may
         gate.apply(order(3, 2))
         device.now += 4.9 * DAY

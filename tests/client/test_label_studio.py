@@ -161,7 +161,7 @@ def test_a_sample_that_cannot_be_shown_holds_up_no_other(
 
     server = LabelStudioServer(label_studio.url, token_file=label_studio.token_file)
     supplier = LabelStudioSupplier(server, project, only_some, read)
-    told = r"render gave nothing to show for 5 of 6 samples \(run/site/2.png"
+    told = r"render failed for 5 of 6 samples \(run/site/2.png"
     with pytest.raises(SupplierError, match=told):
         supplier.ask(requests(5, 1, 2, 3, 4, 6))
     assert [task["data"]["text"] for task in label_studio.tasks(project)] == ["a text"]
@@ -190,7 +190,7 @@ def test_a_personal_token_is_exchanged_and_exchanged_again_when_it_is_old(
         SupplierError, match="refuses POST /api/token/refresh with status 401"
     ) as no:
         supplier.ask(requests(2))
-    assert "see that the token is valid" in str(no.value)
+    assert "check that the token is valid" in str(no.value)
     assert personal not in f"{caplog.text} {no.value} {server!r} {no.value.__context__}"
 
 
@@ -315,8 +315,8 @@ def breaks_off(handler: http.server.BaseHTTPRequestHandler) -> None:
     [
         (hangs, r"cannot be reached \(timed out\)"),
         (breaks_off, r"cannot be reached \(IncompleteRead"),
-        (sends(200, b"<html>"), "does not answer as Label Studio does"),
-        (sends(502, b"<html>"), "status 502; it is asked again with the next order"),
+        (sends(200, b"<html>"), "does not reply as Label Studio does"),
+        (sends(502, b"<html>"), "status 502; the client asks again with the next order"),
         (sends(302, b"", Location="https://elsewhere/"), "sends to https://elsewhere/: give"),
         (sends(500, b'{"detail": 7, "validation_errors": 1}'), "status 500; it is asked"),
     ],
@@ -348,7 +348,7 @@ def test_a_proxy_does_not_see_the_token_of_a_server_on_this_machine(
         ({"url": "labels.example"}, "url must be the address of a Label Studio server"),
         ({"url": "ftp://labels.example"}, "url must be the address of a Label Studio server"),
         ({"url": None}, "url must be the address of a Label Studio server, got None"),
-        ({"url": "https://me:secret@labels.example"}, "must not hold a name or a password"),
+        ({"url": "https://me:secret@labels.example"}, "must not contain a user name or a password"),
         ({"url": "http://labels.example"}, "would send the token to labels.example"),
         ({"timeout": 0}, "timeout must be a number of seconds above 0, got 0"),
         ({"token_file": "a", "token_variable": "B"}, "token_file or token_variable, not both"),

@@ -100,7 +100,7 @@ def test_a_full_spool_leaves_messages_at_the_broker(
         assert gate.samples() == list(range(200))
         health = reader.health()
         assert (health.received, health.dropped, health.missing) == (200, 0, {})
-        assert "is full: the broker keeps what comes now" in caplog.text
+        assert "is full: the broker keeps new messages" in caplog.text
         reader.close()
 
 
@@ -292,8 +292,8 @@ def test_a_message_that_has_no_number_is_kept_all_the_same(
         assert reader.take(6) == list(range(6))
         assert reader.health().unnumbered == 5
         reader.close()
-    assert "identify failed on a message of 'readings/sensor'" in caplog.text
-    assert "identify gave 'text'; it must give a text and a whole number" in caplog.text
+    assert "identify failed for a message of 'readings/sensor'" in caplog.text
+    assert "identify returned 'text'; it must return a text and a whole number" in caplog.text
 
 
 @process
@@ -314,7 +314,7 @@ def test_a_spool_that_cannot_be_written_acknowledges_nothing(
         reader._patience = 20.0
         assert reader.take(3) == [0, 1, 2]
         reader.close()
-    assert "a message cannot be stored" in caplog.text
+    assert "a message could not be stored" in caplog.text
 
 
 @process
@@ -392,9 +392,9 @@ def test_what_cannot_be_a_stream_is_refused(tmp_path: Path) -> None:
         MqttStream(connection, settings.pop("topic"), spool, settings.pop("decode"), **settings)
 
     for given, told in (
-        ({"topic": ""}, "topic must be one that can be subscribed to"),
-        ({"topic": "a/#/b"}, "topic must be one that can be subscribed to"),
-        ({"topic": "a/b+"}, "topic must be one that can be subscribed to"),
+        ({"topic": ""}, "topic must be a valid subscription"),
+        ({"topic": "a/#/b"}, "topic must be a valid subscription"),
+        ({"topic": "a/b+"}, "topic must be a valid subscription"),
         ({"decode": lambda data: data}, "decode must be a function of a payload and its topic"),
         ({"identify": 5}, "identify must be a function of a message"),
         ({"patience": -1}, "patience must be a number of at least 0"),

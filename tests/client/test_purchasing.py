@@ -185,12 +185,12 @@ def test_what_is_not_an_outcome_is_refused(store: Store) -> None:
 
     gate = Gate(store, IndexedStream("abcd"), supplier=Wrong())
     gate.apply(order(1, 1))
-    with pytest.raises(ConfigurationError, match="must give Delivered or Refused"):
+    with pytest.raises(ConfigurationError, match="must return Delivered or Refused"):
         gate.apply(order(2, 0))
 
 
 def test_a_gate_has_a_hook_or_a_supplier() -> None:
-    with pytest.raises(ConfigurationError, match="give it one of them"):
+    with pytest.raises(ConfigurationError, match="not both"):
         Gate(
             MemoryStore("run", "a", 4), IndexedStream("abcd"), lambda one, key: one, None, ByHand()
         )

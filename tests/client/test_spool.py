@@ -224,7 +224,7 @@ def test_receipts_tell_of_a_spool_that_is_full_and_of_what_it_dropped(
         assert (after.spool_full, after.spool_dropped) == (False, dropped)
         spool.close()
     assert gate.apply(order(4, 0)).spool_dropped == 0  # a closed spool cannot say
-    assert "a stream cannot say whether it overflows" in caplog.text
+    assert "the stream failed to report its overflow" in caplog.text
 
 
 def test_a_full_spool_drops_the_oldest_that_is_not_being_read(
@@ -234,7 +234,7 @@ def test_a_full_spool_drops_the_oldest_that_is_not_being_read(
     put(spool, *"abcde")
     health = spool.health()
     assert (rest(spool), health.dropped, health.received) == (["c", "d", "e"], 2, 5)
-    assert caplog.text.count("is full: the oldest") == 1
+    assert caplog.text.count("is full: its oldest") == 1
     assert spool._execute("SELECT position FROM arrivals").fetchall() == [(3,), (4,), (5,)]
     stream = SpooledStream(spool, as_text)
     stream.seek(stream.cursor)
@@ -404,7 +404,7 @@ def test_after_a_lost_buffer_it_goes_on_where_the_lost_one_was(
 def test_a_spool_of_another_client_is_refused(tmp_path: Path, spool: Spool) -> None:
     spool.claim("site-0 for readings/#")
     spool.claim("site-0 for readings/#")
-    with pytest.raises(RunDiffersError, match="use another file for each client id and topic"):
+    with pytest.raises(RunDiffersError, match="use a separate file for each client id and topic"):
         spool.claim("site-1 for readings/#")
 
 

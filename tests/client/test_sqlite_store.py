@@ -69,7 +69,7 @@ def test_a_void_round_stays_void(tmp_path: Path, durable: bool) -> None:
         store = SqliteStore(path, "r", "site", 5)
     assert store.books().void_round == 2
     gate = Gate(store, IndexedStream("abcdef"))
-    with pytest.raises(WireError, match="round 2 is past: the server counts on no order up to"):
+    with pytest.raises(WireError, match="round 2 is void: the server no longer expects orders"):
         gate.apply(order(2, 3))
     assert gate.apply(order(3, 3)).admitted == 3
     if isinstance(store, SqliteStore):

@@ -68,7 +68,7 @@ def test_an_iterable_that_cannot_go_back_says_so() -> None:
     once = iter(range(10))
     stream = IterableStream(lambda: once)
     stream.take(3)
-    with pytest.raises(ValueError, match="cannot be started anew"):
+    with pytest.raises(ValueError, match="cannot be restarted"):
         stream.seek("1")
 
 

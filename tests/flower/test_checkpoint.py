@@ -274,22 +274,22 @@ def test_books_that_are_lost_are_no_new_budget(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (folder / "books.sqlite").rename(tmp_path / "away")
-    with pytest.raises(ValueError, match=r"books\.sqlite is missing; take a copy"):
+    with pytest.raises(ValueError, match=r"books\.sqlite is missing; restore an older copy"):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (folder / "control.npz").unlink()
     with pytest.raises(
-        ValueError, match=r"books\.sqlite is missing, and .*rounds\.jsonl tells of a"
+        ValueError, match=r"books\.sqlite is missing, but .*rounds\.jsonl belongs to a"
     ):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (tmp_path / "away").rename(folder / "books.sqlite")
     first, _ = (folder / "rounds.jsonl").read_text().splitlines()
     (folder / "rounds.jsonl").write_text(first + "\n")
-    with pytest.raises(ValueError, match=r"tells of 1 rounds, and 2 were settled; take a copy"):
+    with pytest.raises(ValueError, match=r"has 1 rounds, but 2 were settled; restore an older"):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (folder / "rounds.jsonl").unlink()
-    with pytest.raises(ValueError, match=r"rounds\.jsonl is missing; take a copy"):
+    with pytest.raises(ValueError, match=r"rounds\.jsonl is missing; restore an older copy"):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
-    with pytest.raises(ValueError, match=r"tells of 0 rounds, and 2 were settled; take a copy"):
+    with pytest.raises(ValueError, match=r"has 0 rounds, but 2 were settled; restore an older"):
         read_run(folder)
 
 

@@ -66,7 +66,7 @@ def test_memory_is_refused_where_nodes_are_copies(caplog: pytest.LogCaptureFixtu
     strategy = AdmissionControl(FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0)
     with pytest.raises(ValueError, match="no client can take part"):
         strategy.start(Copies(gated_app(), NODES), MODEL, num_rounds=2)
-    assert "Give tidegate-folder a folder, or leave it out" in caplog.text
+    assert "Set tidegate-folder to a folder, or leave it out" in caplog.text
 
 
 def test_buffers_in_memory_are_freed_with_the_grid_of_their_run() -> None:

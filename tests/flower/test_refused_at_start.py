@@ -92,7 +92,7 @@ def larger_at_two(context: Context) -> int:
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "another capacity": ({"capacity": 30}, "with capacity 20, .* with 30; give it what it had"),
+    "another capacity": ({"capacity": 30}, "with capacity 20, .* with 30; restore these settings"),
     "no room": (
         {"capacity": lambda context: 0},
         "buffer_capacity of partition-0 must be a whole number of at least 1 .*got 0",
@@ -308,7 +308,7 @@ def test_a_strategy_that_would_wait_for_ever_in_this_process_is_refused(
     strategy: FedAvg, told: str
 ) -> None:
     controlled = AdmissionControl(strategy, "tide", budget=9.0, prices=1.0)
-    with pytest.raises(ConfigurationError, match=f"{told}, .* never more than 1: give LocalGrid"):
+    with pytest.raises(ConfigurationError, match=f"{told}, .* has only 1: give LocalGrid"):
         controlled.start(LocalGrid(app(), [{"partition-id": 0}]), MODEL, ROUNDS)
 
 

@@ -427,7 +427,7 @@ def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         fit(strategy, recording(nodes=nodes), rounds=2)
     assert {row.orders for row in strategy.rounds} == {3}
-    assert "another node is 'partition-2'" in caplog.text
+    assert "another node is already 'partition-2'" in caplog.text
     assert "this node has no name" in caplog.text
 
 
@@ -450,8 +450,8 @@ def test_a_node_may_name_itself() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"client": "partition-9"}, "registered as 'partition-2', it says 'partition-9'"),
-        ({"run": "another"}, "it answered as Introduction(run='another'"),
+        ({"client": "partition-9"}, "registered as 'partition-2', but calls itself 'partition-9'"),
+        ({"run": "another"}, "it replied as Introduction(run='another'"),
         ({"buffer_capacity": 0}, "buffer_capacity must be at least 1, got 0"),
     ],
 )
@@ -510,7 +510,7 @@ def test_a_registered_node_wins_its_name_from_a_stranger(
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
         fit(strategy, grid, rounds=4, evaluate_fn=evaluate)
     assert strategy._nodes.clients["partition-0"] == 3
-    assert "node 2 is left out: another node is 'partition-0'" in caplog.text
+    assert "node 2 is left out: another node is already 'partition-0'" in caplog.text
 
 
 def test_a_client_with_samples_that_sends_no_model_is_left_out_of_the_average() -> None:
@@ -734,7 +734,7 @@ def test_a_damaged_sample_is_set_aside_and_told(caplog: pytest.LogCaptureFixture
         fit(strategy, recording(app), rounds=4)
     assert [row.set_aside for row in strategy.rounds][-2:] == [3, 3]
     assert [row.exhausted for row in strategy.rounds] == [0] * 4
-    assert caplog.text.count("partition-0 set samples aside") == 1
+    assert caplog.text.count("partition-0 set aside samples") == 1
 
 
 def test_half_a_migration_is_told_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:

@@ -189,7 +189,7 @@ def trouble(reader: MqttStream) -> str:
         try:
             reader.take(1)
         except SupplierError as failure:
-            return None if "has not answered yet" in str(failure) else str(failure)
+            return None if "has not replied yet" in str(failure) else str(failure)
         return None
 
     return wait_for(told, "what is wrong", 60)

@@ -120,8 +120,10 @@ def test_a_sink_that_fails_is_told_of_once_and_stops_nobody(
     assert len(one.rounds) == len(kept.moments) == ROUNDS
     told = [record.message for record in caplog.records if "sink Broken failed" in record.message]
     assert told == [
-        "sink Broken failed: OSError('the disk is full'); "
-        "the run continues, but the sink may miss data"
+        (
+            "sink Broken failed: OSError('the disk is full'); the run continues, but the sink may "
+            "miss data"
+        )
     ]
 
 

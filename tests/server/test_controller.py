@@ -472,7 +472,7 @@ def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None
         Controller(terms(), "r").join(hello("a", 20), receipt)
     with pytest.raises(WireError, match="round 1 of run 'r', which this server does not know: res"):
         old.join(hello("a", 20, buffer_id="another"), receipt)
-    with pytest.raises(WireError, match="a capacity of 30 now, and had 20 before"):
+    with pytest.raises(WireError, match="a now has a capacity of 30, but had 20 before"):
         old.join(hello("a", 30))
 
 
@@ -808,7 +808,7 @@ def test_an_order_that_a_client_calls_void_is_forgotten_and_refused_when_it_come
     controller.join(hello("late", 10, void_round=1))
     assert controller.ledger.account("late").exposure == 0
     order = controller.decide(gates, gates)["late"]
-    with pytest.raises(WireError, match="round 1 is past: the server counts on no order up to"):
+    with pytest.raises(WireError, match="round 1 is void: the server no longer expects orders"):
         gates["late"].apply(delayed)
     receipt = gates["late"].apply(order)
     controller.book("late", receipt)

@@ -46,7 +46,7 @@ def test_a_round_is_ordered_booked_and_closed() -> None:
     assert (totals.admitted, totals.spent, totals.training_size) == (7, 14.0, 7)
     assert ledger.exposure == 0.0
     assert ledger.close_round(2).spent == 0.0
-    with pytest.raises(ValueError, match="round 2 is closed, 2 was the last"):
+    with pytest.raises(ValueError, match="round 2 is closed already; the last closed round is 2"):
         ledger.close_round(2)
 
 
@@ -115,7 +115,7 @@ def honest(now: int = 1) -> Receipt:
         ({"occupancy": 11}, "at most the capacity 10, got 11"),
         (
             {"occupancy": 10},
-            "a is not believed: it must store 3 samples, of which 0 expire; it reports 10",
+            "of a is refused: it must store 3 samples, of which 0 expire; it reports 10",
         ),
         ({"round_number": 1, "prior_uses": 1}, "prior_uses must be at most 0, got 1"),
         ({"expiring": 3}, "it must store 3 samples, of which 0 expire; it reports 3 and 3"),

@@ -1,1 +1,1 @@
-"""What runs on a device: streams of samples, the gate that admits them, the buffer behind it."""
+"""The client side: streams of samples, the gate that admits them, and the buffer behind it."""

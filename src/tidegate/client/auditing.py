@@ -1,7 +1,7 @@
-"""An audit of a buffer's file: is its record whole, was every limit kept, is it what is stored?
+"""Audit a buffer's file: is its record complete, was every limit kept, does it match the content?
 
-Reading only; the node may be running. What is found wrong is told in words, each a contradiction
-that no program of ours leaves behind.
+An audit only reads; the node may be running. Every finding is a contradiction that none of our
+programs leaves behind.
 """
 
 import json
@@ -26,7 +26,7 @@ from tidegate.client.sqlite_file import buffer_kind
 from tidegate.client.store import Books
 from tidegate.errors import DamagedFileError
 
-REMEDY = "keep the file as it is, and ask who had access to the device"
+REMEDY = "keep the file as it is, and find out who had access to the device"
 
 
 @dataclass
@@ -36,30 +36,30 @@ class Audit:
     path: Path
     books: Books
     problems: list[str] = field(default_factory=list)
-    """Contradictions: the record, or what is stored, was changed by somebody else."""
+    """Contradictions: something else changed the record, or what is stored."""
     broken: list[str] = field(default_factory=list)
     """Limits that were not kept, by the record."""
     waiting: list[str] = field(default_factory=list)
-    """What is to be deleted at the next order or sweep."""
+    """What will be deleted with the next order or sweep."""
     replay: Replay = field(default_factory=Replay)
     entries: int = 0
     sealed: int = 0
-    """Entries that were summed up."""
+    """Number of entries that were summed up."""
     digests: dict[int, str] = field(default_factory=dict)
     """By round, the digest before the entry of its order."""
     holdings: dict[int, Counter[int]] = field(default_factory=dict)
-    """By round, samples that trained in it by their uses, that round included."""
+    """By round, how many samples trained in it, by their uses including that round."""
     unbound: set[int] = field(default_factory=set)
     """Rounds whose digest does not cover the sums of sealed entries."""
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing contradicts the record, and it kept every limit."""
+        """Whether nothing contradicts the record, and every limit was kept."""
         return not (self.problems or self.broken)
 
 
 def audit_file(path: Path, clock: Clock = time.time) -> Audit:
-    """Audit a buffer; a ``DamagedFileError`` for a file that cannot be read as one."""
+    """Audit a buffer; raise ``DamagedFileError`` for a file that cannot be read as one."""
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as file:
@@ -68,7 +68,7 @@ def audit_file(path: Path, clock: Clock = time.time) -> Audit:
             with transaction(file, "DEFERRED"), reading(path, REMEDY):
                 ((version,),) = file.execute("PRAGMA user_version").fetchall()
                 if version < len(buffer_kind().migrations):
-                    raise ValueError("an earlier version wrote it: it has no record yet")
+                    raise ValueError("it was written by an earlier version and has no record yet")
                 return _audit(path, file, clock)
     except sqlite3.DatabaseError as wrong:
         raise DamagedFileError(path, f"cannot be read as a buffer ({wrong})", REMEDY) from wrong
@@ -78,7 +78,7 @@ def _audit(path: Path, file: sqlite3.Connection, clock: Clock) -> Audit:
     ((text,),) = file.execute("SELECT content FROM books LIMIT 1").fetchall()
     audit = Audit(path, plain(Books, json.loads(text)))
     if file.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-        audit.problems.append("the database is not whole (PRAGMA integrity_check)")
+        audit.problems.append("the database is damaged (PRAGMA integrity_check)")
     if _follow(audit, file):
         _compare_stored(audit, file)
         _compare_books(audit, file)
@@ -88,7 +88,7 @@ def _audit(path: Path, file: sqlite3.Connection, clock: Clock) -> Audit:
 
 
 def _follow(audit: Audit, file: sqlite3.Connection) -> bool:
-    """Follow the chain from the seal to its end; whether it can be followed."""
+    """Follow the chain from the seal to its end; return whether that is possible."""
     sealed = file.execute("SELECT number, digest, content FROM seal").fetchall()
     number, digest, seal = sealed[0] if sealed else (0, FIRST, "")
     bound = binding(number, digest, seal) if sealed else ""
@@ -96,7 +96,7 @@ def _follow(audit: Audit, file: sqlite3.Connection) -> bool:
     try:
         audit.replay = Replay(seal)
     except (ValueError, TypeError, LookupError):
-        audit.problems.append("the seal is not one")
+        audit.problems.append("the seal cannot be read")
         return False
     rows = file.execute("SELECT number, content FROM record ORDER BY number").fetchall()
     for place, text in rows:
@@ -108,7 +108,7 @@ def _follow(audit: Audit, file: sqlite3.Connection) -> bool:
             entry = Entry.read(text)
             audit.replay.follow(entry)
         except (ValueError, TypeError, LookupError) as wrong:
-            audit.problems.append(f"entry {number} of the record cannot be: {wrong}")
+            audit.problems.append(f"entry {number} of the record is not possible: {wrong}")
             return False
         if entry.event == "order":
             held = [one.uses for one in audit.replay.items.values() if one.kind == "sample"]
@@ -121,17 +121,17 @@ def _follow(audit: Audit, file: sqlite3.Connection) -> bool:
         digest = next_digest(digest, text)
     audit.entries = number
     if bound:
-        audit.problems.append("the seal is not the one that the record was sealed with")
+        audit.problems.append("the seal is not the one that the record names")
     if (number, digest) != (audit.books.record_number, audit.books.record_digest):
         audit.problems.append(
-            f"the record has {number} entries and ends in {digest[:16]}; the books say "
+            f"the record has {number} entries and ends in {digest[:16]}, but the books say "
             f"{audit.books.record_number} and {audit.books.record_digest[:16]}"
         )
     return True
 
 
 def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:
-    """What is stored is what the record says, in its order, byte by byte."""
+    """Check that what is stored is what the record says, in its order, byte by byte."""
     for kind in KINDS:
         rows, contents, column = CONTENTS[kind]
         told = [(mark, one) for mark, one in audit.replay.items.items() if one.kind == kind]
@@ -146,15 +146,17 @@ def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:
         if found != [(mark, one.held_at) for mark, one in told]:
             audit.problems.append(
                 f"{kind}s: {len(found)} are stored and {len(told)} are in the record, or one of "
-                "them is another, or of another time"
+                "them differs in content or time"
             )
         ((known,),) = file.execute("SELECT count(*) FROM origins WHERE kind = ?", (kind,))
         if known != len(stored):
-            audit.problems.append(f"{kind}s: {known} have an origin, {len(stored)} a content")
+            audit.problems.append(
+                f"{kind}s: {known} have an origin, but {len(stored)} have content"
+            )
         if kind != "purchase":
             numbers = file.execute(f"SELECT {column} FROM {rows} ORDER BY {column}")  # noqa: S608
             if [number for (number,) in numbers] != [row[0] for row in stored]:
-                audit.problems.append(f"{kind}s: rows and contents are of different ones")
+                audit.problems.append(f"{kind}s: rows and contents do not match")
     samples = file.execute(
         "SELECT position, admitted_round, uses FROM samples ORDER BY position"
     ).fetchall()
@@ -163,11 +165,13 @@ def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:
         expected = one.position, one.admitted_round, one.uses
         known = expected if one.position >= 0 else (*row[:2], one.uses)
         if row != known:
-            audit.problems.append(f"sample {row[0]}: position, round and uses are {row}, {known}")
+            audit.problems.append(
+                f"sample {row[0]}: position, round and uses are {row}, but by the record {known}"
+            )
 
 
 def _mark(row: Sequence[Any]) -> str | None:
-    """The mark of what is stored; none for what is not as we store it."""
+    """Return the mark of a stored content; None if it was not stored by us."""
     _, content, _, secret, subject = row
     if (type(content), type(secret), type(subject)) != (bytes, bytes, str):
         return None
@@ -175,7 +179,7 @@ def _mark(row: Sequence[Any]) -> str | None:
 
 
 def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
-    """Books and answers tell the story of the record."""
+    """Check that books and answers agree with the record."""
     books, replay = audit.books, audit.replay
     counts = Counter(replay.counts)
     waiting = sum(one.kind == "candidate" for one in replay.items.values())
@@ -189,12 +193,12 @@ def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
         "samples erased": (books.total_erased, counts["erased"]),
         "candidates": (books.candidates, waiting),
         "purchases": (books.under_way, rows),
-        "samples gone and not told yet": (unheard, replay.unheard),
+        "samples gone but not reported yet": (unheard, replay.unheard),
         "limit": (keep, replay.keep),
     }
     for name, (stored, told) in pairs.items():
         if stored != told:
-            audit.problems.append(f"{name}: {stored} in the file, {told} by the record")
+            audit.problems.append(f"{name}: {stored} in the file, but {told} by the record")
     if own < replay.at:
         audit.problems.append("the file's time is before the newest entry of the record")
     answers = file.execute("SELECT round_number, receipt FROM answers").fetchall()
@@ -203,7 +207,7 @@ def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
         if number in audit.digests and receipt.get("record", "") != "":
             held = receipt["record"], receipt["occupancy"]
             if held != (audit.digests[number], audit.holdings[number].total()):
-                audit.problems.append(f"the receipt of round {number} is of another record")
+                audit.problems.append(f"the receipt of round {number} belongs to another record")
     missing = {*audit.digests} - {number for number, _ in answers}
     newest = [number for number in missing if number > books.last_round - len(answers)]
     if newest:
@@ -211,7 +215,7 @@ def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
 
 
 def _look_ahead(audit: Audit, file: sqlite3.Connection, clock: Clock) -> None:
-    """What may no longer be held, and waits for the next order or sweep."""
+    """Note what may no longer be held, and waits for the next order or sweep."""
     ((own, wall),) = file.execute("SELECT own, wall FROM own_time").fetchall()
     now, keep = OwnTime(own, wall).at(milliseconds(clock)).own, audit.replay.keep
     over = [one for one in audit.replay.items.values() if keep and one.held_at <= now - keep]
@@ -221,47 +225,50 @@ def _look_ahead(audit: Audit, file: sqlite3.Connection, clock: Clock) -> None:
     subjects = file.execute("SELECT subject FROM origins").fetchall()
     erased = sum(subject in forgotten for (subject,) in subjects)
     if erased:
-        audit.waiting.append(f"{erased} are of a subject that is forgotten")
+        audit.waiting.append(f"{erased} are of a forgotten subject")
 
 
 def compare(audit: Audit, account: Mapping[str, Any]) -> None:
-    """Compare an audit with what the server has booked of the same client.
+    """Compare an audit with the server's account of the same client.
 
     Args:
-        audit: of the client's file; it takes up what contradicts.
-        account: the server's, as its books have it.
+        audit: of the client's file; contradictions are added to it.
+        account: the server's, from its books.
     """
     books, last = audit.books, account["last_round"]
     if account["buffer_id"] != books.buffer_id:
         audit.problems.append(
-            "the server knows another buffer of this client: this one was lost, or put in its place"
+            "the server knows another buffer of this client: this one was lost, or replaced the "
+            "other"
         )
         return
     if last > books.last_round:
         audit.problems.append(
-            f"the server has a receipt of round {last}, and this file ends at round "
+            f"the server has a receipt of round {last}, but this file ends at round "
             f"{books.last_round}: it is an older copy"
         )
         return
-    told = account.get("record", "")  # empty where an earlier version answered
+    told = account.get("record", "")  # empty if an earlier version replied
     if last not in audit.digests:
         if told:
-            audit.problems.append(f"the record has no order of round {last}, which was answered")
+            audit.problems.append(
+                f"the record has no order of round {last}, though the client replied to it"
+            )
         return
     if told not in ("", audit.digests[last]):
         audit.problems.append(
-            f"the server was told another record up to round {last}: this one was rewritten"
+            f"the server has a digest of another record up to round {last}: this one was rewritten"
         )
     elif last in audit.unbound and told:
         audit.problems.append(
-            f"the digest that the server has of round {last} does not cover the sums of its first "
-            f"{audit.sealed} entries: they were made up, or no receipt since then has arrived"
+            f"the server's digest of round {last} does not cover the sums of its first "
+            f"{audit.sealed} entries: they were made up, or no receipt has arrived since"
         )
     booked = Counter({account["applied"] - since: count for since, count in account["batches"]})
     if booked != audit.holdings[last]:
         audit.problems.append(
-            f"in round {last} the server was told of samples used {_by_uses(booked)}, the record "
-            f"says {_by_uses(audit.holdings[last])}"
+            f"in round {last} the receipt reported samples used {_by_uses(booked)}, but the "
+            f"record says {_by_uses(audit.holdings[last])}"
         )
 
 

@@ -1,7 +1,7 @@
-"""Buffers that lie in a folder: whose they are, when they were used last, and how one is removed.
+"""Buffers in a folder: whose they are, when they were last used, and how to remove one.
 
-A node does not learn that a run is over, so what tells is time: every question and every order that
-a node answers marks its buffer as used.
+A node does not learn that a run is over, so age has to tell: every message that a node answers
+marks its buffer as used.
 """
 
 import json
@@ -19,7 +19,7 @@ from tidegate.errors import ConfigurationError, DamagedFileError
 
 BESIDE = ("", "-wal", "-shm", "-journal")
 """What SQLite adds to a file's name for those that belong to it."""
-REMEDY = "see what it is, and delete it yourself if nobody needs it"
+REMEDY = "check what it is, and delete it yourself if it is not needed"
 
 
 @dataclass(frozen=True)
@@ -31,29 +31,29 @@ class BufferFile:
     client: str
     samples: int
     candidates: int
-    """That wait in its backlog, or are chosen and not yet paid for."""
+    """Candidates that wait in its backlog, or are chosen and not yet paid for."""
     size: int
     """Bytes, with those of its log."""
     used_at: float
-    """When it was written to last, in seconds since 1970."""
+    """When it was last written to, in seconds since 1970."""
 
 
 def users_folder() -> Path:
-    """Where nodes that are given no folder keep their buffers, by the XDG specification."""
+    """Return where nodes without a folder keep their buffers, by the XDG specification."""
     state = Path(os.environ.get("XDG_STATE_HOME", ""))
     if not state.is_absolute():  # as its specification has it
         try:
             state = Path.home() / ".local" / "state"
         except RuntimeError:
             raise ConfigurationError(
-                "this user has no home directory to keep samples in: give the SuperNode "
-                "--node-config 'tidegate-folder=\"/var/lib/tidegate\"'"
+                "this user has no home directory for samples: give the SuperNode --node-config "
+                "'tidegate-folder=\"/var/lib/tidegate\"'"
             ) from None
     return state / "tidegate"
 
 
 def find_buffers(folder: Path) -> tuple[list[BufferFile], list[DamagedFileError]]:
-    """The buffers in a folder, those used last at the end; and files that cannot be read as one."""
+    """Return the buffers in a folder, the last used at the end, and files that are unreadable."""
     found, unreadable = [], []
     for path in sorted(folder.glob("*.sqlite")):
         try:
@@ -64,7 +64,7 @@ def find_buffers(folder: Path) -> tuple[list[BufferFile], list[DamagedFileError]
 
 
 def read_buffer(path: Path) -> BufferFile:
-    """What a buffer's file holds; reading does not count as using it."""
+    """Read a buffer's file; reading does not count as use."""
     size = sum(one.stat().st_size for one in _parts(path)[:2] if one.exists())
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
@@ -89,14 +89,15 @@ def read_buffer(path: Path) -> BufferFile:
 
 
 def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
-    """Overwrite a buffer's samples and delete its files; whether that was done.
+    """Overwrite a buffer's samples and delete its files; return whether that was done.
 
-    Nothing is done where another process has it open, or has used it after all. What cannot be
-    overwritten, because it is damaged or another user's, is a ``DamagedFileError``.
+    Nothing is done if another process has it open, or has used it meanwhile. Raises
+    ``DamagedFileError`` if it cannot be overwritten, because it is damaged or belongs to another
+    user.
 
     Args:
         buffer: as it was found.
-        unused_since: seconds since 1970; one that was used later stays.
+        unused_since: seconds since 1970; a buffer that was used later stays.
     """
     path = buffer.path
     try:
@@ -128,7 +129,7 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
 
 
 def mark_of_file(path: Path) -> int:
-    """The mark that says what a database is for; a ``DamagedFileError`` where it is none."""
+    """Return the mark of a database's kind; raise ``DamagedFileError`` if it is not a database."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
             ((mark,),) = file.execute("PRAGMA application_id").fetchall()
@@ -145,13 +146,13 @@ def check_ours(path: Path, file: sqlite3.Connection) -> None:
 
 
 def _version(file: sqlite3.Connection) -> int:
-    """Changes where somebody else has written to the file since this connection looked last."""
+    """Return a number that changes when another connection has written to the file."""
     ((version,),) = file.execute("PRAGMA data_version").fetchall()
     return int(version)
 
 
 def _used_at(path: Path) -> float:
-    """When it was written to last; readers, too, make an empty log and an index of it (-shm)."""
+    """Return when it was last written to; readers, too, create an empty log and an index (-shm)."""
     parts = [one.stat() for one in _parts(path)[:2] if one.exists()]
     return max(one.st_mtime for one in parts if one.st_size)
 

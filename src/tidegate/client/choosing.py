@@ -1,4 +1,4 @@
-"""Which samples an order buys: those of the stream as they come, or the best of candidates."""
+"""Choose the samples that an order buys: as the stream has them, or the best candidates."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -13,19 +13,19 @@ from tidegate.selection import Selection
 from tidegate.wire import Order
 
 Worth = Callable[[list[Any]], Sequence[float]]
-"""Given candidates, says what each is worth: one number a candidate, the greatest bought first."""
+"""Rates candidates: returns one number for each; the greatest are bought first."""
 
 logger = logging.getLogger("flwr.tidegate")
 
 
 class Chooser:
-    """Reads candidates for one client, and writes down which of them are to be paid for.
+    """Reads candidates for one client, and records which of them to pay for.
 
     Args:
         store: keeps them.
         stream: where they come from.
         taker: reads them.
-        selection: how many are looked at and wait; without one they are taken as they come.
+        selection: how many candidates are read and may wait; None to take samples as they come.
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class Chooser:
         self._selection = selection
 
     def choose(self, books: Books, order: Order, wanted: int, worth: Worth | None) -> Books:
-        """Read candidates, choose among all that are kept, and write the choice down.
+        """Read candidates, choose among all that are kept, and record the choice.
 
-        Whatever was chosen before and could not be paid for comes first: it may have been paid for
-        by an order of which nothing was heard. A choice that was written down is not made again.
+        Candidates that were chosen before but not paid for come first: an order whose reply was
+        lost may have paid for them. A recorded choice is not made again.
         """
         if books.chosen_round == order.round_number:
             return books
@@ -54,7 +54,7 @@ class Chooser:
         known = [*(one.key for one in kept), *(one.key for one in bought)]
         read = self._taker.read_next(reads, known)
         waiting = [*waited, *read.samples]
-        if self._selection is None:  # it chose before: what waits comes first in the stream
+        if self._selection is None:  # it chose before: waiting candidates come first in the stream
             chosen, dropped = [one.key for one in waiting[:needed]], []
         else:
             worths = self._worths(waiting, worth) if needed else []
@@ -66,7 +66,7 @@ class Chooser:
         if len(chosen) < needed:
             tell_if_dry(read, books)
         if not (reads or chosen or dropped):
-            return books  # nothing to write down
+            return books  # nothing to record
         after = replace(
             books,
             cursor=self._stream.cursor,
@@ -87,7 +87,7 @@ class Chooser:
         )
 
     def _reads(self, needed: int, waiting: int) -> int:
-        """How many samples of the stream are read for an order that needs so many."""
+        """Return how many samples of the stream to read for an order that needs so many."""
         if self._selection is None:
             return max(needed - waiting, 0)
         if not needed and not self._selection.backlog:
@@ -95,24 +95,28 @@ class Chooser:
         return max(self._selection.candidates, needed)
 
     def _worths(self, waiting: list[Candidate], worth: Worth | None) -> Sequence[float]:
-        """What candidates are worth; without a function all are worth the same."""
+        """Return what candidates are worth; without a function all are worth the same."""
         if worth is None or not waiting:
             return [0.0] * len(waiting)
         worths = [float(one) for one in worth([self._store.unpack(one.packed) for one in waiting])]
         if len(worths) != len(waiting):
             raise ConfigurationError(
-                f"worth gave {len(worths)} numbers for {len(waiting)} candidates; it must give one "
-                "for each, in their order"
+                f"worth returned {len(worths)} numbers for {len(waiting)} candidates; it must "
+                "return one for each, in their order"
             )
         return worths
 
 
 def tell_if_dry(taken: Taken, books: Books) -> None:
-    """Say that a stream has no more samples."""
+    """Log that a stream has no more samples."""
     if taken.dry:
-        logger.warning("the stream of %s/%s is dry", books.run, books.client)
+        logger.warning(
+            "the stream of %s/%s has run dry; the client gets fewer samples than ordered",
+            books.run,
+            books.client,
+        )
 
 
 def _seen(books: Books) -> int:
-    """Samples that were read from the stream so far."""
+    """Return how many samples were read from the stream so far."""
     return books.total_seen or books.total_admitted + books.total_set_aside

@@ -1,4 +1,4 @@
-"""Samples as bytes and back, without pickles.
+"""Store samples as bytes, without pickles.
 
 A sample is an array, a number, a text, bytes, or a tuple or dictionary of these; anything that
 NumPy can turn into an array (a torch tensor, a PIL image) comes back as an array.
@@ -18,19 +18,19 @@ KIND = re.compile(r"[<>|=][A-Za-z]\d*(\[\w+\])?")
 
 
 class SampleCodec(Protocol):
-    """How a sample is written to disk."""
+    """Turns samples into bytes and back."""
 
     def encode(self, sample: Any) -> bytes:
-        """The sample as bytes."""
+        """Return the sample as bytes."""
         ...
 
     def decode(self, data: bytes) -> Any:
-        """The sample that the bytes hold."""
+        """Return the sample that the bytes hold."""
         ...
 
 
 class ArrayCodec:
-    """A JSON head that keeps the shape of the sample, and the arrays behind it.
+    """Stores a sample as a JSON head with its structure, followed by its arrays.
 
     >>> codec = ArrayCodec()
     >>> codec.decode(codec.encode((np.arange(3), 7, "label")))
@@ -38,14 +38,14 @@ class ArrayCodec:
     """
 
     def encode(self, sample: Any) -> bytes:
-        """The sample as bytes."""
+        """Return the sample as bytes."""
         parts: list[bytes] = []
         head = json.dumps(_shape(sample, parts)).encode()
         return b"".join(len(part).to_bytes(8, "big") + part for part in [head, *parts])
 
     def decode(self, data: bytes) -> Any:
-        """The sample that the bytes hold; anything else is refused."""
-        with reading("a stored sample", "delete the buffer's file, and the client begins again"):
+        """Return the sample that the bytes hold; refuse anything else."""
+        with reading("a stored sample", "delete the buffer's file; the client then begins again"):
             parts, place = [], 0
             while place < len(data):
                 size = int.from_bytes(data[place : place + 8], "big")
@@ -66,7 +66,7 @@ def _shape(value: Any, parts: list[bytes]) -> Any:
         return {kind: [_shape(item, parts) for item in value]}
     if isinstance(value, dict):
         if not all(type(name) is str for name in value):
-            raise TypeError(f"cannot store a dictionary with keys other than texts: {list(value)}")
+            raise TypeError(f"cannot store a dictionary whose keys are not texts: {list(value)}")
         return {"dict": {name: _shape(item, parts) for name, item in value.items()}}
     if isinstance(value, bytes):
         parts.append(value)
@@ -86,7 +86,7 @@ def _shape(value: Any, parts: list[bytes]) -> Any:
 
 
 def _rebuild(shape: Any, parts: dict[int, bytes]) -> Any:
-    """A sample from its shape; each part is used once, so a small head makes no large sample."""
+    """Rebuild a sample from its structure; each part is used once, so samples cannot blow up."""
     ((kind, content),) = shape.items()
     if kind == "plain" and (content is None or type(content) in (bool, int, float, str)):
         return content

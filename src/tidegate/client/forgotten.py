@@ -1,7 +1,7 @@
-"""Who is forgotten on a device: keyed hashes in a file beside the buffers, and no names.
+"""Forgotten subjects of a device: keyed hashes in a file beside the buffers, without names.
 
-The key is made up with the file and stays in it. Who has the file can check a guess of a name, as
-the device itself must be able to; who has only a buffer cannot.
+The key is created with the file and stays in it. Whoever has the file can test a guessed name, as
+the device itself must be able to; a buffer alone is not enough.
 """
 
 import fcntl
@@ -21,10 +21,10 @@ from tidegate.errors import DamagedFileError
 
 NAME = "forgotten.json"
 KEY_BYTES = 32
-REMEDY = "put a copy of it back: without it subjects that were forgotten are taken in again"
+REMEDY = "restore a copy of it: without it, samples of forgotten subjects would be admitted again"
 
 NOBODY = "nobody"
-"""In place of a hash, for what is about nobody."""
+"""Instead of a hash, for samples without a subject."""
 NAMED = (
     "SELECT 1 FROM origins WHERE subject NOT IN ('', ?) LIMIT 1",
     "SELECT 1 FROM arrivals WHERE subject NOT IN ('', ?) LIMIT 1",
@@ -36,19 +36,19 @@ Known = tuple[str, frozenset[str]]
 
 
 class Forgotten:
-    """The subjects that the buffers of a folder no longer take in.
+    """The subjects that the buffers of a folder no longer admit.
 
     Args:
-        folder: that the buffers lie in.
+        folder: the folder of the buffers.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
         self._seen: tuple[tuple[int, int, int], Known] | None = None
-        """What was read last, and of which file: a changed one is another file."""
+        """What was last read, and from which file: a change replaces the file."""
 
     def hash_of(self, subject: str) -> str:
-        """How a subject is known here; the first one that is asked for makes the key."""
+        """Return the hash of a subject; the first call creates the key."""
         known = self._read()
         if known is None:
             self._check_new()
@@ -57,12 +57,12 @@ class Forgotten:
         return _hash(known, subject)
 
     def hashes(self) -> frozenset[str]:
-        """All that are forgotten."""
+        """Return the hashes of all forgotten subjects."""
         known = self._read()
         return frozenset() if known is None else known[1]
 
     def add(self, subject: str) -> str:
-        """Forget a subject; on disk when this returns. Its hash."""
+        """Forget a subject, on disk when this returns; return its hash."""
         mine = self.hash_of(subject)
         with self._alone():
             known = self._read()
@@ -71,7 +71,7 @@ class Forgotten:
         return mine
 
     def _check_new(self) -> None:
-        """Refuse to make another key where hashes were made with one that is lost."""
+        """Refuse to create another key if existing hashes were made with a lost one."""
         for path in sorted(self.path.parent.glob("*.sqlite")):
             uri = f"{path.absolute().as_uri()}?mode=ro"
             for statement in NAMED:
@@ -81,11 +81,11 @@ class Forgotten:
                 ):
                     if file.execute(statement, (NOBODY,)).fetchall():
                         raise DamagedFileError(
-                            self.path, f"is missing, and {path.name} needs the key in it", REMEDY
+                            self.path, f"is missing, but {path.name} needs its key", REMEDY
                         )
 
     def _read(self) -> Known | None:
-        """What the file says; it is asked for with every sample, and parsed when it is another."""
+        """Return the file's content; it is parsed only when it changes."""
         try:
             with self.path.open("rb") as file:
                 about = os.fstat(file.fileno())
@@ -124,7 +124,7 @@ class Forgotten:
             os.close(lock)
 
     def _give_to_owner(self, file: int) -> None:
-        """A file that root makes belongs to whose folder it is: the client must read it."""
+        """Give a file that root creates to the folder's owner: the client must read it."""
         if os.geteuid() == 0:
             about = self.path.parent.stat()
             os.fchown(file, about.st_uid, about.st_gid)

@@ -1,8 +1,8 @@
-"""The gate: on a client, turns an order into fresh samples and a receipt.
+"""The gate: turns an order into fresh samples and a receipt, on a client.
 
 Admitting is where money is spent. The gate applies an order once, however often it arrives; it
-never stores more than the buffer holds; and what it did is in the store, in one piece, before it
-answers.
+never stores more samples than the buffer holds; and the store has everything that it did, in one
+piece, before it replies.
 """
 
 import logging
@@ -36,11 +36,11 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 def check_one_source(acquire: object, supplier: object) -> None:
-    """Refuse a hook for samples that come at once beside a supplier of those that come later."""
+    """Refuse a gate with both a hook for immediate samples and a supplier of later ones."""
     if supplier is not None and acquire is not None:
         raise ConfigurationError(
-            "a gate has acquire, for samples that can be had at once, or a supplier, for samples "
-            "that come later; give it one of them"
+            "give the gate either acquire, for samples that are available at once, or a "
+            "supplier, for samples that arrive later, not both"
         )
 
 
@@ -58,18 +58,19 @@ class Gate:
         keep_at_most: str | None = None,
         subject: Subject | None = None,
     ) -> None:
-        """Stand between a stream and a store.
+        """Connect a stream with a store.
 
         Args:
             store: the client's buffer.
             stream: where fresh samples come from.
-            acquire: does what costs, once for each admitted sample; see ``Acquire``.
-            selection: how the client chooses among candidates; samples as they come without.
-            supplier: of samples that come later; in place of ``acquire``.
-            give_up_after: rounds after which a purchase that has not come is cancelled.
-            keep_at_most: how long the device may hold a sample, such as ``"30d"``; any time without
-                it. Older ones are not handed out, and deleted at the next occasion.
-            subject: says whom or what a sample is about, so that it can be forgotten; given the
+            acquire: pays for and obtains a sample, called once for each admitted one; see
+                ``Acquire``.
+            selection: how the client chooses among candidates; None to take samples as they come.
+            supplier: delivers samples later; in place of ``acquire``.
+            give_up_after: rounds after which a purchase that has not arrived is cancelled.
+            keep_at_most: how long the device may hold a sample, such as ``"30d"``; None for any
+                time. Older samples are not handed out, and are deleted at the next opportunity.
+            subject: returns whom or what a sample is about, so that it can be forgotten; given the
                 sample as the stream has it.
         """
         check_one_source(acquire, supplier)
@@ -78,11 +79,11 @@ class Gate:
         self._keep = 0 if keep_at_most is None else duration(keep_at_most)
         store.keep_at_most(self._keep)
         if subject is not None:
-            store.whose("")  # a device that has lost its key is refused before anything is read
+            store.whose("")  # refuse a device that has lost its key before reading anything
         if isinstance(stream, Limited):
             stream.keep_at_most(self._keep)
             stream.name_subjects(subject)
-        # Asked once: a protocol takes longer to look at than an order.
+        # Asked once: checking a protocol takes longer than applying an order.
         self._confirms = stream if isinstance(stream, Confirms) else None
         self._overflows = stream if isinstance(stream, Overflows) else None
         self._start = stream.cursor
@@ -95,13 +96,13 @@ class Gate:
     def apply(
         self, order: Order, address: Address | None = None, worth: Worth | None = None
     ) -> Receipt:
-        """Apply an order; the same one again gives the same receipt and changes nothing.
+        """Apply an order; the same order again returns the same receipt and changes nothing.
 
         Args:
-            order: what to do.
-            address: that came with it. It says what lost buffers have taken from the stream; the
-                first order of the next one begins after that.
-            worth: of candidates, where the gate has a selection; without it all are worth the same.
+            order: the order.
+            address: came with the order. It says what lost buffers have taken from the stream; the
+                first order of the next buffer starts after that.
+            worth: rates candidates, if the gate has a selection; without it all are worth the same.
         """
         self._store.let_go()
         books = self._store.books()
@@ -111,8 +112,8 @@ class Gate:
             return self._answer_again(order, books.last_round)
         if order.round_number <= books.void_round:
             raise WireError(
-                f"round {order.round_number} is past: the server counts on no order up to round "
-                f"{books.void_round} any more"
+                f"round {order.round_number} is void: the server no longer expects orders up to "
+                f"round {books.void_round} to be applied"
             )
         # The books know how far the stream was read, whatever happened to this process since.
         place = self._start if books.cursor is None else books.cursor
@@ -194,8 +195,8 @@ class Gate:
         """Buy so many samples.
 
         Returns:
-            the books, as a choice among candidates has left them; what was taken at once, or
-            failed; and what is bought and will come later.
+            The books after a choice among candidates; what was taken at once, or failed; and what
+                was bought and will arrive later.
         """
         if not self._selects and self._purchasing is None and not books.candidates:
             taken = self._taker.buy_next(wanted)
@@ -204,48 +205,55 @@ class Gate:
         now = self._chooser.choose(books, order, wanted, worth)
         chosen = self._store.candidates(only_chosen=True) if now.candidates else []
         if replace(self._store.books(), void_round=now.void_round) != now:
-            # Somebody else has paid, or is about to.
-            raise BooksMovedError(f"round {order.round_number} is applied by another process")
+            # Another process has paid, or is about to.
+            raise BooksMovedError(f"another process is applying round {order.round_number}")
         if self._purchasing is None:
             return now, self._taker.buy(chosen, wanted), []
         return now, Taken(self._taker.failures()), chosen[:wanted]
 
     def samples(self) -> list[Any]:
-        """What the client trains on, oldest first; nothing that has been held for too long."""
+        """Return the samples to train on, oldest first; none that was held for too long."""
         return self._store.samples()
 
     def _confirm(self, books: Books) -> None:
-        """Let the stream forget what the books have; where it fails, it is told again next time."""
+        """Let the stream delete what the books have; if that fails, try again next time."""
         if books.cursor is None or self._confirms is None:
             return
         try:
             self._confirms.confirm(books.cursor)
         except Exception:  # the books are right, whatever the stream does
-            logger.exception("the stream of %s/%s keeps its samples", books.run, books.client)
+            logger.exception(
+                "the stream of %s/%s could not confirm its samples and keeps them; it tries "
+                "again with the next order",
+                books.run,
+                books.client,
+            )
 
     def _answer_again(self, order: Order, last_round: int) -> Receipt:
         answer = self._store.answer(order.round_number)
         if order.round_number == last_round and answer is not None:
             if answer[0] != order:
-                raise WireError(f"round {last_round} had another order: {answer[0]}")
+                raise WireError(f"round {last_round} was applied with another order: {answer[0]}")
             if self._purchasing is not None:
                 self._purchasing.ask()
             return answer[1]
-        raise WireError(f"round {order.round_number} is past, round {last_round} is applied")
+        raise WireError(
+            f"round {order.round_number} is too late: round {last_round} has been applied"
+        )
 
     def _settle(self, books: Books, order: Order) -> Settled:
-        """What became of purchases that were under way."""
+        """Return what became of purchases that were under way."""
         if self._purchasing is not None:
             return self._purchasing.settle(order.round_number)
         if books.under_way:
             raise ConfigurationError(
-                f"{books.under_way} samples of {books.client} are under way, and its gate has no "
-                "supplier; give it the one that they were bought from"
+                f"{books.client} has {books.under_way} samples under way, but its gate has no "
+                "supplier; pass the supplier that they were bought from"
             )
         return Settled([])
 
     def _skip(self, books: Books, address: Address | None) -> bool:
-        """Pass over what lost buffers have taken; false if the stream fails, to be tried again."""
+        """Skip what lost buffers have taken; return False if the stream fails, to try again."""
         if address is None or not address.skip:
             return True
         taken = TakenBefore(address.skip, address.skip, lambda cursor: cursor == self._start)
@@ -260,8 +268,8 @@ class Gate:
             pass_over(self._stream, taken)
         except Exception:
             logger.exception(
-                "%s cannot pass over the %d samples that its lost buffer took; it tries again "
-                "with the next order",
+                "%s cannot skip the %d samples that its lost buffer took; it tries again with "
+                "the next order",
                 *(books.client, address.skip),
             )
             self._stream.seek(self._start)
@@ -270,6 +278,6 @@ class Gate:
 
 
 def _with(failed: Sequence[FailedSample], settled: Settled) -> list[FailedSample]:
-    """All failures after an order: those of the stream, and those of answers."""
+    """Return all failures after an order: those of the stream, and those of answers."""
     over = {*settled.failed, *settled.ended}
     return [*(one for one in failed if one.key not in over), *settled.failed.values()]

@@ -1,6 +1,6 @@
-"""In a buffer's file: since when content is held, when it must go, and the record of all that.
+"""Times and record of a buffer's file: since when content is held, and when it must go.
 
-All functions here are called within a transaction of the file, and change nothing else in it.
+All functions here run within a transaction of the file, and change nothing else in it.
 """
 
 import json
@@ -36,11 +36,11 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 class Keeping:
-    """What a file knows of time, origins and its own record.
+    """Time, origins and record of a file.
 
     Args:
         connection: to the file.
-        clock: says the time.
+        clock: returns the time.
     """
 
     def __init__(self, connection: sqlite3.Connection, clock: Clock = time.time) -> None:
@@ -50,7 +50,7 @@ class Keeping:
         self._order_at = 0
 
     def begin(self, books: Books) -> Books:
-        """Begin the record of a file that has none, with all that is in it already."""
+        """Begin the record of a file that has none, with everything that is in it already."""
         if books.record_number:
             return books
         wall = milliseconds(self._clock)
@@ -89,29 +89,29 @@ class Keeping:
                 books.client,
                 "ahead" if jump > 0 else "back",
                 abs(jump) / 86_400_000,
-                "what is past its limit now is deleted"
+                "samples that are now past their limit will be deleted"
                 if jump > 0
-                else "samples age on from the latest time that it showed",
+                else "samples continue to age from the latest time that it showed",
             )
             books = self.append(books, Entry(event="clock", at=after.own, jump=jump))
         return books, after.own
 
     def order_time(self) -> int:
-        """The time that an order counts by, from its beginning to its end.
+        """Return the time of the present order, the same from its start to its end.
 
-        A sample whose limit passes while an order is applied was within it when the order began;
-        it is not handed out any more.
+        A sample whose limit passes while an order is applied was within it when the order began; it
+        is no longer handed out.
         """
         return self._order_at or self.now()
 
     def end_order(self) -> None:
-        """The next order has a time of its own."""
+        """End the order: the next one has a time of its own."""
         self._order_at = 0
 
     def note(self, books: Books) -> Books:
-        """Note the time, except within an order, which counts by that of its beginning.
+        """Note the time, except within an order, which has the time of its start.
 
-        After the entry of an order, whose receipt names the digest before it.
+        This comes after the entry of an order, whose receipt names the digest before it.
         """
         return books if self._order_at else self.tick(books)[0]
 
@@ -122,7 +122,7 @@ class Keeping:
         return int(keep)
 
     def set_keep(self, books: Books, keep: int) -> Books:
-        """Hold content for no longer than this from now on."""
+        """Hold content for at most this long from now on."""
         books, now = self.tick(books)
         self._execute("UPDATE own_time SET keep = ?", (keep,))
         return self.append(books, Entry(event="limit", at=now, keep=keep))
@@ -136,7 +136,7 @@ class Keeping:
         return held
 
     def release(self, kind: str, number: int) -> list[str]:
-        """Note that content is gone; its mark, if it was held."""
+        """Note that content is gone; return its mark, if it was held."""
         place = kind, number
         marks = self._execute("SELECT mark FROM origins WHERE kind = ? AND number = ?", place)
         found = [mark for (mark,) in marks.fetchall()]
@@ -144,19 +144,19 @@ class Keeping:
         return found
 
     def last_over(self) -> int:
-        """What is held since then or longer may no longer be; before all times without a limit."""
+        """Return the time since which content is held for too long; the lowest if no limit."""
         keep = self.keep
         return self.now() - keep if keep else -1
 
     def let_go(self, books: Books, event: Event, forgotten: Collection[str]) -> Books:
-        """Overwrite what was held for too long, or is about somebody who is forgotten.
+        """Overwrite what was held for too long, or is about a forgotten subject.
 
-        The time is noted even where nothing is due: behind a clock that was set back samples age
-        only by what passes between two notes. An order that is applied now counts by this time.
+        The time is noted even if nothing is due: after a clock was set back, samples age only by
+        the time between two notes. An order that is applied now counts by this time.
 
         Args:
             books: of the file.
-            event: how the record calls what was held for too long.
+            event: the record's name for content that was held for too long.
             forgotten: keyed hashes of subjects.
         """
         books, now = self.tick(books)
@@ -175,7 +175,7 @@ class Keeping:
         return books
 
     def append(self, books: Books, entry: Entry) -> Books:
-        """Add to the record; the books afterwards, which name its end."""
+        """Add to the record; return the books, which then name its end."""
         text, number = entry.text(), books.record_number + 1
         digest = next_digest(books.record_digest or FIRST, text)
         self._execute("INSERT INTO record VALUES (?, ?)", (number, text))
@@ -200,7 +200,7 @@ class Keeping:
             candidates += kind == "candidate"
             marks += self.release(kind, number)
             self._execute(f"DELETE FROM {contents} WHERE {column} = ?", (number,))  # noqa: S608
-            if kind != "purchase":  # it is paid for, and stays until the supplier gave it up
+            if kind != "purchase":  # it is paid for, and stays until the supplier gives it up
                 self._execute(f"DELETE FROM {rows} WHERE {column} = ?", (number,))  # noqa: S608
         expired = 0 if is_erased else samples
         after = replace(
@@ -212,7 +212,7 @@ class Keeping:
         return after, marks
 
     def _shorten_errors(self) -> None:
-        """The text of an error may quote a sample; its kind does not."""
+        """Shorten errors to their kind: the text of an error may quote a sample."""
         for number, text in self._execute("SELECT number, content FROM failures").fetchall():
             told = json.loads(text)
             kind, _, quoted = told["error"].partition(":")

@@ -1,8 +1,8 @@
-"""How long a device may keep a sample, and a time that never goes back.
+"""How long a device may keep a sample, by a time that never goes back.
 
-A device's clock may be wrong: set back by a dead battery, or years ahead. Samples age by a time of
-the file's own, which follows the clock and never falls. What it cannot know it takes for longer,
-because a sample that leaves too early costs money, and one that stays too long breaks a promise.
+A device's clock may be wrong: set back by a dead battery, or years ahead. Samples age by the file's
+own time, which follows the clock and never falls. In doubt it assumes that more time has passed: a
+sample that leaves too early costs money, but one that stays too long breaks a promise.
 """
 
 import re
@@ -26,7 +26,7 @@ LONGEST = 100 * YEAR
 
 
 def duration(text: str) -> int:
-    """A limit in hours, days or weeks, as milliseconds.
+    """Return a limit in hours, days or weeks as milliseconds.
 
     >>> duration("30d") == 30 * 24 * 3600 * 1000, duration("12h") == 12 * 3600 * 1000
     (True, True)
@@ -42,7 +42,7 @@ def duration(text: str) -> int:
 
 
 def in_words(length: int) -> str:
-    """A limit as it is written.
+    """Return a limit as it is written.
 
     >>> in_words(duration("30d")), in_words(duration("36h"))
     ('30d', '36h')
@@ -51,7 +51,7 @@ def in_words(length: int) -> str:
 
 
 def milliseconds(clock: Clock) -> int:
-    """What a clock says."""
+    """Return the clock's time in milliseconds."""
     return int(clock() * 1000)
 
 
@@ -62,13 +62,13 @@ class OwnTime:
     own: int
     """Milliseconds since 1970, if the clock was never wrong."""
     wall: int
-    """What the clock said last."""
+    """The clock's last reading."""
 
     def at(self, wall: int) -> "OwnTime":
-        """The time when the clock says this.
+        """Return the time at a reading of the clock.
 
-        A clock that is ahead of all that was seen is believed. One that is behind only says how
-        much time has passed since it was read last.
+        A clock that is ahead of all earlier readings is trusted. One that is behind only says how
+        much time has passed since its last reading.
 
         >>> now = OwnTime(own=5000, wall=5000)
         >>> now.at(4000), now.at(4000).at(4300), now.at(4000).at(9000)
@@ -78,6 +78,6 @@ class OwnTime:
         return OwnTime(wall if wall >= self.own else behind, wall)
 
     def jump(self, wall: int) -> int:
-        """How far the clock jumped, in milliseconds; 0 where nothing is strange about it."""
+        """Return how far the clock jumped, in milliseconds; 0 if it did not."""
         step = wall - self.wall
         return step if step < -FORGIVEN or step > YEAR else 0

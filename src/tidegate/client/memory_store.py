@@ -1,4 +1,4 @@
-"""A store in memory: what it holds is gone with its process."""
+"""A store in memory, which ends with its process."""
 
 import time
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from tidegate.wire import Order, Receipt
 
 
 class MemoryStore:
-    """A store that is gone with its process; for simulation and tests."""
+    """A store in memory, for simulation and tests."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Purchases that are under way: the supplier is asked, and what became of them is collected."""
+"""Purchases under way: ask the supplier, and collect what became of them."""
 
 import logging
 import math
@@ -23,22 +23,22 @@ class Settled:
     arrived: list[Candidate] = field(default_factory=list)
     """Complete, packed samples."""
     ended: list[str] = field(default_factory=list)
-    """Keys of all that have come, or never will."""
+    """Keys of all that have arrived, or never will."""
     refused: int = 0
     refunded: float = 0.0
     failed: dict[str, FailedSample] = field(default_factory=dict)
-    """Answers that no sample could be made of, by their keys; some are set aside."""
+    """Answers that could not be turned into a sample, by their keys; some are set aside."""
 
     calls_failed: bool = False
-    """Whether the supplier did not answer."""
+    """Whether the supplier did not reply."""
 
     def oldest_left(self, otherwise: int) -> int:
-        """The round that bought the oldest which is still under way."""
+        """The round that bought the oldest sample still under way."""
         return min((one.round_number for one in self.left), default=otherwise)
 
     @property
     def supplier_fails(self) -> bool:
-        """Whether it did not answer, or could not be asked for what an earlier order bought."""
+        """Whether the supplier did not reply, or could not be asked for earlier purchases."""
         return self.calls_failed or not all(one.asked for one in self.left)
 
     @property
@@ -48,31 +48,31 @@ class Settled:
 
     @property
     def set_aside(self) -> int:
-        """Samples that came and could not be used."""
+        """Samples that arrived but could not be used."""
         return sum(one.set_aside for one in self.failed.values())
 
 
 class Purchasing:
-    """Asks a supplier for what was bought, and hears what became of it.
+    """Asks a supplier for what was bought, and collects its answers.
 
-    A supplier that fails costs nothing but time: whatever it did not answer is asked again with
-    the next order.
+    A supplier that fails costs only time: everything that it did not answer is asked again with the
+    next order.
     """
 
     def __init__(self, store: Store, supplier: Supplier, give_up_after: int | None) -> None:
-        """Speak to one supplier for one client.
+        """Connect one client with one supplier.
 
         Args:
             store: where purchases are kept.
-            supplier: that is asked.
-            give_up_after: rounds after which a purchase is cancelled; none to wait for ever.
+            supplier: the supplier.
+            give_up_after: rounds after which a purchase is cancelled; None to wait for ever.
         """
         self._store = store
         self._supplier = supplier
         self._give_up_after = give_up_after
 
     def settle(self, round_number: int) -> Settled:
-        """Collect what has come or been refused, and cancel what took too long."""
+        """Collect what has arrived or been refused, and cancel what took too long."""
         purchases = {one.key: one for one in self._store.purchases()}
         settled = Settled([])
         self._hear(settled, purchases, "collect", list(purchases))
@@ -84,7 +84,7 @@ class Purchasing:
         return settled
 
     def ask(self) -> None:
-        """Ask the supplier for purchases that it may not know of; they are in the books already."""
+        """Ask the supplier for purchases that it may not know; they are in the books already."""
         purchases = self._store.purchases()
         pending = [one for one in purchases if not (one.asked or one.is_void)]
         if not pending:
@@ -93,8 +93,8 @@ class Purchasing:
             self._supplier.ask([self._request(one) for one in pending])
         except Exception:
             logger.exception(
-                "the supplier could not be asked for %d samples; they are asked for again with "
-                "the next order",
+                "the supplier could not be asked for %d samples; the client asks again with the "
+                "next order",
                 len(pending),
             )
             return
@@ -111,7 +111,7 @@ class Purchasing:
     def _hear(
         self, settled: Settled, purchases: dict[str, Purchase], step: str, keys: Sequence[str]
     ) -> None:
-        """Note what the supplier says of these purchases; what has ended leaves ``purchases``."""
+        """Note the supplier's answers to these purchases; remove ended ones from ``purchases``."""
         if not keys:
             return
         call: Callable[[Sequence[str]], Iterable[Outcome]] = getattr(self._supplier, step)
@@ -119,7 +119,8 @@ class Purchasing:
             outcomes = list(call(keys))
         except Exception:
             logger.exception(
-                "the supplier's %s failed for %d purchases; it is called again with the next order",
+                "the supplier's %s failed for %d purchases; the client calls it again with the "
+                "next order",
                 *(step, len(keys)),
             )
             settled.calls_failed = True
@@ -127,8 +128,8 @@ class Purchasing:
         for outcome in outcomes:
             if not isinstance(outcome, Delivered | Refused):
                 raise ConfigurationError(
-                    f"the supplier's {step} gave {type(outcome).__name__}; it must give Delivered "
-                    "or Refused of tidegate.client.supplier"
+                    f"the supplier's {step} returned {type(outcome).__name__}; it must return "
+                    "Delivered or Refused of tidegate.client.supplier"
                 )
             purchase = purchases.get(outcome.key)
             if purchase is not None:  # else it was heard before, or nobody asked
@@ -141,19 +142,19 @@ class Purchasing:
         purchase: Purchase,
         outcome: Outcome,
     ) -> None:
-        """One purchase has ended, unless its answer cannot be used yet."""
+        """End one purchase, unless its answer cannot be used yet."""
         key = purchase.key
         if isinstance(outcome, Refused):
             logger.warning(
-                "the supplier refuses %a%s; %s",
+                "the supplier refused %a%s; %s",
                 key,
                 f" ({outcome.reason})" if outcome.reason else "",
-                "its price comes back" if outcome.refunded else "its price is lost",
+                "its price is refunded" if outcome.refunded else "its price is lost",
             )
             settled.refused += 1
             settled.refunded += purchase.price * outcome.refunded
         elif purchase.is_void:
-            logger.warning("%a comes too late: its sample may no longer be kept", key)
+            logger.warning("%a arrived too late: its sample may no longer be kept", key)
             settled.refused += 1
         else:
             try:
@@ -161,7 +162,7 @@ class Purchasing:
                 sample = self._store.unpack(asked.packed)
                 packed = self._store.pack(self._supplier.complete(sample, outcome.answer))
             except Exception as wrong:
-                logger.exception("no sample can be made of the answer for %a", key)
+                logger.exception("the answer for %a could not be turned into a sample", key)
                 if not self._fails(settled, key, wrong):
                     return
                 settled.refused += 1
@@ -171,7 +172,7 @@ class Purchasing:
         del purchases[key]
 
     def _fails(self, settled: Settled, key: str, wrong: Exception) -> bool:
-        """Count one try more; true when it was the last, and the sample is set aside."""
+        """Count one more try; return True if it was the last, and the sample is set aside."""
         failed = one_try_more(key, to_try_again(self._store), wrong)
         last = failed.tries >= TRIES
         settled.failed[key] = replace(failed, set_aside=last)

@@ -1,8 +1,8 @@
-"""The record of a buffer: what it took in, used and let go, without content.
+"""The record of a buffer: what it admitted, used and let go, without content.
 
-Entries form a chain: the digest of each is made of its text and of the digest before it. A sample
-is named by its mark, a keyed hash of its content; the key lies beside the sample and is
-overwritten with it, so that the mark of a sample that has left says nothing about it.
+Entries form a chain: the digest of each covers its text and the digest before it. A sample is named
+by its mark, a keyed hash of its content. The key is beside the sample and is overwritten with it,
+so the mark of a sample that has left reveals nothing about it.
 """
 
 import base64
@@ -55,13 +55,13 @@ class Entry:
     """Of the first entry: whose buffer it is. Of sums: up to which entry, and their digest."""
 
     def text(self) -> str:
-        """Itself as it is stored and bound; what is empty is left out."""
+        """Return the entry as it is stored and chained; empty fields are left out."""
         told = {name: value for name, value in vars(self).items() if value}
         return json.dumps(told, separators=(",", ":"))
 
     @classmethod
     def read(cls, text: str) -> "Entry":
-        """The entry of a text; a ``ValueError`` where it is none, or is written otherwise."""
+        """Parse an entry; raise ``ValueError`` if it is none, or not in our format."""
         try:
             told: dict[str, Any] = json.loads(text)
             for name in ("samples", "candidates", "purchases"):
@@ -72,24 +72,24 @@ class Entry:
         except (TypeError, AttributeError, RecursionError) as wrong:
             raise ValueError(str(wrong)) from wrong
         if entry.text() != text:
-            raise ValueError("it is written otherwise than this program writes")
+            raise ValueError("it is not in the format that this program writes")
         return entry
 
 
 def next_digest(before: str, text: str) -> str:
-    """The digest of an entry: of its text, and of the digest before it."""
+    """Return the digest of an entry: over its text, and the digest before it."""
     return hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
 
 
 def mark_of(secret: bytes, subject: str, content: bytes) -> str:
-    """What names a sample in the record, as long as the secret is kept and no longer."""
+    """Return the name of a sample in the record, valid as long as the secret is kept."""
     bound = hmac.digest(secret, f"{subject}\n".encode() + content, "sha256")
     return base64.b64encode(bound[:MARK_BYTES]).decode()
 
 
 @dataclass
 class Item:
-    """What the record says of one thing that is held."""
+    """What the record says about one thing that is held."""
 
     kind: str
     held_at: int
@@ -100,9 +100,9 @@ class Item:
 
 
 class Replay:
-    """What must be held, and what was broken, if the record is true.
+    """What must be held, and which limits were broken, if the record is true.
 
-    It starts from a seal, which is what earlier entries added up to.
+    It starts from a seal, the sum of earlier entries.
     """
 
     def __init__(self, seal: str = "") -> None:
@@ -126,14 +126,14 @@ class Replay:
         """Limits that were not kept, in words."""
 
     def seal(self) -> str:
-        """All of it as a text, to go on from."""
+        """Return all of it as a text, to continue from."""
         items = [(mark, *vars(one).values()) for mark, one in self.items.items()]
         return json.dumps({**vars(self), "items": items}, separators=(",", ":"), sort_keys=True)
 
     def follow(self, entry: Entry) -> None:
-        """Take up one entry more; a ``ValueError`` where it cannot follow."""
+        """Apply one more entry; raise ``ValueError`` if it cannot follow."""
         if entry.at < self.at:
-            raise ValueError("its time is before that of the entry before it")
+            raise ValueError("its time is earlier than that of the entry before it")
         if entry.event == "order" and entry.round_number <= self.round_number:
             raise ValueError(f"round {entry.round_number} comes after {self.round_number}")
         self.at = entry.at
@@ -157,7 +157,7 @@ class Replay:
         early = entry.event in ("expired", "swept", "erased")
         for mark in entry.gone:
             if mark not in self.items:
-                raise ValueError(f"{mark} is gone, and never came")
+                raise ValueError(f"{mark} left, but was never admitted")
             one = self.items.pop(mark)
             if one.kind != "sample":
                 self._count(f"{one.kind}s {entry.event}" if early else f"{one.kind}s done")
@@ -169,7 +169,7 @@ class Replay:
     def _hold(self, kind: str, held: Sequence[Held], entry: Entry) -> None:
         for mark, held_at in held:
             if mark in self.items or held_at > entry.at:
-                raise ValueError(f"{mark} comes twice, or from the future")
+                raise ValueError(f"{mark} is admitted twice, or is from the future")
             self.items[mark] = Item(kind, held_at)
             if kind == "sample" and entry.event == "order":
                 self.items[mark].position = self.admitted
@@ -178,7 +178,7 @@ class Replay:
                 self._count("admitted")
 
     def _use(self, entry: Entry) -> None:
-        """Every sample that is then stored trains once more."""
+        """Count one more use of every stored sample."""
         self.round_number, self.unheard = entry.round_number, {}
         for mark, one in self.items.items():
             if one.kind != "sample":
@@ -193,7 +193,10 @@ class Replay:
                 self._break(f"{mark} trained after {age} ms", entry, f"{self.keep} ms")
 
     def _break(self, what: str, entry: Entry, limit: str) -> None:
-        self.broken = [*self.broken, f"round {entry.round_number}: {what}, the limit is {limit}"]
+        self.broken = [
+            *self.broken,
+            f"round {entry.round_number}: {what}, but the limit is {limit}",
+        ]
         self.broken = self.broken[:KEPT_BREACHES]
 
     def _count(self, what: str) -> None:

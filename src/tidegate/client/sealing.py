@@ -1,7 +1,7 @@
-"""In a buffer's file: old entries of the record are summed up, and removed later.
+"""Seal the record of a buffer's file: sum up old entries, and remove them later.
 
-Sums are bound by an entry of the record long before they take the place of what they sum up. By
-then the server holds a digest that covers this entry, and sums that were made up are noticed.
+An entry of the record names the sums long before they replace the entries. By then the server holds
+a digest that covers this entry, so made-up sums are noticed.
 """
 
 import logging
@@ -21,7 +21,7 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 def binding(last: int, digest: str, seal: str) -> str:
-    """What an entry says of the sums of all entries up to number ``last``."""
+    """Return what an entry says about the sums of all entries up to number ``last``."""
     return f"{last} {next_digest(digest, seal)}"
 
 
@@ -37,15 +37,15 @@ class Sealing:
         self._failed = False
 
     def next_note(self, newest: int) -> str:
-        """Seal what is due, and bind the next sums.
+        """Seal what is due, and name the next sums.
 
-        A record that cannot be followed is left as it is, for an audit to show; no order stops.
+        A record that cannot be followed is left as it is, for an audit to show; orders continue.
 
         Args:
             newest: number of the newest entry.
 
         Returns:
-            what the next entry binds; empty where nothing is due.
+            What the next entry names; empty if nothing is due.
         """
         ((first,),) = self._execute("SELECT min(number) FROM record")
         more = newest - KEPT_ENTRIES - first + 1
@@ -55,7 +55,10 @@ class Sealing:
             return self._seal(first, newest - KEPT_ENTRIES)
         except (ValueError, TypeError, LookupError):
             self._failed = True
-            logger.exception("the record cannot be followed: its old entries stay; audit the file")
+            logger.exception(
+                "the record is inconsistent, so its old entries stay; run tidegate audit on "
+                "the file"
+            )
             return ""
 
     def _seal(self, first: int, last: int) -> str:
@@ -76,7 +79,7 @@ class Sealing:
             return ""
         sums = self._sums(int(note.split()[0]))
         if binding(*sums) != note:
-            raise ValueError(f"entry {number} binds other sums")
+            raise ValueError(f"entry {number} names other sums")
         after = self._sums(last)
         self._execute("INSERT OR REPLACE INTO seal VALUES (1, ?, ?, ?)", sums)
         self._execute("DELETE FROM record WHERE number <= ?", (sums[0],))

@@ -1,4 +1,4 @@
-"""What an order leads to at a client, from what its buffer holds and what is under way."""
+"""What an order leads to at a client, given its buffer and its purchases under way."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from tidegate.wire import Order, Receipt
 
 
 def is_over(uses: int, order: Order) -> bool:
-    """Whether a sample that was trained on so often has expired.
+    """Return whether a sample that trained so often has expired.
 
-    Rounds that its client took part in are counted: under K-step retention what a client has paid
-    for is used K times, however long it was away in between, and under a cap of U never more often
-    than U times, however long it was held.
+    Only rounds in which its client took part count: under K-step retention, a client uses what it
+    has paid for K times, however long it was away in between, and under a cap of U never more than
+    U times, however long it was held.
     """
     return uses >= order.horizon
 
 
 def most_uses(order: Order) -> int:
-    """Rounds that a sample may be trained on in, by an order; 0 for any number."""
+    """Return the rounds in which an order lets a sample train; 0 for any number."""
     return 0 if order.retention == "frozen" else order.retention_horizon
 
 
 def with_unheard(
     kept: Sequence[StoredSample], unheard: Mapping[int, int], order: Order
 ) -> list[StoredSample]:
-    """What the server believes to be kept: samples that were let go since it heard last included.
+    """Return what the server assumes is kept, including samples let go since the last receipt.
 
-    It counts on no more purchases than these leave room for, so their slots are filled only after
-    the next receipt has told of them.
+    It expects no more purchases than these leave room for, so their slots are filled only after the
+    next receipt has reported them.
     """
     gone = [
         StoredSample(-1, 0, uses)
@@ -54,7 +54,7 @@ class Slots:
     that of the oldest sample, which trains until then."""
 
     def wanted(self, order: Order) -> int:
-        """How many samples an order asks for."""
+        """Return how many samples an order asks for."""
         empty, kept = self.capacity - len(self.kept), list(self.kept)
         for taken in (self.arrived, self.under_way):  # empty slots first, then the oldest
             kept = kept[max(taken - empty, 0) :]
@@ -67,7 +67,7 @@ class Slots:
         return min(order.count, most)
 
     def left_beside(self, admitted: int) -> list[StoredSample]:
-        """What stays beside so many fresh samples: empty slots are filled, then the oldest go."""
+        """Return what stays: fresh samples fill empty slots, then replace the oldest."""
         empty = self.capacity - len(self.kept)
         return list(self.kept[max(admitted - empty, 0) :])
 
@@ -100,11 +100,11 @@ class Admission:
         kept: Sequence[StoredSample],
         unheard: Mapping[int, int],
     ) -> Receipt:
-        """The receipt for the order.
+        """Return the receipt for the order.
 
         Args:
-            order: that it answers.
-            books: afterwards.
+            order: the order.
+            books: the books afterwards.
             kept: what stays beside the fresh samples.
             unheard: what was let go since the last receipt, by uses.
         """

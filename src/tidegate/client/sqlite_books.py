@@ -1,6 +1,6 @@
-"""A buffer's file as everybody needs it who opens one: its books, and letting go.
+"""A buffer's file as every program needs it that opens one: its books, and letting go.
 
-A store is more than this; ``tidegate sweep``, which has no codec and trains nothing, is not.
+A store is more than this; ``tidegate sweep``, which has no codec and trains nothing, needs no more.
 """
 
 import functools
@@ -37,7 +37,7 @@ Method = Callable[Concatenate[Owner, Given], Result]
 
 
 def names_the_file(method: Method[Owner, Given, Result]) -> Method[Owner, Given, Result]:
-    """Say which file is damaged; a full disk or a locked file stays SQLite's own error."""
+    """Name a damaged file in errors; a full disk or a locked file stays SQLite's own error."""
 
     @functools.wraps(method)
     def wrapped(self: Owner, /, *given: Given.args, **named: Given.kwargs) -> Result:
@@ -59,8 +59,8 @@ class SqliteBooks:
 
     Args:
         path: of the file.
-        start: the books of a file that is new; a file that has none is refused without them.
-        clock: says the time.
+        start: the books of a new file; without them, a file that has none is refused.
+        clock: returns the time.
     """
 
     def __init__(self, path: Path, start: Books | None = None, clock: Clock = time.time) -> None:
@@ -93,7 +93,7 @@ class SqliteBooks:
 
     @names_the_file
     def books(self) -> Books:
-        """Where the client stands."""
+        """Return the state of the client."""
         rows = self._connection.execute("SELECT content FROM books LIMIT 2").fetchall()
         with reading(self._path, REMEDY):
             if len(rows) != 1:
@@ -105,7 +105,7 @@ class SqliteBooks:
 
     @names_the_file
     def keep_at_most(self, length: int) -> None:
-        """Hold samples for no longer than so many milliseconds from now on; 0 for any time."""
+        """Hold samples for at most so many milliseconds from now on; 0 for any time."""
         if self._keeping.keep != length:
             with transaction(self._connection):
                 self._write(self._keeping.set_keep(self.books(), length))
@@ -115,7 +115,7 @@ class SqliteBooks:
         """Overwrite what may no longer be held, and leave nothing of it in the log.
 
         Args:
-            event: what the record calls it where samples were held for too long.
+            event: the record's name for samples that were held for too long.
         """
         forgotten = self._forgotten.hashes()
         self._keeping.end_order()
@@ -130,29 +130,29 @@ class SqliteBooks:
 
     @names_the_file
     def empty_log(self) -> bool:
-        """Wait until nothing of what was deleted is left; false if somebody kept reading."""
+        """Wait until nothing deleted is left; return False if another program kept reading."""
         return empty_log(self._connection, wait=True)
 
     def whose(self, subject: str) -> str | None:
-        """How a subject is known in this folder: a keyed hash; none for one that is forgotten."""
+        """Return the keyed hash of a subject in this folder; None for a forgotten one."""
         known = self._forgotten.hash_of(subject)
         return None if known in self._forgotten.hashes() else known
 
     def _refuse_forgotten(self, origins: Iterable[Origin]) -> None:
-        """Within the transaction that would store them: somebody was forgotten meanwhile."""
+        """Refuse samples of a subject that was forgotten meanwhile, within their transaction."""
         subjects = {one.subject for one in origins} - {""}
         if subjects and subjects & self._forgotten.hashes():
             raise BooksMovedError("a subject was forgotten meanwhile; apply the order again")
 
     @names_the_file
     def held(self) -> int:
-        """Samples, candidates and purchases whose content is in the file."""
+        """Return how many samples, candidates and purchases have content in the file."""
         ((count,),) = self._connection.execute("SELECT count(*) FROM origins")
         return int(count)
 
     @names_the_file
     def unnamed(self) -> int:
-        """Of these, those of which nobody said whom they are about."""
+        """Return how many of these have no known subject."""
         ((count,),) = self._connection.execute("SELECT count(*) FROM origins WHERE subject = ''")
         return int(count)
 
@@ -170,7 +170,7 @@ class SqliteBooks:
             raise RunDiffersError(
                 f"{path} belongs to {kept.client!r} in run {kept.run!r} with capacity "
                 f"{kept.buffer_capacity}, not to {start.client!r} in {start.run!r} with "
-                f"{start.buffer_capacity}; give it what it had, or use another folder or file",
+                f"{start.buffer_capacity}; restore these settings, or use another folder or file",
                 name="run, client and buffer_capacity",
                 saved=(kept.run, kept.client, kept.buffer_capacity),
                 given=mine,

@@ -1,7 +1,7 @@
-"""A store in one SQLite file: it survives crashes of the process and of the machine.
+"""A store in one SQLite file, which survives crashes of the process and of the machine.
 
-Write-ahead log, ``synchronous=FULL``: what was committed is on disk before an order is answered.
-Only its owner can read the file; a sample that has left the buffer is overwritten in it.
+Write-ahead log, ``synchronous=FULL``: what was committed is on disk before the client replies. Only
+its owner can read the file; a sample that has left the buffer is overwritten in it.
 """
 
 import json
@@ -36,7 +36,7 @@ from tidegate.wire import Order, Receipt
 
 
 class SqliteStore(SqliteWaiting):
-    """A client's buffer in a file; the same file again goes on where it stopped."""
+    """A client's buffer in a file; opening the same file again continues where it stopped."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SqliteStore(SqliteWaiting):
 
     @names_the_file
     def stored(self) -> list[StoredSample]:
-        """What is in the buffer, oldest first."""
+        """Return what is in the buffer, oldest first."""
         rows = self._connection.execute(
             "SELECT position, admitted_round, uses FROM samples ORDER BY position LIMIT ?",
             (self._capacity + 1,),
@@ -65,12 +65,12 @@ class SqliteStore(SqliteWaiting):
         return [StoredSample(*row) for row in rows]
 
     def samples(self) -> list[Any]:
-        """The samples themselves, oldest first; none that has been held for too long."""
+        """Return the samples, oldest first, without those that were held for too long."""
         return [self._codec.decode(content) for content in self._contents()]
 
     @names_the_file
     def _contents(self) -> list[bytes]:
-        """The samples as they are stored."""
+        """Yield the samples as they are stored."""
         rows = self._connection.execute(
             "SELECT content FROM contents JOIN origins ON kind = 'sample' AND number = position "
             "WHERE held_at > ? ORDER BY position LIMIT ?",
@@ -83,7 +83,7 @@ class SqliteStore(SqliteWaiting):
 
     @names_the_file
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
-        """The order of a round and the receipt that was given for it."""
+        """Return the order of a round and its receipt."""
         row = self._connection.execute(
             "SELECT sent_order, receipt FROM answers WHERE round_number = ?", (round_number,)
         ).fetchone()
@@ -94,7 +94,7 @@ class SqliteStore(SqliteWaiting):
 
     @names_the_file
     def failures(self) -> list[FailedSample]:
-        """Samples that failed, in the order in which they were noted."""
+        """Return samples that failed, in the order in which they were noted."""
         rows = self._connection.execute(
             "SELECT content FROM failures ORDER BY number LIMIT ?", (2 * KEPT_FAILURES,)
         ).fetchall()
@@ -102,16 +102,16 @@ class SqliteStore(SqliteWaiting):
             return [plain(FailedSample, json.loads(content)) for (content,) in rows]
 
     def pack(self, sample: Any) -> bytes:
-        """A sample as it will be stored."""
+        """Return a sample as it will be stored."""
         return self._codec.encode(sample)
 
     def unpack(self, packed: bytes) -> Any:
-        """The sample that was packed."""
+        """Return the sample that was packed."""
         return self._codec.decode(packed)
 
     @names_the_file
     def choose(self, choice: Choice) -> None:
-        """Write a choice down in one transaction, on disk when this returns."""
+        """Record a choice in one transaction, on disk when this returns."""
         execute, kept = self._connection.execute, self._keeping
         with transaction(self._connection):
             self._refuse_forgotten(one.origin for one in choice.fresh)
@@ -187,7 +187,7 @@ class SqliteStore(SqliteWaiting):
         empty_log(self._connection)
 
     def _note(self, failed: Sequence[FailedSample]) -> None:
-        """Keep what failed; what was to be tried again is among it, or is done with."""
+        """Keep what failed; it replaces earlier entries that were to be tried again."""
         execute = self._connection.execute
         execute("DELETE FROM failures WHERE set_aside = 0")
         for one in failed:
@@ -202,14 +202,14 @@ class SqliteStore(SqliteWaiting):
 
     @names_the_file
     def void(self, round_number: int) -> None:
-        """Never apply an order of a round up to this one, from now on."""
+        """Never apply an order of a round up to this one from now on."""
         if self.books().void_round < round_number:
             with transaction(self._connection):
                 self._write(with_void(self.books(), round_number))
 
     @names_the_file
     def unheard(self) -> dict[int, int]:
-        """Samples that were let go since the last order was applied: how many, by their uses."""
+        """Return how many samples were let go since the last order, by their uses."""
         rows = self._connection.execute("SELECT uses, count FROM unheard").fetchall()
         if not all(type(cell) is int and cell > 0 for row in rows for cell in row):
             raise self._damaged("counts samples that it let go by no numbers")

@@ -1,6 +1,6 @@
-"""What a client keeps between rounds: samples, use counts, orders answered, the stream's cursor.
+"""What a client keeps between rounds: samples, use counts, orders, the stream's cursor.
 
-A store decides nothing. All that one order changes is given to ``commit``, and happens or does not.
+A store decides nothing. ``commit`` applies everything that one order changes, or nothing of it.
 """
 
 import uuid
@@ -14,7 +14,7 @@ from tidegate.wire import Address, Order, Receipt, cursor_digest
 
 @dataclass(frozen=True, kw_only=True)
 class Books:
-    """Where a client stands."""
+    """The state of a client."""
 
     run: str
     client: str
@@ -22,18 +22,18 @@ class Books:
     buffer_capacity: int
     """B_m, samples."""
     buffer_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Made up with the buffer: a client that has lost one comes back with another."""
+    """Created with the buffer: a client that has lost one comes back with another."""
     last_round: int = 0
     """The newest round whose order was applied."""
     void_round: int = 0
     """Orders up to this round that were not applied never will be."""
     cursor: str | None = None
-    """How far the stream has been read; none before the first sample."""
+    """How far the stream has been read; None before the first sample."""
     total_admitted: int = 0
     """Also the position of the next sample: positions count from 0 and are never used twice."""
     total_spent: float = 0.0
     total_set_aside: int = 0
-    """Samples that were passed over, because they could not be read, acquired or stored."""
+    """Samples that were skipped because they could not be read, acquired or stored."""
     total_seen: int = 0
     """Samples of the stream that were read, from the first choice among candidates on; 0 for a
     client that never chose."""
@@ -42,19 +42,19 @@ class Books:
     chosen_round: int = 0
     """The newest round whose choice was written down."""
     under_way: int = 0
-    """Samples that were bought and have not come yet."""
+    """Samples that were bought and have not arrived yet."""
     under_way_spent: float = 0.0
     """Committed for them; part of ``total_spent``."""
     total_refused: int = 0
-    """Samples that were bought and will never come."""
+    """Samples that were bought and will never arrive."""
     total_refunded: float = 0.0
-    """Of ``total_spent``, what came back."""
+    """Refunded part of ``total_spent``."""
     total_expired: int = 0
     """Samples that left the buffer because they had been held for too long."""
     total_erased: int = 0
     """Samples that left it because their subject is forgotten."""
     total_passed: int = 0
-    """Samples of the stream that were passed over, because their subject is forgotten."""
+    """Samples of the stream that were skipped because their subject is forgotten."""
     record_number: int = 0
     """Of the newest entry of the record; 0 where none is kept."""
     record_digest: str = ""
@@ -68,7 +68,7 @@ class Books:
         purchases = self.under_way, self.under_way_spent, self.total_refused, self.total_refunded
         gone = self.total_expired, self.total_erased, self.total_passed, self.record_number
         if min(self.last_round, self.void_round, *admissions, *choices, *purchases, *gone) < 0:
-            raise ValueError(f"these books cannot be right: {self}")
+            raise ValueError(f"these books are not possible: {self}")
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class FailedSample:
     error: str
     """Of the last try."""
     set_aside: bool = False
-    """Whether it was passed over for good; else it is tried again."""
+    """Whether it was skipped for good; otherwise it is tried again."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Purchase:
-    """A sample that was bought and has not come yet, without its content."""
+    """A sample that was bought and has not arrived yet, without its content."""
 
     key: str
     price: float
@@ -129,12 +129,12 @@ class Purchase:
     asked: bool = False
     """Whether the supplier is known to have been asked."""
     is_void: bool = False
-    """Whether its sample may no longer be kept and is gone: the purchase is to be given up."""
+    """Whether its sample may no longer be kept and is gone: the purchase is to be cancelled."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one order reads and chooses; it is written down before the first payment."""
+    """What one order reads and chooses; it is recorded before the first payment."""
 
     round_number: int
     before: Books
@@ -153,7 +153,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Change:
-    """All that one order changes."""
+    """Everything that one order changes."""
 
     order: Order
     receipt: Receipt
@@ -173,7 +173,7 @@ class Change:
     asked: Sequence[Candidate] = ()
     """Samples that were bought, at the order's price, and will come later."""
     ended: Sequence[str] = ()
-    """Keys of purchases that have come, or never will."""
+    """Keys of purchases that have arrived, or never will."""
     origins: Sequence[Origin] = ()
     """Of the samples that are admitted, in their order; now and nobody where it is empty."""
 
@@ -187,50 +187,50 @@ class Store(Protocol):
     """Where a client's buffer lives."""
 
     def books(self) -> Books:
-        """Where the client stands."""
+        """Return the state of the client."""
         ...
 
     def stored(self) -> list[StoredSample]:
-        """What is in the buffer, oldest first."""
+        """Return what is in the buffer, oldest first."""
         ...
 
     def samples(self) -> list[Any]:
-        """The samples themselves, oldest first."""
+        """Return the samples, oldest first."""
         ...
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
-        """The order of a round and the receipt that was given for it."""
+        """Return the order of a round and its receipt."""
         ...
 
     def failures(self) -> list[FailedSample]:
-        """Samples that failed, in the order in which they were noted.
+        """Return samples that failed, in the order in which they were noted.
 
         All that will be tried again, and at least the newest that were set aside.
         """
         ...
 
     def pack(self, sample: Any) -> bytes:
-        """A sample as it will be stored; fails where it cannot be."""
+        """Return a sample as it will be stored; raise if it cannot be stored."""
         ...
 
     def unpack(self, packed: bytes) -> Any:
-        """The sample that was packed."""
+        """Return the sample that was packed."""
         ...
 
     def candidates(self, *, only_chosen: bool = False) -> list[Candidate]:
-        """First those that were chosen, in that order; then those that wait, oldest first."""
+        """Return candidates: the chosen ones, in that order; then others, oldest first."""
         ...
 
     def choose(self, choice: Choice) -> None:
-        """Write a choice down, entirely or not at all."""
+        """Record a choice, entirely or not at all."""
         ...
 
     def purchases(self) -> list[Purchase]:
-        """What was bought and has not come yet, oldest first."""
+        """Return what was bought and has not arrived yet, oldest first."""
         ...
 
     def purchased(self, key: str) -> Candidate:
-        """The sample of a purchase that is under way and not void."""
+        """Return the sample of a purchase that is under way and not void."""
         ...
 
     def mark_asked(self, keys: Sequence[str]) -> None:
@@ -242,11 +242,11 @@ class Store(Protocol):
         ...
 
     def void(self, round_number: int) -> None:
-        """Never apply an order of a round up to this one, from now on."""
+        """Never apply an order of a round up to this one from now on."""
         ...
 
     def keep_at_most(self, length: int) -> None:
-        """Hold samples for no longer than so many milliseconds from now on; 0 for any time."""
+        """Hold samples for at most so many milliseconds from now on; 0 for any time."""
         ...
 
     def let_go(self) -> None:
@@ -254,51 +254,51 @@ class Store(Protocol):
         ...
 
     def whose(self, subject: str) -> str | None:
-        """How a subject is known here: a keyed hash; none for one that is forgotten."""
+        """Return the keyed hash of a subject; None for a forgotten one."""
         ...
 
     def unheard(self) -> dict[int, int]:
-        """Samples that were let go since the last order was applied: how many, by their uses."""
+        """Return how many samples were let go since the last order, by their uses."""
         ...
 
 
 def with_void(books: Books, round_number: int) -> Books:
-    """Books in which no order up to a round can be applied any more."""
+    """Return books in which no order up to a round can be applied any more."""
     return replace(books, void_round=max(books.void_round, round_number))
 
 
 def last_taken(books: Books) -> str:
-    """How far the stream was read, as the server is told; empty before the first sample."""
+    """Return how far the stream was read, for the server; empty before the first sample."""
     return "" if books.cursor is None else cursor_digest(books.run, books.client, books.cursor)
 
 
 def check_meant_for(books: Books, address: Address) -> None:
-    """Refuse orders that were meant for a buffer which is lost, or for a newer copy of this one."""
+    """Refuse an order for a lost buffer, or for a newer copy of this one."""
     if address.buffer_id != books.buffer_id:
         raise WireError(
-            f"{books.client} has lost its buffer: the order is for {address.buffer_id!r}, "
-            f"and it has {books.buffer_id!r} now"
+            f"{books.client} has lost its buffer: the order is for {address.buffer_id!r}, but it "
+            f"now has {books.buffer_id!r}"
         )
     if books.last_round < address.booked_round:
         raise WireError(
             f"the buffer of {books.client} is an old copy: the server has its receipt of round "
-            f"{address.booked_round}, its own books end at {books.last_round}"
+            f"{address.booked_round}, but its own books end at {books.last_round}"
         )
 
 
 class BooksMovedError(RuntimeError):
-    """Another process wrote in between; asking again gives its receipt."""
+    """Another process wrote in between; applying the order again returns its receipt."""
 
 
 def checked_books(change: Change | Choice, now: Books) -> Books:
-    """The books after a change, unless it was worked out from books that are no longer the newest.
+    """Return the books after a change, unless it was made from books that have changed since.
 
-    An introduction in between, which calls other rounds void, is no reason to acquire again.
+    An introduction in between, which voids other rounds, is no reason to acquire again.
     """
     round_number, before = change.round_number, change.before
     if round_number <= now.void_round or _with_void_round(now, before.void_round) != before:
         raise BooksMovedError(
-            f"round {round_number} was worked out at round {before.last_round}, the books are at "
+            f"round {round_number} was computed at round {before.last_round}, but the books are at "
             f"{now.last_round}, and rounds up to {now.void_round} are void; apply it again"
         )
     return _with_void_round(change.books, now.void_round)
@@ -309,12 +309,12 @@ def _with_void_round(books: Books, void_round: int) -> Books:
 
 
 def noted(before: Sequence[FailedSample], now: Sequence[FailedSample]) -> list[FailedSample]:
-    """The failures that a store keeps after a change."""
+    """Return the failures that a store keeps after a change."""
     set_aside = [*(one for one in before if one.set_aside), *(one for one in now if one.set_aside)]
     return [*set_aside[-KEPT_FAILURES:], *(one for one in now if not one.set_aside)]
 
 
 KEPT_ANSWERS = 1000
-"""Rounds whose order and receipt are kept, so that money can be traced, and storage is bounded."""
+"""Rounds whose order and receipt are kept, so that money can be traced and storage is bounded."""
 KEPT_FAILURES = 1000
 """Samples set aside whose key and error are kept; the books count them all."""

@@ -1,9 +1,9 @@
-"""Suppliers whose samples come later: people who give labels, laboratories, other departments.
+"""Suppliers whose samples arrive later: people who label, laboratories, other departments.
 
 A supplier is asked for samples by their keys and answers in its own time. A purchase is booked
 before the supplier is asked, so the books are never behind the bill. It ends in one of two ways:
-the supplier delivers, and the sample joins the buffer with the client's next order, or refuses, and
-the slot is free again.
+the supplier delivers, and the sample joins the buffer with the client's next order; or it refuses,
+and the slot is free again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,20 +25,20 @@ class Request:
 
 @dataclass(frozen=True)
 class Delivered:
-    """What was bought has come."""
+    """The purchase has arrived."""
 
     key: str
     answer: Any
-    """What ``complete`` makes a sample of: a label, for instance."""
+    """What ``complete`` turns into a sample, such as a label."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """What was bought will never come."""
+    """The purchase will never arrive."""
 
     key: str
     refunded: bool = False
-    """Whether the money comes back."""
+    """Whether the money is refunded."""
     reason: str = ""
 
 
@@ -46,26 +46,26 @@ Outcome = Delivered | Refused
 
 
 class Supplier(Protocol):
-    """Where samples are bought that come later. Any call may fail, and is then repeated."""
+    """Sells samples that arrive later. Any call may fail, and is then repeated."""
 
     def ask(self, requests: Sequence[Request]) -> None:
         """Buy these samples. Asking again for a key is the same purchase, and costs nothing."""
         ...
 
     def collect(self, keys: Sequence[str]) -> Iterable[Outcome]:
-        """What became of these purchases; nothing of those that are still under way.
+        """Return what became of these purchases; nothing for those still under way.
 
         A client asks until it has stored the answer, perhaps several times.
         """
         ...
 
     def cancel(self, keys: Sequence[str]) -> Iterable[Outcome]:
-        """Give these purchases up, and say what became of each; some may have come after all.
+        """Cancel these purchases, and return what became of each; some may have arrived after all.
 
-        What is left out is still under way, and is cancelled again with the next order.
+        Those left out are still under way, and are cancelled again with the next order.
         """
         ...
 
     def complete(self, sample: Any, answer: Any) -> Any:
-        """The sample to train on, made of what was asked and what was answered."""
+        """Return the sample to train on, made from the request and the answer."""
         ...

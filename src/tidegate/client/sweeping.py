@@ -1,6 +1,7 @@
-"""A folder is swept: what its buffers and spools may no longer hold is overwritten.
+"""Sweep a folder: overwrite what its buffers and spools may no longer hold.
 
-For devices that nobody asks for weeks. It completes, too, what a process that died had begun.
+This is for devices that get no messages for weeks. It also completes what a process that died had
+begun.
 """
 
 import sqlite3
@@ -35,7 +36,7 @@ class Swept:
 
 
 def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
-    """Overwrite what a file may no longer hold; nothing for a file that is not ours."""
+    """Overwrite what a file may no longer hold; None for a file that is not ours."""
     mark = mark_of_file(path)
     try:
         if mark == APPLICATION_ID:
@@ -54,13 +55,13 @@ def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
             finally:
                 spool.close()
     except sqlite3.OperationalError as wrong:
-        told = "is in use, and was not swept" if is_busy(wrong) else f"was not swept ({wrong})"
+        told = "is in use and was not swept" if is_busy(wrong) else f"was not swept ({wrong})"
         raise DamagedFileError(path, told, "sweep again later") from wrong
     return None
 
 
 def sweep(folder: Path, clock: Clock = time.time) -> tuple[list[Swept], list[TidegateError]]:
-    """Sweep every buffer and spool in a folder; and what is wrong with those that cannot be."""
+    """Sweep every buffer and spool in a folder; also return what is wrong with the others."""
     swept: list[Swept] = []
     wrong: list[TidegateError] = []
     for path in sorted(folder.glob("*.sqlite")):
@@ -83,7 +84,9 @@ def _check_gone(path: Path, *, is_gone: bool) -> None:
     if not is_gone:
         raise DamagedFileError(
             path,
-            f"was read by another program for {BUSY_SECONDS:g} seconds, and still has the content "
-            "of what was deleted",
+            (
+                f"was read by another program for {BUSY_SECONDS:g} seconds, and its log still has "
+                "deleted content"
+            ),
             "end that program, and sweep again",
         )

@@ -1,4 +1,4 @@
-"""Samples are read and paid for one by one; one that fails is tried again, and then set aside."""
+"""Read and pay for samples one by one; a failing one is tried again, then set aside."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -11,20 +11,20 @@ from tidegate.client.streams import Limited, Stream
 from tidegate.wire import MOST_IN_A_ROW
 
 Acquire = Callable[[Any, str], Any]
-"""Given a sample and its key, does what costs (fetches the label, switches the sensor on) and gives
-the sample to store. Called once for each sample that is admitted. Where it raises, gives something
-that cannot be stored, or the process dies or the disk is full before the commit, it is called again
-with the same key: a hook that must not pay twice asks its supplier for that key. Where the gate
-chooses among candidates, these were stored before, and come as the codec gives them back."""
+"""Given a sample and its key, pays for it (fetches the label, switches the sensor on) and returns
+the sample to store. Called once for each admitted sample. If it raises, returns something that
+cannot be stored, or the process dies or the disk is full before the commit, it is called again
+with the same key: a hook that must not pay twice asks its supplier for that key. If the gate
+chooses among candidates, these were stored before, and arrive as the codec returns them."""
 
 Subject = Callable[[Any], str | None]
-"""Given a sample as the stream has it, says whom or what it is about; None or "" for nobody."""
+"""Given a sample as the stream has it, returns whom or what it is about; None or "" for nobody."""
 
 MOST_PASSED = 1000
-"""Samples of forgotten subjects that are passed over for one order."""
+"""The most samples of forgotten subjects that are skipped for one order."""
 TRIES = 3
-"""After which a sample that fails is passed over. Once is not enough: a file may be locked for a
-moment, and a supplier be away for a round; a sample that is damaged does not get better."""
+"""Tries after which a failing sample is skipped. One is not enough: a file may be locked for a
+moment, and a supplier be away for a round; a damaged sample stays damaged."""
 LONGEST_ERROR = 500
 """Characters that are kept of an error: enough for its kind and its reason."""
 
@@ -33,12 +33,12 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 def to_try_again(store: Store) -> dict[str, FailedSample]:
-    """By their keys, samples that failed and are not set aside."""
+    """Return samples that failed and are not set aside, by their keys."""
     return {one.key: one for one in store.failures() if not one.set_aside}
 
 
 def one_try_more(key: str, tried: Mapping[str, FailedSample], wrong: Exception) -> FailedSample:
-    """A sample that has failed, after the tries that were noted before."""
+    """Return a sample that has failed once more, after earlier tries."""
     tries = tried[key].tries + 1 if key in tried else 1
     return FailedSample(key, tries, f"{type(wrong).__name__}: {wrong}"[:LONGEST_ERROR])
 
@@ -60,12 +60,12 @@ class Taken:
     set_aside: list[FailedSample] = field(default_factory=list)
 
     def fails(self, key: str, wrong: Exception) -> FailedSample:
-        """Note one try more."""
+        """Note one more try."""
         self.tried[key] = one_try_more(key, self.tried, wrong)
         return self.tried[key]
 
     def takes(self, sample: Candidate, passed: list[FailedSample]) -> None:
-        """Note a sample, and that those before it are at fault themselves."""
+        """Note a sample, which proves that those before it are at fault themselves."""
         self.samples.append(sample)
         for one in passed:
             logger.warning("%a is set aside after %d tries: %a", one.key, one.tries, one.error)
@@ -78,15 +78,15 @@ class Taken:
 
     @property
     def failed(self) -> list[FailedSample]:
-        """As a store takes it."""
+        """Return the failures as a store takes them."""
         return [*self.set_aside, *self.tried.values()]
 
 
 class Taker:
     """Takes samples for one client.
 
-    A sample that has failed ``TRIES`` times is passed over, and set aside as soon as one after it
-    is taken: that proves that the sample is at fault, and not its source. A failure before the
+    A sample that has failed ``TRIES`` times is skipped, and set aside as soon as a later one is
+    taken: that proves that the sample is at fault, and not its source. A failure before the
     supplier is asked costs nothing and is tried again at once. A supplier that fails may be down,
     and is asked once an order.
     """
@@ -108,20 +108,20 @@ class Taker:
         """Run and client, with which keys begin."""
 
     def buy_next(self, wanted: int) -> Taken:
-        """The next samples of the stream, paid for; a failure ends the admission, nothing more."""
+        """Buy the next samples of the stream; a failure ends only the admission."""
         return self._from_stream(wanted, Taken(self.failures()), self._acquire)
 
     def read_next(self, wanted: int, kept: Sequence[str]) -> Taken:
-        """The next samples of the stream as candidates, which cost nothing yet.
+        """Read the next samples of the stream as candidates, which cost nothing yet.
 
         Args:
             wanted: how many to read.
-            kept: keys of samples that were read before and are not done with.
+            kept: keys of samples that were read before and are still needed.
         """
         return self._from_stream(wanted, Taken(self.failures(), frozenset(kept)), None)
 
     def buy(self, chosen: Sequence[Candidate], wanted: int) -> Taken:
-        """Candidates that were chosen, paid for in this order."""
+        """Buy chosen candidates, in this order."""
         failures = self.failures()
         taken = Taken(failures, kept=frozenset(failures))
         passed: list[FailedSample] = []
@@ -136,7 +136,7 @@ class Taker:
             except Exception as wrong:
                 failed = taken.fails(one.key, wrong)
                 if failed.tries < TRIES:
-                    logger.exception("%a cannot be had; it is asked for again", one.key)
+                    logger.exception("%a could not be acquired; it is asked for again", one.key)
                     break
                 passed.append(failed)
                 continue
@@ -147,7 +147,7 @@ class Taker:
         return taken
 
     def failures(self) -> dict[str, FailedSample]:
-        """What will be tried again."""
+        """Return what will be tried again."""
         return to_try_again(self._store)
 
     def _from_stream(self, wanted: int, taken: Taken, acquire: Acquire | None) -> Taken:
@@ -183,7 +183,8 @@ class Taker:
                 failed = None if after == before else taken.fails(f"{self._owner}/{after}", wrong)
                 if failed is None or (asked and failed.tries < TRIES):
                     logger.exception(
-                        "no sample after %a; it stays in the stream", f"{self._owner}/{before}"
+                        "the stream failed after %a; the sample stays in the stream",
+                        f"{self._owner}/{before}",
                     )
                     break
                 if failed.tries < TRIES:
@@ -200,7 +201,7 @@ class Taker:
         return taken
 
     def _origin(self, sample: Any) -> Origin | None:
-        """Since when the device holds a sample, and whose it is; none if that is forgotten."""
+        """Return since when the device holds a sample, and whose it is; None if forgotten."""
         origin = Origin(held_at=0 if self._limited is None else self._limited.arrived_at)
         if self._subject is None:
             return origin
@@ -213,8 +214,8 @@ class Taker:
     def _tell_of_row(self, passed: Sequence[FailedSample]) -> None:
         if passed:
             logger.error(
-                "%d samples in a row of %s fail, and none after them could be taken; they stay in "
-                "the stream. Where a gate chooses, its codec must store samples as the stream "
-                "gives them. The first is %a: %a",
+                "%d samples in a row of %s failed, and none after them could be taken; they stay "
+                "in the stream. If the gate chooses among candidates, its codec must be able to "
+                "store samples as the stream returns them. The first is %a: %a",
                 *(len(passed), self._owner, passed[0].key, passed[0].error),
             )

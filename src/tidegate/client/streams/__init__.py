@@ -1,7 +1,6 @@
-"""Fresh samples for a client: the protocol of streams, and those that come with Tidegate.
+"""Fresh samples for a client: the stream protocol, and the streams that come with Tidegate.
 
-``MqttStream`` needs paho-mqtt (``pip install 'tidegate[mqtt]'``), which is loaded when it is asked
-for.
+``MqttStream`` needs paho-mqtt (``pip install 'tidegate[mqtt]'``), which is imported on first use.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""Streams over what lies there: a data set with an index, or anything that can be iterated anew."""
+"""Streams over existing data: a data set with an index, or anything that can be iterated again."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -38,18 +38,18 @@ class IndexedStream:
         self._position = int(cursor)
 
     def skip_taken(self, taken: TakenBefore) -> None:
-        """Go on after so many samples."""
+        """Continue after so many samples."""
         self._position = min(self._position + taken.count, len(self._order))
 
     def take(self, count: int) -> list[Any]:
-        """The next samples in order."""
+        """Return the next samples in order."""
         chosen = self._order[self._position : self._position + count]
         self._position += len(chosen)
         return [self._dataset[int(index)] for index in chosen]
 
 
 class IterableStream:
-    """Samples of anything that can be iterated anew, in the same order each time.
+    """Samples of anything that can be iterated again, in the same order each time.
 
     >>> stream = IterableStream(lambda: range(5))
     >>> stream.take(3), stream.cursor, stream.take(9)
@@ -71,7 +71,7 @@ class IterableStream:
         again = iter(self._start())
         if again is self._samples:
             raise ConfigurationError(
-                "the iterable cannot be started anew; give a function that makes one"
+                "the iterable cannot be restarted; pass a function that returns one"
             )
         self._samples, self._position = again, 0
         while self._position < int(cursor):
@@ -79,13 +79,13 @@ class IterableStream:
                 self._next()
             except StopIteration:
                 raise ConfigurationError(
-                    f"the iterable has {self._position} samples, {cursor} were taken before"
+                    f"the iterable has {self._position} samples, but {cursor} were taken before"
                 ) from None
             except Exception:  # noqa: S112 - it was set aside, and is not wanted now
                 continue
 
     def take(self, count: int) -> list[Any]:
-        """The next samples."""
+        """Return the next samples."""
         taken: list[Any] = []
         while len(taken) < count:
             try:
@@ -95,7 +95,7 @@ class IterableStream:
         return taken
 
     def _next(self) -> Any:
-        """The next sample; one that cannot be read counts, if the iterator goes on after it."""
+        """Return the next sample; an unreadable one counts, if the iterator continues after it."""
         try:
             sample = next(self._samples)
         except StopIteration:

@@ -8,11 +8,11 @@ from tidegate.errors import ConfigurationError
 
 
 class FolderStream:
-    """Files that arrive in a folder, in the order of their names, each as its bytes.
+    """Files that arrive in a folder, sorted by name, each as its bytes.
 
     Names must sort in the order of arrival (a time stamp, a counter with leading zeros): a file
     that sorts before one already taken is never seen. Write elsewhere and rename into the folder,
-    so that no half-written file is taken; names that begin with a dot are passed over.
+    so that no half-written file is taken; names that start with a dot are skipped.
     """
 
     def __init__(self, folder: Path | str, pattern: str = "*") -> None:
@@ -31,15 +31,15 @@ class FolderStream:
         return self._last
 
     def seek(self, cursor: str) -> None:
-        """Go on after this file."""
+        """Continue after this file."""
         self._last = cursor
         self._waiting = []
 
     def skip_taken(self, taken: TakenBefore) -> None:
-        """Go on after the last file taken; if it is gone, older ones are, and all here is fresh.
+        """Continue after the last file taken; if it is gone, all files here are fresh.
 
-        Files are expected to leave a folder oldest first. What a count of files would pass over
-        could be fresh, where those that were counted have left.
+        Files should leave a folder oldest first. A count of files could skip fresh ones, if those
+        that were counted have left.
         """
         names = ["", *self._arrived()]
         known = next((place for place, name in enumerate(names) if taken.is_last(name)), None)
@@ -47,7 +47,7 @@ class FolderStream:
             self.seek(names[min(known + taken.after_last, len(names) - 1)])
 
     def take(self, count: int) -> list[bytes]:
-        """The next files that have arrived by now; the folder is listed when none is waiting."""
+        """Return the next files that have arrived; the folder is listed when none is waiting."""
         if len(self._waiting) < count:
             self._waiting = self._arrived()
         contents: list[bytes] = []
@@ -57,7 +57,7 @@ class FolderStream:
         return contents
 
     def _arrived(self) -> list[str]:
-        """Names of the files that are there and were not taken, in order."""
+        """Return the names of files that were not taken, in order."""
         return sorted(
             path.name
             for path in self._folder.iterdir()

@@ -1,4 +1,4 @@
-"""What a spool holds and tells: messages, how they were delivered, gaps, counts; and its tables."""
+"""What a spool holds and reports: messages, deliveries, gaps and counts; and its tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Gap:
-    """Messages may have been lost, and nobody can say how many."""
+    """Messages may have been lost, and it is unknown how many."""
 
     at: float
     """When it was noticed, in seconds since 1970."""

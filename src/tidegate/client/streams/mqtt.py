@@ -1,8 +1,8 @@
 """A stream of MQTT messages: a persistent session, and a spool on disk before each acknowledgement.
 
-A broker keeps what it sent until the client acknowledges it. Here that is done by hand, after the
-message was committed to the client's spool: a client that dies loses nothing, and what comes again
-is recognised. What a broker loses nobody can bring back; it is noticed and counted.
+A broker keeps a message until the client acknowledges it. The stream does this after it has
+committed the message to the client's spool: a client that dies loses nothing, and repeated messages
+are recognised. Messages that the broker loses cannot be restored, but are noticed and counted.
 """
 
 import fcntl
@@ -25,21 +25,20 @@ LOOK_SECONDS = 0.1
 
 
 class MqttStream(SpooledStream):
-    """Messages of a topic, stored on this client before the broker forgets them.
+    """Messages of a topic, stored on this client before the broker deletes them.
 
     The first ``take`` connects; from then on paho's thread stores what arrives until ``close``, or
-    the end of the process. Of several processes with one spool, one has the connection and all
-    read.
+    the end of the process. If several processes share a spool, one has the connection and all read.
 
     Args:
         connection: how to reach the broker.
-        topic: which messages are wanted; ``+`` and ``#`` as MQTT has them.
+        topic: the messages to subscribe to; with MQTT's ``+`` and ``#``.
         spool: keeps them on this client; a file for each client id and topic.
         decode: makes a sample of a payload and its topic, when the sample is taken.
-        identify: who sent a message and its number, so that repetitions are known for ever and what
-            is missing is counted. Without it only what a living broker delivers again is
-            recognised.
-        patience: seconds that one order waits, in all, for messages that are not there yet.
+        identify: returns who sent a message and its number, so that repetitions are always
+            recognised and missing messages are counted. Without it, only messages that a running
+            broker delivers again are recognised.
+        patience: seconds that one order waits, in all, for messages that have not arrived yet.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class MqttStream(SpooledStream):
     ) -> None:
         super().__init__(spool, decode)
         if identify is not None:
-            check_function("identify", identify, ("a message",), "it gives a source and a number")
+            check_function("identify", identify, ("a message",), "it returns a source and a number")
         check_number("patience", patience, "a number of at least 0", lambda given: given >= 0)
         _check_topic(topic)
         spool.claim(f"{connection.client_id} for {topic}")
@@ -65,26 +64,26 @@ class MqttStream(SpooledStream):
         self._end = weakref.finalize(self, _end, self._collector, spool)
 
     def take(self, count: int) -> list[Any]:
-        """The next samples; waits for them as long as the patience of the present order lasts.
+        """Return the next samples; wait for them within the patience of the present order.
 
         Raises:
-            SupplierError: nothing is there, and the broker cannot be reached or refuses.
+            SupplierError: there are no messages, and the broker cannot be reached or refuses.
         """
         if count and not self._await(count) and not self._spool.wait(self._position, 1, 0.0):
             self._collector.raise_trouble()
         return super().take(count)
 
     def confirm(self, cursor: str) -> None:
-        """Delete the messages up to a cursor that the books hold; collect on where they were many.
+        """Delete the messages up to a cursor that the books hold, and continue to collect.
 
-        An order begins or ends here: the next one has all its patience.
+        An order begins or ends here: the next one has its full patience.
         """
         super().confirm(cursor)
         self._deadline = None
         self._collector.collect()
 
     def collect(self, seconds: float) -> None:
-        """Store what arrives for so long, and hand out nothing: for a process that does no more."""
+        """Store what arrives for so long; for a process that only collects."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._collector.collect()
@@ -92,11 +91,11 @@ class MqttStream(SpooledStream):
                 return
 
     def close(self) -> None:
-        """Disconnect and close the spool's file; the broker keeps what comes from now on."""
+        """Disconnect and close the spool's file; the broker keeps later messages."""
         self._end()
 
     def _await(self, count: int) -> bool:
-        """Wait until so many messages are there, or patience is at its end; whether they are."""
+        """Wait until so many messages are there, or patience ends; return whether they are."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._patience
         while True:
@@ -104,19 +103,19 @@ class MqttStream(SpooledStream):
             left = max(self._deadline - time.monotonic(), 0.0)
             if self._spool.wait(self._position, count, min(left, LOOK_SECONDS)):
                 return True
-            if not left or self._spool.is_full:  # nothing more comes before something is confirmed
+            if not left or self._spool.is_full:  # no more messages arrive before some are confirmed
                 self._deadline = None
                 return False
 
 
 def _check_topic(topic: str) -> None:
-    """Refuse what no broker would take."""
+    """Refuse a topic that no broker would accept."""
     levels = topic.split("/")
     wild = [level for level in levels if "#" in level or "+" in level]
     if not topic or not {*wild} <= {"#", "+"} or "#" in levels[:-1] or "\0" in topic:
         raise ConfigurationError(
-            f"topic must be one that can be subscribed to, got {topic!r}; such as 'readings/+/x' "
-            "for one level, or 'readings/#' for all below"
+            f"topic must be a valid subscription, got {topic!r}; such as 'readings/+/x' for one "
+            "level, or 'readings/#' for all below"
         )
 
 
@@ -126,7 +125,7 @@ def _end(collector: "_Collector", spool: Spool) -> None:
 
 
 class _Collector:
-    """Has at most one session, where no other process has it already."""
+    """Has at most one session, if no other process has it."""
 
     def __init__(
         self, connection: MqttConnection, topic: str, spool: Spool, identify: Identify | None
@@ -142,7 +141,7 @@ class _Collector:
         self.is_closed = threading.Event()
 
     def collect(self) -> None:
-        """See that messages are being collected, here or by another process."""
+        """Make sure that messages are collected, here or by another process."""
         with self._one_at_a_time:
             if self._session is not None and (self._session.goes_on() or self._session.rests()):
                 return
@@ -152,7 +151,7 @@ class _Collector:
             self._session = MqttSession(self._connection, self._topic, self._spool, self._identify)
 
     def raise_trouble(self) -> None:
-        """Raise what keeps messages from coming, where something does."""
+        """Raise what prevents messages from arriving, if anything does."""
         session = self._session
         if session is not None and session.trouble:
             where = f"the MQTT broker at {self._connection.host}:{self._connection.port}"
@@ -173,7 +172,7 @@ class _Collector:
             self._lock = None
 
     def _has_lock(self) -> bool:
-        """The right to connect: two clients with one id would push each other out."""
+        """Return the right to connect: two clients with one id would disconnect each other."""
         # Not the spool's own file: closing that would give up SQLite's locks of this process.
         lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, OWNER_ONLY)
         try:

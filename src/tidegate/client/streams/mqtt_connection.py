@@ -16,7 +16,7 @@ MOST_DAYS = 49_000
 
 @dataclass(frozen=True)
 class MqttConnection:
-    """Where a broker is, and who asks; the password itself is never held here.
+    """Address and credentials for a broker; the password itself is never held here.
 
     >>> MqttConnection("broker.example", client_id="site-0").port
     8883
@@ -28,7 +28,7 @@ class MqttConnection:
     port: int = 8883
     user_name: str | None = None
     password_file: Path | str | None = None
-    """Holds the password, and perhaps the end of a line after it; read for each connection."""
+    """File with the password, perhaps followed by a newline; read for each connection."""
     password_variable: str | None = None
     """Or the environment variable that holds it."""
     ca_file: Path | str | None = None
@@ -37,16 +37,17 @@ class MqttConnection:
     """Of this client, where the broker wants one; with ``key_file``."""
     key_file: Path | str | None = None
     tls: bool = True
-    """Without it everybody on the way reads all; a password then goes to this machine only."""
+    """Without TLS, anybody on the network can read everything; a password is then sent only to this
+    machine."""
     session_days: float = 7.0
     """How long the broker keeps session and messages of a client that is away."""
 
     def __post_init__(self) -> None:
         if not (self.host and self.client_id):
             raise ConfigurationError(
-                "a connection needs host and client_id, got "
-                f"host={self.host!r}, client_id={self.client_id!r}; without a client id of its own "
-                "the broker keeps nothing for the client"
+                f"a connection needs host and client_id, got host={self.host!r}, "
+                f"client_id={self.client_id!r}; without its own client id the broker keeps no "
+                "messages for the client"
             )
         check_whole_number("port", self.port, most=LARGEST_PORT)
         limit = f"a number above 0 and at most {MOST_DAYS}"
@@ -59,8 +60,8 @@ class MqttConnection:
             raise ConfigurationError("give certificate_file and key_file together, or neither")
         if not self.tls and given and self.host not in HERE:
             raise ConfigurationError(
-                f"tls=False would send the password to {self.host} for everybody on the way to "
-                f"read; only {', '.join(HERE)} may have it so. Leave tls=True"
+                f"tls=False would send the password to {self.host} unencrypted; this is allowed "
+                f"only for {', '.join(HERE)}. Leave tls=True"
             )
         self.password()
         self.context()
@@ -71,11 +72,11 @@ class MqttConnection:
         return max(int(self.session_days * DAY), 1)
 
     def password(self) -> str | None:
-        """The password, from where it lies; none if there is none."""
+        """Read the password from its place; None if there is none."""
         return read_secret("password", self.password_file, self.password_variable)
 
     def context(self) -> ssl.SSLContext | None:
-        """How certificates are checked and shown; none without TLS."""
+        """Return how certificates are checked and presented; None without TLS."""
         if not self.tls:
             return None
         try:
@@ -86,8 +87,8 @@ class MqttConnection:
             files = [self.ca_file, self.certificate_file, self.key_file]
             named = ", ".join(str(file) for file in files if file is not None)
             raise ConfigurationError(
-                f"certificates cannot be used ({wrong}): see that {named} are PEM files that this "
-                "user may read"
+                f"certificates cannot be used ({wrong}): check that {named} are PEM files that "
+                "this user may read"
             ) from wrong
         return context
 

@@ -1,4 +1,4 @@
-"""A session with an MQTT broker, on paho: what arrives is stored and then acknowledged."""
+"""A session with an MQTT broker, on paho: messages are stored and then acknowledged."""
 
 import logging
 import sys
@@ -26,8 +26,8 @@ except ImportError:
     ) from None
 
 Identify = Callable[[Message], tuple[str, int] | None]
-"""Given a message, says who sent it and its number there, which grows by one from each to the next
-and never begins again; None for a message that has no number."""
+"""Given a message, returns who sent it and its number there, which grows by one from each to the
+next and never restarts; None for a message without a number."""
 
 KEEP_ALIVE = 30
 """Seconds without a word after which client and broker look for each other."""
@@ -41,7 +41,7 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 class MqttSession:
-    """One use of paho's client and its thread; over for good when a message was not stored."""
+    """One use of paho's client and its thread; it ends for good when a message was not stored."""
 
     def __init__(
         self, connection: MqttConnection, topic: str, spool: Spool, identify: Identify | None
@@ -51,8 +51,8 @@ class MqttSession:
         self._identify = identify
         self._is_over = False
         self._rests_until = 0.0
-        self.trouble = "has not answered yet"
-        """Why nothing comes; empty if something would."""
+        self.trouble = "has not replied yet"
+        """Why no messages arrive; empty if they can."""
         self._was_asked_for = spool.ask_for_session()
         self._client = _client(connection)
         self._client.on_connect = self._connected
@@ -76,7 +76,7 @@ class MqttSession:
         return True
 
     def rests(self) -> bool:
-        """Whether what ended it is so new that another session would end the same way."""
+        """Whether it ended so recently that another session would end the same way."""
         return time.monotonic() < self._rests_until
 
     def close(self) -> None:
@@ -93,12 +93,12 @@ class MqttSession:
         self, client: Client, _: Any, flags: ConnectFlags, reason: ReasonCode, __: Any
     ) -> None:
         if reason.is_failure:
-            self._is_in_trouble(f"refuses the connection: {reason}")
+            self._is_in_trouble(f"refused the connection: {reason}")
             return
         try:
             self._spool.has_session(is_old=flags.session_present, was_asked_for=self._was_asked_for)
         except Exception as wrong:
-            self._stop(f"was left: the spool failed ({wrong})")
+            self._stop(f"was disconnected: the spool failed ({wrong})")
             return
         # Each time: a session may be old and yet have no subscription, if its client was killed.
         client.subscribe(self._topic, options=SubscribeOptions(qos=1, retainHandling=NO_RETAINED))
@@ -108,11 +108,11 @@ class MqttSession:
     ) -> None:
         (reason,) = reasons
         if reason.is_failure:
-            self._is_in_trouble(f"refuses the topic {self._topic!r}: {reason}")
+            self._is_in_trouble(f"refused the topic {self._topic!r}: {reason}")
         elif reason.value != 1:
             self._is_in_trouble(
-                f"gives the topic {self._topic!r} with QoS {reason.value} only, without which "
-                "messages are lost; let it allow QoS 1"
+                f"grants only QoS {reason.value} for the topic {self._topic!r}, with which "
+                "messages get lost; configure it to allow QoS 1"
             )
         else:
             self.trouble = ""
@@ -124,10 +124,10 @@ class MqttSession:
         self, _: Client, __: Any, ___: DisconnectFlags, reason: ReasonCode, ____: Any
     ) -> None:
         if not self._is_over and not self.trouble:
-            self._is_in_trouble(f"has gone: {reason}")
+            self._is_in_trouble(f"disconnected: {reason}")
 
     def _arrived(self, client: Client, _: Any, packet: MQTTMessage) -> None:
-        """Store, then acknowledge; after one that was not stored no other is, to keep the order."""
+        """Store, then acknowledge; after a failure nothing more is stored, to keep the order."""
         if self._is_over:
             return
         try:
@@ -135,29 +135,37 @@ class MqttSession:
             delivery = Delivery(packet.mid, packet.dup)
             outcome = self._spool.put(message, self._number(message), delivery)
         except Exception as wrong:
-            logger.exception("a message cannot be stored; the broker is left until it can")
-            self._stop(f"was left: the spool failed ({wrong})")
+            logger.exception(
+                "a message could not be stored; the client disconnects from the broker until "
+                "it can store again"
+            )
+            self._stop(f"was disconnected: the spool failed ({wrong})")
             return
         if outcome == "full":
-            logger.warning("%s is full: the broker keeps what comes now", self._spool.path)
-            self._stop("was left: the spool is full")
+            logger.warning(
+                "%s is full: the broker keeps new messages until there is room", self._spool.path
+            )
+            self._stop("was disconnected: the spool is full")
         else:
             client.ack(packet.mid, packet.qos)
 
     def _number(self, message: Message) -> tuple[str, int] | None:
-        """Who sent a message, and its number; none where the user's function gives none."""
+        """Return who sent a message, and its number; None if the user's function returns none."""
         try:
             given = None if self._identify is None else self._identify(message)
         except Exception:
             logger.exception(
-                "identify failed on a message of %a, which has no number", message.topic
+                "identify failed for a message of %a, which is stored without a number",
+                message.topic,
             )
             return None
         if given is None:
             return None
         if _is_numbered(given):
             return given
-        logger.warning("identify gave %s; it must give a text and a whole number", shown(given))
+        logger.warning(
+            "identify returned %s; it must return a text and a whole number", shown(given)
+        )
         return None
 
     def _is_in_trouble(self, trouble: str) -> None:
@@ -189,7 +197,7 @@ def _client(connection: MqttConnection) -> Client:
 
 
 def _properties(packet: MQTTMessage) -> dict[str, str]:
-    """User properties; a name that comes several times has its last value."""
+    """Return user properties; a repeated name has its last value."""
     given = getattr(packet.properties, "UserProperty", [])
     return dict(given)
 

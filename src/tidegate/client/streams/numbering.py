@@ -1,15 +1,15 @@
-"""Numbers that devices give their messages: which came, which came twice, which are missing.
+"""Numbers that devices give their messages: which arrived, which twice, which are missing.
 
-MQTT delivers a message at least once and forgets what a broker loses. Only who sent a message can
-say which one it is: with a number that grows by one from message to message, a repetition is known
-for ever, and a hole shows what was lost on the way.
+MQTT delivers a message at least once and forgets what a broker loses. Only the sender can say which
+message it is: with a number that grows by one from message to message, repetitions are always
+recognised, and holes show what was lost on the way.
 """
 
 import sqlite3
 from collections.abc import Callable
 
 MOST_SOURCES = 10_000
-"""Whose numbers are followed; a stranger who makes up names must not fill the disk."""
+"""Sources whose numbers are followed; a stranger who makes up names must not fill the disk."""
 MOST_HOLES = 1000
 """Of one source that are remembered, so that what comes late is known to be missing."""
 LARGEST_NUMBER = 2**63 - 1
@@ -30,7 +30,7 @@ Execute = Callable[..., sqlite3.Cursor]
 
 
 def follows(execute: Execute, source: str) -> bool:
-    """Whether the numbers of a source are followed, or can be from now on."""
+    """Return whether the numbers of a source are followed, or can be from now on."""
     if execute("SELECT 1 FROM sources WHERE source = ?", (source,)).fetchone():
         return True
     ((count,),) = execute("SELECT count(*) FROM sources")
@@ -38,10 +38,10 @@ def follows(execute: Execute, source: str) -> bool:
 
 
 def note(execute: Execute, source: str, number: int) -> int | None:
-    """Note a number: how many are found missing before it; None if it came before.
+    """Note a number; return how many are missing before it, or None if it came before.
 
-    What is counted as missing begins after the first number that came. One that comes late fills
-    its hole. A number below all that is known, of which no hole is remembered, came before.
+    Missing numbers are counted from the first number that arrived. A late number fills its hole. A
+    number below all known ones, without a remembered hole, came before.
     """
     row = execute("SELECT number, newest FROM sources WHERE source = ?", (source,)).fetchone()
     if row is None:
@@ -61,7 +61,7 @@ def note(execute: Execute, source: str, number: int) -> int | None:
 
 
 def missing(execute: Execute) -> dict[str, int]:
-    """How many numbers are missing, by their source; sources without any are left out."""
+    """Return how many numbers are missing, by source; sources without any are left out."""
     return dict(execute("SELECT source, missing FROM sources WHERE missing > 0 ORDER BY source"))
 
 

@@ -1,8 +1,8 @@
-"""A client's spool: messages on disk between the network that brought them and the gate.
+"""A client's spool: messages on disk between the network and the gate.
 
-One SQLite file, bounded, for its owner alone. A message is in it before anybody is told that it
-arrived, and leaves it, overwritten, when the client's books hold what was made of it. What was
-received, repeated, dropped and missed is counted in the same transactions.
+One bounded SQLite file that only its owner can read. A message is in it before it is acknowledged,
+and leaves it, overwritten, when the client's books hold its sample. Received, repeated, dropped and
+missing messages are counted in the same transactions.
 """
 
 import hashlib
@@ -39,13 +39,13 @@ class _FullError(Exception):
 
 
 class Spool(SpoolFile):
-    """Messages in a file, in the order of their arrival; several threads and processes may use it.
+    """Messages in a file, in order of arrival; several threads and processes may use it.
 
     Args:
-        path: of the file; it and its folder are created where they are missing.
-        most_messages: that it holds at most.
-        when_full: ``"wait"`` takes no more messages, so that the broker keeps them as far as its
-            queue goes; ``"drop_oldest"`` drops the oldest that was not read yet, and counts it.
+        path: of the file; it and its folder are created if they do not exist.
+        most_messages: the most messages that it holds.
+        when_full: ``"wait"`` accepts no more messages, so that the broker keeps them as far as its
+            queue goes; ``"drop_oldest"`` drops the oldest unread message, and counts it.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class Spool(SpoolFile):
         super().__init__(Path(path).expanduser(), clock)
 
     def claim(self, owner: str) -> None:
-        """Refuse a file that another client, or another topic, has filled."""
+        """Refuse a file that belongs to another client or topic."""
         with self._writing():
             known = str(self._state("owner"))
             if not known:
                 self._execute("UPDATE state SET owner = ?", (owner,))
             elif known != owner:
                 raise RunDiffersError(
-                    f"{self.path} is the spool of {known}, not of {owner}; use another file for "
-                    "each client id and topic",
+                    f"{self.path} is the spool of {known}, not of {owner}; use a separate file "
+                    "for each client id and topic",
                     name="owner",
                     saved=known,
                     given=owner,
@@ -92,21 +92,21 @@ class Spool(SpoolFile):
 
     @property
     def is_full(self) -> bool:
-        """Whether a message more would have to wait."""
+        """Whether there is no room for another message."""
         with self._changed:
             return not self._drops and self._state("waiting") >= self._most
 
     def put(
         self, message: Message, numbered: tuple[str, int] | None, delivery: Delivery
     ) -> Outcome:
-        """Store a message, once; it is on disk when this returns.
+        """Store a message once; it is on disk when this returns.
 
         Args:
-            message: that arrived.
+            message: the message.
             numbered: who sent it, and its number there. A number that came before is a repetition.
-            delivery: tells repetitions of messages without a number: delivered again in the same
-                session, with the same packet identifier and the same content as one of the last
-                ``WINDOW`` messages, which are all whose acknowledgement can have been lost.
+            delivery: recognises repetitions of messages without a number: delivered again in the
+                same session, with the same packet identifier and content as one of the last
+                ``WINDOW`` messages, the only ones whose acknowledgement can have been lost.
 
         Returns:
             ``"full"`` if it was not stored and must not be acknowledged.
@@ -140,7 +140,7 @@ class Spool(SpoolFile):
         return "stored"
 
     def after(self, position: int) -> tuple[int, Message] | None:
-        """The next message after a position, with its own."""
+        """Return the next message after a position, with its own."""
         with self._changed:
             row = self._execute(
                 "SELECT position, topic, payload FROM messages WHERE position > ? "
@@ -165,7 +165,7 @@ class Spool(SpoolFile):
         return [int(position) for (position,) in rows]
 
     def wait(self, after: int, count: int, seconds: float) -> bool:
-        """Wait until so many messages are there after a position; whether they are."""
+        """Wait until so many messages are there after a position; return whether they are."""
         with self._changed:
             if self._has(after, count):
                 return True
@@ -187,18 +187,18 @@ class Spool(SpoolFile):
             empty_log(self._connection)
 
     def ask_for_session(self) -> bool:
-        """Note that a session is asked for; whether one was before."""
+        """Note that a session is requested; return whether one was before."""
         with self._writing():
             before = self._state("session") != _NEVER
             self._execute("UPDATE state SET session = max(session, ?)", (_ASKED_FOR,))
         return bool(before)
 
     def has_session(self, *, is_old: bool, was_asked_for: bool) -> None:
-        """Note that there is a session, and a gap where it is not the one that was expected.
+        """Note that there is a session, and a gap if it is not the expected one.
 
         Args:
             is_old: whether the broker knew it.
-            was_asked_for: before this connection, with this spool.
+            was_asked_for: whether it was requested before this connection, with this spool.
         """
         with self._writing():
             if not is_old:
@@ -210,7 +210,7 @@ class Spool(SpoolFile):
             self._execute("UPDATE state SET session = ?", (_HAD,))
 
     def health(self) -> SpoolHealth:
-        """What came of all messages so far."""
+        """Return what became of all messages so far."""
         with self._changed, transaction(self._connection, "DEFERRED"):
             ((waiting, received, unnumbered, repeated, dropped, count),) = self._execute(
                 "SELECT waiting, received, unnumbered, repeated, dropped, gaps FROM state"
@@ -224,7 +224,7 @@ class Spool(SpoolFile):
         )
 
     def _has(self, after: int, count: int) -> bool:
-        """Whether so many messages are there after a position."""
+        """Return whether so many messages are there after a position."""
         nth = "SELECT 1 FROM messages WHERE position > ? ORDER BY position LIMIT 1 OFFSET ?"
         return self._execute(nth, (after, count - 1)).fetchone() is not None
 
@@ -233,18 +233,18 @@ class Spool(SpoolFile):
         return self._execute(known, (packet, digest)).fetchone() is not None
 
     def _tell_of_repetition(self, numbered: tuple[str, int] | None, delivery: Delivery) -> None:
-        """Once for a source: it may be a device that counts from the beginning again."""
+        """Warn once for a source: it may be a device that has restarted its numbers."""
         if numbered is None or delivery.again or numbered[0] in self._repeating:
             return
         self._repeating.add(numbered[0])
         logger.warning(
-            "number %d of %a came before, though the broker does not say that it comes again; it "
-            "is not stored. A device that counts from the beginning again needs a new source",
+            "number %d of %a arrived before, though the broker does not mark it as a repetition; "
+            "it is not stored. Give a device that restarts its numbers a new source",
             *numbered[::-1],
         )
 
     def _make_room(self) -> None:
-        """For one message more, perhaps in the place of the oldest."""
+        """Make room for one message, perhaps by dropping the oldest."""
         if self._state("waiting") < self._most:
             return
         oldest = "SELECT min(position) FROM messages WHERE position > ?"
@@ -256,7 +256,7 @@ class Spool(SpoolFile):
         self._execute("UPDATE state SET dropped = dropped + 1, waiting = waiting - 1")
         if not self._has_told:
             self._has_told = True
-            logger.warning("%s is full: the oldest of its messages are dropped", self.path)
+            logger.warning("%s is full: its oldest messages are dropped", self.path)
 
     def _insert(
         self,
@@ -279,7 +279,7 @@ class Spool(SpoolFile):
         )
 
     def _note_gap(self, reason: str) -> None:
-        logger.warning("%s: a gap is recorded: %s", self.path, reason)
+        logger.warning("%s: messages may have been lost: %s", self.path, reason)
         self._execute("UPDATE state SET gaps = gaps + 1")
         self._execute("INSERT INTO gaps (at, reason) VALUES (?, ?)", (time.time(), reason))
         self._execute(

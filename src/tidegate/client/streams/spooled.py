@@ -1,4 +1,4 @@
-"""A stream over a spool: hands out the messages that lie there, decoded."""
+"""A stream over a spool: hands out its messages, decoded."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,18 +13,18 @@ Decode = Callable[[bytes, str], Any]
 
 
 class SpooledStream:
-    """Messages of a spool, in the order of their arrival.
+    """Messages of a spool, in order of arrival.
 
-    They are decoded when they are taken, so that one that cannot be read holds up nothing: the
-    gate sets it aside. ``confirm`` deletes what the books have.
+    They are decoded when they are taken, so that an unreadable one delays nothing: the gate sets it
+    aside. ``confirm`` deletes what the books have.
 
     Args:
-        spool: where the messages are.
+        spool: holds the messages.
         decode: makes a sample of a payload and its topic.
     """
 
     def __init__(self, spool: Spool, decode: Decode) -> None:
-        check_function("decode", decode, ("a payload", "its topic"), "it gives a sample")
+        check_function("decode", decode, ("a payload", "its topic"), "it returns a sample")
         self._spool = spool
         self._decode = decode
         self._position = spool.taken
@@ -36,12 +36,12 @@ class SpooledStream:
         return f"{self._spool.id}-{self._position}"
 
     def seek(self, cursor: str) -> None:
-        """Go on after a message; with the cursor of a spool that is lost, from the beginning."""
+        """Continue after a message; with the cursor of a lost spool, from the beginning."""
         self._position = self._place(cursor)
         self._spool.read_up_to = self._position
 
     def skip_taken(self, taken: TakenBefore) -> None:
-        """Go on after the last message taken; if this spool never had it, all here is fresh."""
+        """Continue after the last message taken; if this spool never had it, all are fresh."""
         places = [self._position, *self._spool.positions(self._position)]
         cursors = [f"{self._spool.id}-{place}" for place in places]
         known = next((at for at, cursor in enumerate(cursors) if taken.is_last(cursor)), None)
@@ -49,7 +49,7 @@ class SpooledStream:
             self.seek(cursors[min(known + taken.after_last, len(cursors) - 1)])
 
     def take(self, count: int) -> list[Any]:
-        """The next samples that are in the spool; those before one that cannot be decoded."""
+        """Return the next samples in the spool, up to one that cannot be decoded."""
         samples: list[Any] = []
         while len(samples) < count:
             found = self._spool.after(self._position)
@@ -102,7 +102,7 @@ class SpooledStream:
         return Overflow(self._spool.is_full, self._spool.health().dropped)
 
     def health(self) -> SpoolHealth:
-        """What came of all messages so far, also in earlier processes."""
+        """Return what became of all messages so far, also in earlier processes."""
         return self._spool.health()
 
     def close(self) -> None:

@@ -1,7 +1,8 @@
 """Fresh samples for a client, one after another, each once.
 
-A stream hands out samples with ``take(n)`` and says, with ``cursor``, how far it is; ``seek`` takes
-it back there in a new process. It never repeats a sample: one that has run dry gives fewer.
+A stream hands out samples with ``take(n)`` and says, with ``cursor``, how far it is; ``seek``
+returns to that place in a new process. It never repeats a sample: one that has run dry returns
+fewer.
 """
 
 import logging
@@ -21,14 +22,14 @@ class Stream(Protocol):
         ...
 
     def seek(self, cursor: str) -> None:
-        """Go on from a cursor of an earlier process."""
+        """Continue from a cursor of an earlier process."""
         ...
 
     def take(self, count: int) -> Sequence[Any]:
-        """The next samples; fewer than asked for where there are no more (for now).
+        """Return the next samples; fewer than asked for if there are no more (for now).
 
-        Where the next sample cannot be read, ``take(1)`` raises and the cursor moves past it, so
-        that it can be set aside; a stream whose cursor stays gives nothing more until it can.
+        If the next sample cannot be read, ``take(1)`` raises and the cursor moves past it, so that
+        it can be set aside; a stream whose cursor stays returns nothing more until it can.
         """
         ...
 
@@ -48,28 +49,28 @@ class TakenBefore:
 
 @runtime_checkable
 class Skips(Protocol):
-    """A stream that can pass over samples without reading them."""
+    """A stream that can skip samples without reading them."""
 
     def skip_taken(self, taken: TakenBefore) -> None:
-        """From the beginning, go on after what was taken before."""
+        """Starting from the beginning, skip what was taken before."""
         ...
 
 
 @runtime_checkable
 class Confirms(Protocol):
-    """A stream that keeps samples until it is told that they are safe elsewhere."""
+    """A stream that keeps samples until they are safe elsewhere."""
 
     def confirm(self, cursor: str) -> None:
-        """The books hold this cursor: nothing before it is asked for again."""
+        """Note that the books hold this cursor: nothing before it is asked for again."""
         ...
 
 
 @runtime_checkable
 class Limited(Protocol):
-    """A stream that keeps samples on the device, and for no longer than it is told."""
+    """A stream that keeps samples on the device, for a limited time."""
 
     def keep_at_most(self, length: int) -> None:
-        """Hold samples for no longer than so many milliseconds from now on; 0 for any time."""
+        """Hold samples for at most so many milliseconds from now on; 0 for any time."""
         ...
 
     def name_subjects(self, subject: Callable[[Any], str | None] | None) -> None:
@@ -78,7 +79,7 @@ class Limited(Protocol):
 
     @property
     def arrived_at(self) -> int:
-        """When the sample that was taken last came to the device, in milliseconds since 1970."""
+        """Return when the last taken sample arrived on the device, in milliseconds since 1970."""
         ...
 
 
@@ -104,16 +105,16 @@ class Overflows(Protocol):
 
 
 def overflow_of(stream: Overflows | None) -> Overflow:
-    """Of a stream that can overflow, if it is one; who cannot say is taken to be well."""
+    """Return the overflow of a stream that can overflow; none if it cannot say."""
     try:
         return NO_OVERFLOW if stream is None else stream.overflow()
-    except Exception:  # what it cannot tell must not hold up an order
-        logger.exception("a stream cannot say whether it overflows")
+    except Exception:  # a stream that cannot say must not delay an order
+        logger.exception("the stream failed to report its overflow; it is assumed to have none")
         return NO_OVERFLOW
 
 
 def pass_over(stream: Stream, taken: TakenBefore) -> None:
-    """Pass over what was taken before: unread if the stream can, or else one sample at a time."""
+    """Skip what was taken before: unread if the stream can, else one sample at a time."""
     if isinstance(stream, Skips):
         stream.skip_taken(taken)
         return
@@ -122,6 +123,6 @@ def pass_over(stream: Stream, taken: TakenBefore) -> None:
         try:
             if not stream.take(1):
                 return
-        except Exception:  # it is not wanted, if only the stream goes on after it
+        except Exception:  # it is not needed, as long as the stream continues after it
             if stream.cursor == before:
                 raise

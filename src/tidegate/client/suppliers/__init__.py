@@ -1,4 +1,4 @@
-"""Suppliers of samples that come later; anything with the methods of ``Supplier`` is one."""
+"""Suppliers of samples that arrive later; any object with the methods of ``Supplier`` is one."""
 
 from tidegate.client.suppliers.label_studio import LabelStudioSupplier
 from tidegate.client.suppliers.label_studio_server import LabelStudioServer

@@ -1,4 +1,4 @@
-"""Labels from people: a supplier that makes tasks in Label Studio and reads annotations."""
+"""Labels from people: a supplier that creates tasks in Label Studio and reads annotations."""
 
 import hashlib
 import json
@@ -13,11 +13,11 @@ from tidegate.client.suppliers.label_studio_server import LabelStudioServer, Ref
 from tidegate.errors import SupplierError
 
 Render = Callable[[Any], Mapping[str, Any]]
-"""Given a sample, says what people see of it: a value for each variable of the project's labelling
-configuration, such as ``{"text": sample}`` for ``value="$text"``."""
+"""Given a sample, returns what people see of it: a value for each variable of the project's
+labelling configuration, such as ``{"text": sample}`` for ``value="$text"``."""
 Read = Callable[[list[dict[str, Any]], Any], Any]
-"""Given the result of an annotation, as Label Studio's JSON has it, and the sample, makes the
-sample to train on."""
+"""Given the result of an annotation, as in Label Studio's JSON, and the sample, returns the sample
+to train on."""
 
 KEY = "tidegate_key"
 """Of a task's data: whose purchase it is."""
@@ -32,7 +32,7 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 def task_key(key: str) -> str:
-    """What a task holds of a purchase's key: a digest, because keys may hold names of files.
+    """Return a task's key for a purchase: a digest, because keys may hold file names.
 
     >>> task_key("run/site/7")
     '9158bbadab8cc6134e30502f182e518c'
@@ -47,7 +47,7 @@ class _Task:
 
     @property
     def rank(self) -> tuple[float, int]:
-        """Of several tasks of one key, the one that was labelled or made first is the purchase."""
+        """Sort tasks of one key; the one that was labelled or created first is the purchase."""
         first = min((one["id"] for one in self.annotations), default=float("inf"))
         return first, self.number
 
@@ -55,11 +55,11 @@ class _Task:
 class LabelStudioSupplier:
     """Buys labels from people who work with Label Studio.
 
-    A sample that is asked for becomes one task, which is found again by its key: asking twice makes
-    one task, also if the client or the server died in between. The first annotation is delivered. A
-    task that is skipped is refused. What is cancelled is deleted, unless somebody has labelled it.
+    Each requested sample becomes one task, which is found again by its key: asking twice creates
+    one task, even if the client or the server died in between. The first annotation is delivered. A
+    skipped task is refused. A cancelled task is deleted, unless somebody has labelled it.
 
-    Label Studio knows no prices: what a label costs is what the prices of the run say.
+    Label Studio has no prices: the run's prices say what a label costs.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class LabelStudioSupplier:
         """Buy labels in one project.
 
         Args:
-            server: where it is.
+            server: the Label Studio server.
             project: its number, as in the address of its page, ``/projects/1``.
-            render: what people see of a sample; see ``Render``. Tasks hold nothing else, beside a
-                digest of the purchase's key.
-            read: makes a sample of what was answered; see ``Read``.
-            refund_skipped: whether a task that somebody skipped costs nothing.
+            render: returns what people see of a sample; see ``Render``. Tasks hold nothing else,
+                besides a digest of the purchase's key.
+            read: makes a sample from an answer; see ``Read``.
+            refund_skipped: whether a skipped task costs nothing.
         """
         example = "LabelStudioServer('https://labels.example')"
         check_kind("server", server, LabelStudioServer, f"such as {example}")
@@ -96,12 +96,12 @@ class LabelStudioSupplier:
         self._refund_skipped = refund_skipped
 
     def ask(self, requests: Sequence[Request]) -> None:
-        """Make a task for each sample that has none."""
+        """Create a task for each sample that has none."""
         wanted, failed = dict[str, dict[str, Any]](), list[str]()
         for one in requests:
             try:
                 wanted[task_key(one.key)] = self._data(one)
-            except Exception as wrong:  # the others can be asked for
+            except Exception as wrong:  # the others can be requested
                 logger.exception("render failed for %a", one.key)
                 failed.append(f"{one.key}: {type(wrong).__name__}")
         for keys in _parts(list(wanted)):
@@ -114,16 +114,18 @@ class LabelStudioSupplier:
         if failed:
             raise SupplierError(
                 "render",
-                f"gave nothing to show for {len(failed)} of {len(requests)} samples ({failed[0]}); "
-                "they are asked for again with the next order, and refused after give_up_after "
-                "rounds",
+                (
+                    f"failed for {len(failed)} of {len(requests)} samples ({failed[0]}); the "
+                    "client asks for them again with the next order, and gives up after "
+                    "give_up_after rounds"
+                ),
             )
 
     def _import(self, tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Make tasks; an import is one transaction, all or none. What went wrong with each other.
+        """Create tasks, all or none in one import; return what went wrong with each that failed.
 
-        What Label Studio refuses because of what it holds is tried in halves, so that one sample
-        which cannot be shown holds up no other.
+        If Label Studio refuses the content of an import, it is tried again in halves, so that one
+        sample that cannot be shown does not delay the others.
         """
         if not tasks:
             return []
@@ -139,7 +141,7 @@ class LabelStudioSupplier:
         return []
 
     def collect(self, keys: Sequence[str]) -> Iterator[Outcome]:
-        """What was labelled or skipped."""
+        """Return what was labelled or skipped."""
         for key, task in self._found(keys):
             outcome = task and self._outcome(key, task)
             if outcome:
@@ -156,16 +158,17 @@ class LabelStudioSupplier:
                 yield Refused(key, refunded=True, reason="nobody has labelled it in time")
 
     def complete(self, sample: Any, answer: Any) -> Any:
-        """The sample to train on, by ``read``."""
+        """Return the sample to train on, by ``read``."""
         return self._read(answer, sample)
 
     def _data(self, request: Request) -> dict[str, Any]:
-        """What a task holds."""
+        """Return what a task holds."""
         shown = self._render(request.sample)
         if not isinstance(shown, Mapping) or not all(isinstance(name, str) for name in shown):
             raise TypeError(
-                f"render gave a {type(shown).__name__}; it must give a dictionary with a value for "
-                "each variable of the labelling configuration, such as {'text': 'a text'}"
+                f"render returned a {type(shown).__name__}; it must return a dictionary with a "
+                "value for each variable of the labelling configuration, such as "
+                f"{{'text': 'a text'}}"
             )
         data = {**shown, KEY: task_key(request.key)}
         json.dumps(data, allow_nan=False)  # an array or NaN fails here, by itself
@@ -180,17 +183,17 @@ class LabelStudioSupplier:
         return None
 
     def _found(self, keys: Sequence[str]) -> Iterator[tuple[str, _Task | None]]:
-        """Each key with its task."""
+        """Return each key with its task."""
         for some in _parts(keys):
             tasks = self._tasks([task_key(key) for key in some])
             for key in some:
                 yield key, tasks.get(task_key(key))
 
     def _tasks(self, keys: Sequence[str]) -> dict[str, _Task]:
-        """Tasks by their keys.
+        """Return tasks by their keys.
 
-        A client that was killed while it asked may be followed by its request, and by one of the
-        next process, which did not find its tasks yet: what is there twice is deleted here.
+        If a client was killed while it asked, its request may arrive after the next process has
+        looked for its tasks and requested them again: duplicates are deleted here.
         """
         named = {
             "filter": f"filter:tasks:data.{KEY}",
@@ -220,7 +223,7 @@ class LabelStudioSupplier:
         return first
 
     def _deleted(self, number: int, key: str) -> bool:
-        """Delete a task, unless somebody has labelled it meanwhile."""
+        """Delete a task unless it was labelled meanwhile; return whether it was deleted."""
         path = f"/api/tasks/{number}/"
         task = self._server.find(path)
         if task is None or task["data"].get(KEY) != key:  # numbers are used again

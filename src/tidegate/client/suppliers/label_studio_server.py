@@ -1,4 +1,4 @@
-"""How a client reaches Label Studio: address, token, requests, and what is said where one fails.
+"""Connection to Label Studio: address, token, requests, and errors of failed requests.
 
 Plain HTTP with the standard library. Label Studio's own SDK would bring packages of 509 MB to every
 client, among them pandas and OpenCV, for the five requests that a supplier makes.
@@ -24,14 +24,16 @@ FRESH_SECONDS = 200.0
 """For which a token that was exchanged is used; Label Studio takes it for five minutes."""
 LONGEST_REASON = 300
 REMEDIES = {
-    400: "see that render gives every variable of the project's labelling configuration",
-    401: "see that the token is valid, and that the organization's settings allow tokens of its "
-    "kind, personal or legacy",
-    403: "give the token of somebody who may see and change the project",
-    404: "see that the project's number and the server's url are right",
-    413: "let render give less, for instance smaller images",
+    400: "check that render returns every variable of the project's labelling configuration",
+    401: (
+        "check that the token is valid, and that the organization's settings allow tokens of "
+        "its kind, personal or legacy"
+    ),
+    403: "use the token of a user who may view and change the project",
+    404: "check the project's number and the server's url",
+    413: "let render return less, for instance smaller images",
 }
-ASKED_AGAIN = "it is asked again with the next order; its own log says more"
+ASKED_AGAIN = "the client asks again with the next order; see Label Studio's log"
 
 
 class RefusedRequestError(SupplierError):
@@ -49,14 +51,14 @@ class RefusedRequestError(SupplierError):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A token is sent to the server that was named, and to no other."""
+    """Send a token only to the named server."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class LabelStudioServer:
-    """A Label Studio server, and whose tasks are made there.
+    """A Label Studio server, and the user whose token is used there.
 
     The token is read from its place for each session, and never logged.
 
@@ -74,14 +76,14 @@ class LabelStudioServer:
         token_file: Path | str | None = None,
         timeout: float = 20.0,
     ) -> None:
-        """Name a server; it is not reached before the first request.
+        """Name a server; the first request connects.
 
         Args:
-            url: where a browser finds it. Only this machine may be reached without TLS, because a
-                token would be read on the way.
-            token_variable: the environment variable that holds the token, ``LABEL_STUDIO_TOKEN``
-                unless something is named. A personal token is exchanged for a short-lived one; a
-                legacy token is sent as it is.
+            url: where a browser finds it. It must have TLS unless it is on this machine, because
+                the token could be read on the way.
+            token_variable: the environment variable that holds the token, ``LABEL_STUDIO_TOKEN`` by
+                default. A personal token is exchanged for a short-lived one; a legacy token is sent
+                as it is.
             token_file: or the file that holds it.
             timeout: seconds after which a request has failed.
         """
@@ -106,19 +108,19 @@ class LabelStudioServer:
         return f"LabelStudioServer({self.url!r})"
 
     def get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
-        """What the server has under a path."""
+        """Return what the server has at a path."""
         return self._request("GET", path, query=query)
 
     def post(self, path: str, body: object) -> Any:
-        """The answer to what is sent."""
+        """Return the reply to a post."""
         return self._request("POST", path, body=body)
 
     def find(self, path: str) -> Any:
-        """What the server has under a path; none if it has nothing."""
+        """Return what the server has at a path; None if it has nothing."""
         return self._request("GET", path, may_be_absent=True)
 
     def delete(self, path: str) -> None:
-        """See that the server has nothing under a path."""
+        """Make sure that the server has nothing at a path."""
         self._request("DELETE", path, may_be_absent=True)
 
     def _request(
@@ -130,7 +132,7 @@ class LabelStudioServer:
         body: object = None,
         may_be_absent: bool = False,
     ) -> Any:
-        """Send a request with a token; one that has grown old on the way is exchanged again."""
+        """Send a request with a token; exchange a token that expired meanwhile again."""
         asked = f"{path}?{urllib.parse.urlencode(query)}" if query else path
         for is_last in (False, True):
             try:
@@ -149,7 +151,7 @@ class LabelStudioServer:
         raise AssertionError  # the last one returns or fails
 
     def _send(self, method: str, path: str, body: object, authorization: str | None) -> Any:
-        """Send one request; whatever goes wrong but an answer that refuses is a SupplierError."""
+        """Send one request; every failure except a refusal is a SupplierError."""
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         if authorization is not None:
             headers["Authorization"] = authorization
@@ -167,22 +169,26 @@ class LabelStudioServer:
             reason = getattr(wrong, "reason", None) or wrong or type(wrong).__name__
             raise SupplierError(
                 f"Label Studio at {self.url}",
-                f"cannot be reached ({reason}): start it, or see that the url is right; it is "
-                "asked again with the next order",
+                (
+                    f"cannot be reached ({reason}): start it, or check the url; the client asks "
+                    "again with the next order"
+                ),
             ) from None
         except ValueError:
             raise SupplierError(
                 f"{self.url}",
-                "does not answer as Label Studio does; see that the url is that of Label Studio",
+                "does not reply as Label Studio does; check that the url is that of Label Studio",
             ) from None
 
     def _fail(self, step: str, refusal: urllib.error.HTTPError) -> NoReturn:
         remedy = REMEDIES.get(refusal.code, ASKED_AGAIN)
         if refusal.headers.get("Location"):
-            remedy = f"it sends to {refusal.headers['Location']}: give the url without redirects"
+            remedy = (
+                f"it redirects to {refusal.headers['Location']}: give the url without redirects"
+            )
         raise RefusedRequestError(
             f"Label Studio at {self.url}",
-            f"refuses {step} with status {refusal.code}{_reason(refusal)}; {remedy}",
+            f"refused {step} with status {refusal.code}{_reason(refusal)}; {remedy}",
             refusal.code,
         ) from None
 
@@ -195,7 +201,7 @@ class LabelStudioServer:
         return token
 
     def _authorization(self) -> str:
-        """What a request shows: a legacy token, or what a personal one was exchanged for."""
+        """Return the token for a request: a legacy one, or one exchanged for a personal one."""
         token = self._token()
         if token.count(".") != 2:  # noqa: PLR2004 - a personal token is a JWT, of three parts
             return f"Token {token}"
@@ -224,19 +230,19 @@ def _checked_url(url: str) -> str:
         )
     if parts.username is not None:
         raise ConfigurationError(
-            f"url must not hold a name or a password, because it is logged; {host} takes a token "
-            "from token_file or token_variable"
+            f"url must not contain a user name or a password, because it is logged; {host} takes "
+            "a token from token_file or token_variable"
         )
     if parts.scheme == "http" and host not in HERE:
         raise ConfigurationError(
-            f"{url} would send the token to {host} for everybody on the way to read; only "
-            f"{', '.join(HERE)} may have it so. Put TLS before the server, and give its https url"
+            f"{url} would send the token to {host} unencrypted; this is allowed only for "
+            f"{', '.join(HERE)}. Put TLS in front of the server, and give its https url"
         )
     return url.rstrip("/")
 
 
 def _reason(refusal: urllib.error.HTTPError) -> str:
-    """What Label Studio says, without the task that it quotes."""
+    """Return Label Studio's reason, without the task that it quotes."""
     try:
         told = json.loads(refusal.read())
         details = told.get("validation_errors") or {}
