@@ -133,8 +133,8 @@ def test_an_impossible_receipt_is_refused(change: dict[str, Any], reason: str) -
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"version": 1}, "version 1 is not understood, only 2: install the same version"),
-        ({"version": 3}, "version 3 is not understood, only 2: install the same version"),
+        ({"version": 1}, "version 1 is not supported, only 2: install the same version"),
+        ({"version": 3}, "version 3 is not supported, only 2: install the same version"),
         ({"version": None}, "version None is not understood"),
         ({"version": True}, "version True is not understood"),
         ({"version": 2.0}, "version 2.0 is not understood"),

@@ -1,8 +1,8 @@
-"""Who takes part in a round: everyone, or a cohort drawn from the clients that can be reached.
+"""Which clients take part in a round: all, or a cohort drawn from those that are online.
 
-A cohort is drawn as a server would draw it: from clients that are online, each with the same
-chance. A client is online with a probability of its own, in each round anew, so those that are more
-often online take part more often. Some leave for good.
+Cohorts are drawn as a server would draw them: from clients that are online, each with the same
+chance. In each round a client is online with a probability of its own, so those that are online
+more often take part more often. Some leave for good.
 """
 
 import math
@@ -15,11 +15,11 @@ from tidegate._internal.arguments import check_number
 from tidegate._internal.arrays import EVERYONE, Members
 
 ASKED = 1.2
-"""Clients that are asked for each one that is needed, beyond those who are likely to be away."""
+"""Clients asked for each one that is needed, beyond those that are likely to be away."""
 
 
 def share_reached(num_clients: int, fraction_train: float, min_train_nodes: int) -> float:
-    """What part of the fleet a round reaches, as Flower's strategies count it.
+    """Return the part of the fleet that a round reaches, as Flower's strategies count it.
 
     >>> share_reached(10, fraction_train=0.25, min_train_nodes=3)
     0.3
@@ -60,7 +60,7 @@ class Cohorts:
         return max(round(self.fraction_train * num_clients), 1)
 
     def mean_fraction_train(self, num_rounds: int, num_clients: int) -> float:
-        """The part of the fleet that a round reaches on average: less where clients are away."""
+        """The part of the fleet that a round reaches on average: less if clients are away."""
         share, online = self.size(num_clients) / num_clients, (1 + self.least_available) / 2
         if not self.leaving:
             return min(share, online)
@@ -68,7 +68,7 @@ class Cohorts:
         return float(np.minimum(share, online * there).mean())
 
     def rounds(self, draw: np.random.Generator, num_clients: int) -> Iterator[Members]:
-        """The members of each round's cohort, rising; fewer than wanted if too few are online."""
+        """Yield the members of each cohort, rising; fewer than wanted if too few are online."""
         if self.everyone:
             while True:
                 yield EVERYONE

@@ -10,16 +10,16 @@ from tidegate._internal.randomness import DELAYS, uniform_at
 from tidegate.errors import ConfigurationError
 
 LONGEST = 1_000_000
-"""Rounds; whoever waits longer has no use for the sample."""
+"""Rounds; a sample that takes longer is of no use."""
 FORMS = "a whole number of rounds, such as 10, or uniform:SHORTEST,LONGEST, such as uniform:1,20"
 
 
 @dataclass(frozen=True)
 class Delays:
-    """Rounds until a sample that was bought trains: each as likely as any other between two ends.
+    """Rounds until a purchased sample trains, drawn uniformly between two ends.
 
-    0 is for samples that train in the round that buys them. Samples that come later do so with the
-    next order at the earliest, which is 1.
+    0 is for samples that train in the round that buys them. Later samples arrive with the next
+    order at the earliest, which is 1.
 
     >>> Delays.read("uniform:1,20")
     Delays(shortest=1, longest=20)
@@ -33,14 +33,14 @@ class Delays:
     def __post_init__(self) -> None:
         check_whole_number("the longest delay", self.longest, least=0, most=LONGEST)
         least = min(self.longest, 1)
-        remedy = "a sample that comes later comes with the next order at the earliest"
+        remedy = "a sample that arrives later arrives with the next order at the earliest"
         check_whole_number(
             "the shortest delay", self.shortest, least=least, most=self.longest, remedy=remedy
         )
 
     @classmethod
     def read(cls, text: str) -> "Delays":
-        """Delays from a short text, as on the command line: ``10`` or ``uniform:1,20``.
+        """Read delays from a short text, as on the command line: ``10`` or ``uniform:1,20``.
 
         >>> Delays.read("10")
         Delays(shortest=10, longest=10)
@@ -59,7 +59,7 @@ class Delays:
 
     @property
     def told(self) -> str:
-        """In words.
+        """The delays in words.
 
         >>> Delays(1, 1).told, Delays(1, 20).told
         ('1 round', '1 to 20 rounds')
@@ -69,9 +69,10 @@ class Delays:
         return f"{self.shortest:,} to {self.longest:,} rounds"
 
     def draw(self, seed: int, clients: IntArray, purchases: IntArray) -> IntArray:
-        """How long purchases take, each known by its client and its number there, from 1 on.
+        """Return how long purchases take, each given by its client and its number from 1.
 
-        The same purchase takes as long whatever else is bought, so that policies can be compared.
+        The same purchase takes equally long whatever else is bought, so that policies can be
+        compared.
         """
         choices = self.longest - self.shortest + 1
         drawn = uniform_at(seed, DELAYS, clients, purchases)
@@ -80,7 +81,7 @@ class Delays:
 
 
 def delay_text(given: object) -> object:
-    """A delay of a configuration file as a text: TOML knows numbers, and a number is a delay.
+    """Return a delay of a configuration file as a text: TOML has numbers, and a number is a delay.
 
     >>> delay_text(10), delay_text("uniform:1,20")
     ('10', 'uniform:1,20')

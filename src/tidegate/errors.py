@@ -1,27 +1,26 @@
 """Errors that Tidegate raises on purpose, by what a caller can do about them.
 
-Every one of them is a ``TidegateError``, and says what happened, what it means and what to do. Any
-other exception that comes out of the package is a bug in it, or an exception of your own code that
-passes through.
+All of them are a ``TidegateError``, and say what happened, what it means and what to do. Any other
+exception that leaves the package is a bug in it, or comes from your own code.
 
-Those that speak of a value are a ``ValueError``, too: ``except ValueError`` goes on working.
+Those about a value are a ``ValueError``, too, so ``except ValueError`` continues to work.
 """
 
 
 class TidegateError(Exception):
-    """Base of all errors that are raised on purpose."""
+    """Base class of all errors that Tidegate raises on purpose."""
 
 
 class ConfigurationError(TidegateError, ValueError):
-    """A setting cannot be used: the message names the value, the limit and the remedy."""
+    """A setting is invalid: the message names the value, the limit and the remedy."""
 
 
 class WireError(TidegateError, ValueError):
-    """A message is refused: it is malformed, or cannot follow from what its sender said before."""
+    """A message is refused: it is malformed, or contradicts what its sender said before."""
 
 
 class DamagedFileError(TidegateError, ValueError):
-    """A file does not hold what was written to it, or is missing while others speak of it.
+    """A file does not hold what was written to it, or is missing while others refer to it.
 
     Args:
         source: the file, or what it was read for.
@@ -54,10 +53,10 @@ class RunDiffersError(TidegateError, ValueError):
 
 
 class SupplierError(TidegateError):
-    """Somebody else's part failed: a price feed, or what acquires samples.
+    """A part from outside failed: a price feed, or what acquires samples.
 
     Args:
-        supplier: who failed.
+        supplier: what failed.
         reason: how.
     """
 

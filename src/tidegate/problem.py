@@ -14,7 +14,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY
 
 MOST_ROUNDS = 10_000_000
-"""A plan weighs every round: ten million take seconds."""
+"""A plan looks at every round: ten million take seconds."""
 LARGEST_CONSTANT = 1e50
 """Of the bound, and its inverse the smallest: products of their powers stay within a float."""
 
@@ -54,7 +54,7 @@ class LearningConstants:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """A fleet, its memory, and what it may spend.
+    """A fleet, its memory, and its budget.
 
     >>> problem = Problem(buffer_capacities=[8, 12], budget=11.0, mean_price=5.5, num_rounds=100)
     >>> problem.total_capacity, problem.num_clients
@@ -72,11 +72,11 @@ class Problem:
     num_rounds: int
     """T."""
     cohorts: Cohorts = field(default_factory=Cohorts)
-    """Who takes part in a round; everyone by default."""
+    """Which clients take part in a round; all by default."""
     delays: Delays = field(default_factory=Delays)
     """How long a purchase takes; by default a sample trains in the round that buys it."""
     known_ahead: int = 0
-    """Rounds whose prices are known beforehand, as those of electricity are for a day."""
+    """Rounds whose prices are known in advance, as electricity prices are for a day."""
     learning: LearningConstants = field(default_factory=LearningConstants)
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Problem:
         if given.max() > LARGEST_CAPACITY:
             raise ConfigurationError(
                 f"a client's capacity must be at most {LARGEST_CAPACITY}, got {given.max()}; "
-                "count larger units (batches) in place of samples"
+                "count larger units (batches) instead of samples"
             )
         capacities = given.astype(np.int64)
         capacities.setflags(write=False)
@@ -157,7 +157,7 @@ class Problem:
         return self.budget / self.average_price
 
     def among(self, num_clients: int) -> "Problem":
-        """The same problem for the first clients alone, with the whole budget."""
+        """Return the same problem for only the first clients, with the whole budget."""
         prices = self.mean_price
         if np.shape(prices):
             prices = np.asarray(prices)[:num_clients]

@@ -80,7 +80,7 @@ def test_a_state_of_another_policy_or_fleet_is_refused(tmp_path: Path) -> None:
     run = simulate(acdpp(given), given, ConstantPrice(2.0), 0, until=5)
     saving.save(run.final, path)
     other = acdpp(given, retention_horizon=6)
-    with pytest.raises(ValueError, match="saved with retention_horizon = 2, this policy has 6"):
+    with pytest.raises(ValueError, match="saved with retention_horizon = 2, but this policy has 6"):
         saving.restore(begin(other, given), path)
     larger = problem([8, 12, 4])
     with pytest.raises(ValueError, match=r"array of \(2,\) float64, not of \(3,\) float64"):
@@ -116,5 +116,5 @@ def test_another_format_is_refused() -> None:
     text = np.frombuffer(b'{"version": 99, "state": 1}', dtype=np.uint8)
     np.savez(file, tree=text)
     file.seek(0)
-    with pytest.raises(ValueError, match="has format 99, this program reads 1"):
+    with pytest.raises(ValueError, match="has format 99, but this program reads 1"):
         saving.read(ReuseTally(), file)

@@ -53,7 +53,7 @@ def test_an_older_file_is_brought_up_to_date(
     store.close()
     monkeypatch.undo()
     with pytest.raises(
-        ValueError, match=f"has schema {len(newer)}, this program knows {len(MIGRATIONS)}"
+        ValueError, match=f"has schema {len(newer)}, but this program supports {len(MIGRATIONS)}"
     ):
         SqliteStore(path, "r", "site", 5)
 

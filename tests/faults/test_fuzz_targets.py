@@ -175,7 +175,7 @@ def test_an_archive_is_checked_before_memory_is_set_aside(content: bytes, reason
 
 def test_a_part_of_an_archive_is_given_once() -> None:
     tree = '{"version": 1, "state": [{"array": 0}, {"array": 0}]}'
-    with pytest.raises(ValueError, match="no part 'array_0' that is not yet read"):
+    with pytest.raises(ValueError, match="no unread part 'array_0'"):
         saving.read((), io.BytesIO(packed(tree=tree, array_0=np.zeros(5))))
 
 

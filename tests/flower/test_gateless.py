@@ -295,6 +295,6 @@ def test_a_peer_of_another_wire_version_is_told_what_to_install(
 
     with pytest.raises(ValueError, match="no client can take part"):
         control().start(Mixed(gated_app(), NODES), MODEL, num_rounds=1)
-    told = "version 3 is not understood, only 2: install the same version of tidegate on the server"
+    told = "version 3 is not supported, only 2: install the same version of tidegate on the server"
     assert caplog.text.count(told) >= 3
     assert "mods" not in caplog.text

@@ -107,7 +107,7 @@ def test_a_ranking_that_fails_is_the_clients_error_and_buys_nothing(
     ("given", "told"),
     [
         ({"worth": 5}, "worth must be a function of candidates and a message and a context"),
-        ({"worth": lambda candidates: []}, "which cannot be called so"),
+        ({"worth": lambda candidates: []}, "which does not accept them"),
         ({"selection": 20}, "selection must be a Selection, got 20; such as Selection"),
         ({"selection": lambda: None}, "selection must be a function of a context"),
     ],

@@ -125,7 +125,7 @@ def round_of(message: Message) -> int:
 
 def test_a_trace_that_ends_before_the_run_is_refused_before_anybody_is_asked() -> None:
     grid, trace = recording(), PricePath(RecordedPrices([2.0] * 4), seed=0)
-    with pytest.raises(ConfigurationError, match="prices for 4 rounds, and the run has 5"):
+    with pytest.raises(ConfigurationError, match="prices for 4 rounds, but the run has 5"):
         fit(control(prices=trace), grid, rounds=5)
     assert not grid.sent
 

@@ -36,7 +36,7 @@ def start(rounds: Any = 2, **change: Any) -> AdmissionControl:
         ({"budget": [55]}, NUMBER + "[55]"),
         ({"budget": True}, NUMBER + "True"),
         ({"policy": None}, "policy must be a function of a problem and options, got None; or a "),
-        ({"policy": lambda: None}, "cannot be called so: too many positional arguments"),
+        ({"policy": lambda: None}, "does not accept them: too many positional arguments"),
         ({"spend_ahead": "1"}, "spend_ahead must be 0 or more and at most 10000000 rounds' budget"),
         ({"rounds": "3"}, "num_rounds must be a whole number of at least 1, got '3'"),
         ({"rounds": 2.5}, "num_rounds must be a whole number of at least 1, got 2.5"),
@@ -105,7 +105,7 @@ def data(context: Context) -> list[int]:
         ({"open_stream": [1, 2]}, "open_stream must be a function of a context, got [1, 2]; such"),
         ({"open_stream": lambda: [1]}, "open_stream must be a function of a context, got "),
         ({"acquire": 5}, "acquire must be a function of a sample and its key, got 5"),
-        ({"acquire": lambda sample: sample}, "(sample), which cannot be called so: too many"),
+        ({"acquire": lambda sample: sample}, "(sample), which does not accept them: too many"),
         ({"acquire": lambda a, b, c: a}, "missing a required argument: 'c'"),
     ],
 )

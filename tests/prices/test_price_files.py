@@ -29,7 +29,7 @@ def test_a_round_costs_what_the_row_of_its_time_says(tmp_path: Path) -> None:
     now = [NOON]
     feed = by_clock(tmp_path, now)
     assert feed.mean(3) == 50.0
-    told = "has 3 rows of prices, and a run of 100 rounds is planned with the average of the first"
+    told = "has 3 rows of prices, but a run of 100 rounds is planned with the average of the first"
     with pytest.raises(ConfigurationError, match=told):
         feed.mean(100)
     found = []
@@ -55,7 +55,7 @@ def test_a_time_without_a_row_is_named_with_those_that_have_one(
 ) -> None:
     now = [NOON + 60 * minutes]
     feed = by_clock(tmp_path, now)
-    told = "has prices from 2026-01-31T12:00Z to 2026-01-31T15:00Z, and none for 2026-"
+    told = "has prices from 2026-01-31T12:00Z to 2026-01-31T15:00Z, but none for 2026-"
     with pytest.raises(SupplierError, match=told):
         feed.at(7)
     with (tmp_path / "prices.csv").open("a") as rows:
@@ -96,7 +96,7 @@ def test_a_file_that_cannot_be_read_any_more_leaves_the_prices_as_they_were(
     for text in ("", "time,eur", "time,eur\nnoon,3\n"):
         (tmp_path / "prices.csv").write_text(text)
         assert feed.at(1) == 40.0
-        assert "the prices stay as they were before" in caplog.text
+        assert "so the prices stay as they were" in caplog.text
         caplog.clear()
     (tmp_path / "prices.csv").write_text(ROWS.replace(",40,", ",41,"))
     assert feed.at(1) == 41.0
@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_read_any_more_leaves_the_prices_as_they_were(
 def test_a_header_that_is_not_clear_is_refused(tmp_path: Path) -> None:
     for text, told in (
         ("eur,eur\n1,2\n", "has two columns 'eur'; rename one"),
-        ("eur", "has no whole line yet"),
+        ("eur", "has no complete line yet"),
     ):
         (tmp_path / "prices.csv").write_text(text)
         with pytest.raises(ConfigurationError, match=told):
@@ -133,11 +133,13 @@ def test_the_words_for_prices_by_the_clock(tmp_path: Path) -> None:
     path.write_text(ROWS)
     assert isinstance(price_feed(f"clock:{path}:eur+0.1*gco2:30m"), ClockPrices)
     for wrong in (f"clock:{path}:eur", "clock:eur:30m", f"clock:{path}:eur:30d"):
-        with pytest.raises(ConfigurationError, match=r"must read clock:FILE\.csv:COLUMN:LENGTH"):
+        with pytest.raises(
+            ConfigurationError, match=r"must have the form clock:FILE\.csv:COLUMN:LENGTH"
+        ):
             price_feed(wrong)
     with pytest.raises(ConfigurationError, match="round_length must be more than 0 s, got 0"):
         price_feed(f"clock:{path}:eur:0s")
-    with pytest.raises(ConfigurationError, match="a simulation does not know; play the same file"):
+    with pytest.raises(ConfigurationError, match="a simulation does not have; simulate the same"):
         law_of(f"clock:{path}:eur:30m")
 
 
@@ -158,9 +160,9 @@ def test_a_price_is_a_sum_of_amounts_at_their_rates(tmp_path: Path) -> None:
     ("column", "told"),
     [
         ("eur+carbon", "has no column 'carbon'; it has time, eur, gco2"),
-        ("eur+", "'' must read RATE.COLUMN"),
-        ("eur+-1*gco2", "'-1.gco2' must read RATE.COLUMN"),
-        ("eur+much*gco2", "'much.gco2' must read RATE.COLUMN, with a rate of 0 or more"),
+        ("eur+", "'' must have the form RATE.COLUMN"),
+        ("eur+-1*gco2", "'-1.gco2' must have the form RATE.COLUMN"),
+        ("eur+much*gco2", "'much.gco2' must have the form RATE.COLUMN, with a rate of 0 or more"),
     ],
 )
 def test_sums_that_cannot_be_are_refused(tmp_path: Path, column: str, told: str) -> None:

@@ -87,7 +87,7 @@ def test_a_record_that_is_too_short_says_so() -> None:
 
 
 def test_as_many_columns_as_clients() -> None:
-    with pytest.raises(ValueError, match="has 2 prices a round, the run needs 3 prices"):
+    with pytest.raises(ValueError, match="has 2 prices a round, but the run needs 3 prices"):
         path(RecordedPrices([[1.0, 2.0]]), 1, size=3)
     with pytest.raises(ValueError, match="needs one price for all"):
         path(RecordedPrices([[1.0, 2.0]]), 1)
@@ -96,8 +96,8 @@ def test_as_many_columns_as_clients() -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("uniform:10,1", "lowest price 10.0 lies above the highest 1.0"),
-        ("uniform:1", "must read uniform:LOWEST,HIGHEST"),
+        ("uniform:10,1", "lowest price 10.0 is above the highest 1.0"),
+        ("uniform:1", "must have the form uniform:LOWEST,HIGHEST"),
         ("uniform:a,b", "with numbers"),
         ("constant:-1", "must be 0 or more and at most 1e.15, got -1.0"),
         ("-1", "must be 0 or more and at most 1e.15, got -1.0"),
@@ -107,10 +107,10 @@ def test_as_many_columns_as_clients() -> None:
         ("markov:1,2,0.5,1", r"stay_high must be in \[0, 1\), got 1.0"),
         (
             "markov:9,2,.9,.8",
-            "low price 9.0 lies above the high price 2.0; .*: markov:2,9,0.8,0.9",
+            "low price 9.0 is above the high price 2.0; .*: markov:2,9,0.8,0.9",
         ),
         ("gauss:1,2", "unknown price law 'gauss'; choose constant, uniform, markov or trace"),
-        ("trace:prices.csv", "must read trace:FILE.csv:COLUMN"),
+        ("trace:prices.csv", "must have the form trace:FILE.csv:COLUMN"),
     ],
 )
 def test_wrong_texts_name_value_limit_and_remedy(text: str, complaint: str) -> None:
@@ -143,7 +143,7 @@ def test_wrong_files_name_line_and_column(tmp_path: Path, content: str, complain
 def test_a_file_that_cannot_be_read_is_named_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"no file .*nowhere.csv; give the path of a CSV"):
         price_law(f"trace:{tmp_path / 'nowhere.csv'}:usd")
-    with pytest.raises(ConfigurationError, match="is a folder; name a CSV file in it"):
+    with pytest.raises(ConfigurationError, match="is a folder; give a CSV file in it"):
         price_law(f"trace:{tmp_path}:usd")
     picture = tmp_path / "picture.png"
     picture.write_bytes(b"usd\n1\n\xff\xd8")
@@ -208,7 +208,7 @@ def test_a_path_of_several_columns_says_what_to_do() -> None:
 )
 def test_a_trace_must_last_for_the_whole_run(prices: PriceLaw | PriceFeed) -> None:
     check_length(prices, 2)
-    with pytest.raises(ConfigurationError, match="prices for 2 rounds, and the run has 3; shorten"):
+    with pytest.raises(ConfigurationError, match="prices for 2 rounds, but the run has 3; shorten"):
         check_length(prices, 3)
 
 
@@ -293,7 +293,7 @@ def test_rows_that_are_added_to_a_file_are_known_at_once(tmp_path: Path) -> None
     feed = price_feed(f"growing:{file}:eur")
     assert isinstance(feed, GrowingPrices)
     assert (feed.at(1), list(feed.known(1, 48)), feed.mean(2)) == (3.0, [1.0], 2.0)
-    with pytest.raises(SupplierError, match="has rows for 2 rounds, and round 3 needs its price"):
+    with pytest.raises(SupplierError, match="has rows for 2 rounds, but none for round 3"):
         feed.at(3)
     with file.open("a") as rows:
         rows.write("2\n4\n1")  # the last is still being written: it may become 12
@@ -303,7 +303,7 @@ def test_rows_that_are_added_to_a_file_are_known_at_once(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("price", "told"),
     [
-        ("growing:prices.csv", "must read growing:FILE.csv:COLUMN"),
+        ("growing:prices.csv", "must have the form growing:FILE.csv:COLUMN"),
         ("growing:nowhere.csv:eur", "there is no file nowhere.csv"),
     ],
 )

@@ -378,7 +378,7 @@ class BadPrices(OwnPrices):
     [
         (
             float("nan"),
-            "must give a number from 0 to 1e.15 as the price of round 1 for all clients, got",
+            "must return a number from 0 to 1e.15 as the price of round 1 for all clients, got",
         ),
         (None, "the price of round 1 for all clients, got None"),
         ("dear", "got 'dear'"),
@@ -486,7 +486,7 @@ def test_terms_that_are_refused_stay_refused() -> None:
 
 def test_a_trace_that_ends_before_the_run_is_refused_with_the_terms() -> None:
     trace = PricePath(RecordedPrices([2.0] * 39), seed=0)
-    with pytest.raises(ConfigurationError, match="prices for 39 rounds, and the run has 40"):
+    with pytest.raises(ConfigurationError, match="prices for 39 rounds, but the run has 40"):
         terms(prices=trace)
     assert terms(prices=trace, num_rounds=39).num_rounds == 39
 

@@ -111,7 +111,7 @@ def test_prices_may_be_whole_numbers(per_client: bool) -> None:
 def test_a_trace_that_ends_before_the_run_is_refused_before_the_first_round() -> None:
     policy, played = acdpp(PROBLEM), []
     trace = RecordedPrices([2.0] * 39)
-    with pytest.raises(ConfigurationError, match="prices for 39 rounds, and the run has 40"):
+    with pytest.raises(ConfigurationError, match="prices for 39 rounds, but the run has 40"):
         simulate(policy, PROBLEM, trace, 0, each_round=lambda: played.append(1))
     assert not played
     assert len(simulate(policy, PROBLEM, trace, 0, until=39).columns["spent"]) == 39

@@ -1,4 +1,4 @@
-"""Checks of what a user gives: the error names the argument, the value and the limit."""
+"""Check arguments: errors name the argument, the value and the limit."""
 
 import inspect
 import math
@@ -12,7 +12,7 @@ from tidegate.errors import ConfigurationError
 
 
 def is_number(value: object) -> bool:
-    """Whether this is a real number; a truth value is not one, and neither is a text.
+    """Return whether this is a real number; booleans and texts are not.
 
     >>> is_number(np.float32(5)), is_number("5"), is_number(True)
     (True, False, False)
@@ -23,14 +23,14 @@ def is_number(value: object) -> bool:
 def check_number(
     name: str, value: object, limit: str, fits: Callable[[float], bool], remedy: str = ""
 ) -> None:
-    """Refuse what is not a number within limits.
+    """Refuse anything but a number within limits.
 
     Args:
         name: of the argument.
-        value: that was given for it.
+        value: its value.
         limit: what it must be, in words.
-        fits: whether a number is within the limits; it is never asked about anything else.
-        remedy: what to do, where the limit does not say it.
+        fits: whether a number is within the limits; called only with numbers.
+        remedy: what to do, if the limit does not say it.
 
     >>> check_number("budget", "55", "a number above 0", lambda given: given > 0)
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ def check_number(
 def check_whole_number(
     name: str, value: object, *, least: int = 1, most: float = math.inf, remedy: str = ""
 ) -> None:
-    """Refuse what is not a whole number within limits.
+    """Refuse anything but a whole number within limits.
 
     >>> check_whole_number("rounds", 2.5)
     Traceback (most recent call last):
@@ -60,7 +60,7 @@ def check_whole_number(
 
 
 def check_truth(name: str, value: object) -> None:
-    """Refuse what is neither true nor false: Python takes every other text than '' for true.
+    """Refuse anything but True and False: Python takes every text but '' for true.
 
     >>> check_truth("sums_only", "no")
     Traceback (most recent call last):
@@ -72,11 +72,11 @@ def check_truth(name: str, value: object) -> None:
 
 
 def check_kind(name: str, value: object, kind: type, remedy: str) -> None:
-    """Refuse what is not an object of a class, or of one below it.
+    """Refuse anything but an instance of a class.
 
     Args:
         name: of the argument.
-        value: that was given for it.
+        value: its value.
         kind: the class.
         remedy: an example.
 
@@ -95,8 +95,8 @@ def check_function(name: str, value: object, takes: Sequence[str], remedy: str) 
 
     Args:
         name: of the argument.
-        value: that was given for it.
-        takes: what it is going to be called with, in words.
+        value: its value.
+        takes: what it will be called with, in words.
         remedy: an example.
     """
     wanted = f"{name} must be a function of {' and '.join(takes)}"
@@ -104,19 +104,19 @@ def check_function(name: str, value: object, takes: Sequence[str], remedy: str) 
         raise ConfigurationError(f"{wanted}, got {shown(value)}; {remedy}")
     try:
         signature = inspect.signature(value)
-    except (TypeError, ValueError):  # some functions written in C do not say
+    except (TypeError, ValueError):  # some functions written in C have no signature
         return
     try:
         signature.bind(*takes)
     except TypeError as wrong:
         named = getattr(value, "__qualname__", type(value).__qualname__)
         raise ConfigurationError(
-            f"{wanted}, got {named}{signature}, which cannot be called so: {wrong}; {remedy}"
+            f"{wanted}, got {named}{signature}, which does not accept them: {wrong}; {remedy}"
         ) from None
 
 
 def shown(value: object) -> str:
-    """A value on one line of an error, cut if it is long; of a large object the kind alone.
+    """Return a value on one line for an error, shortened if long; only the type of a large object.
 
     >>> shown(np.float64(2.5)), shown("55"), shown(np.zeros(3))
     ('2.5', "'55'", 'an object of ndarray')

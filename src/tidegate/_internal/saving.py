@@ -45,9 +45,9 @@ Saved = TypeVar("Saved")
 
 @contextmanager
 def reading(source: object, remedy: str) -> Iterator[None]:
-    """Say which file cannot be read and what to do, whatever its content made a parser raise.
+    """Name the unreadable file and the remedy, whatever exception its content caused.
 
-    Call nothing within it that is not a parser: a mistake in somebody's code is not damage.
+    Only parsers may run within it: a mistake in a user's code is not damage.
     """
     try:
         yield
@@ -59,12 +59,12 @@ def reading(source: object, remedy: str) -> Iterator[None]:
 
 
 def save(state: object, path: Path) -> None:
-    """Write a state; ``restore`` gives back one that goes on exactly as this one would."""
+    """Write a state; ``restore`` returns one that continues exactly as this one would."""
     replace_file(path, lambda file: write(state, file))
 
 
 def replace_file(path: Path, write_content: Callable[[IO[bytes]], None]) -> None:
-    """Write a file that is the old one or the new one, and on disk, whatever happens."""
+    """Write a file that is the old or the new one, and on disk, whatever happens."""
     unfinished = path.with_name(path.name + ".part")
     try:
         with unfinished.open("wb") as file:
@@ -98,12 +98,13 @@ def write(state: object, file: IO[bytes]) -> None:
 
 def read(template: Saved, file: IO[bytes], what: object = "a saved state") -> Saved:
     """Read a state from an open file; ``what`` names it where it cannot be read."""
-    with reading(what, "take an older copy, or begin again"), Archive(file) as archive:
+    with reading(what, "use an older copy, or start again"), Archive(file) as archive:
         content = archive.json("tree")
         version = content["version"]
         if type(version) is not int or version != FORMAT_VERSION:
             raise RunDiffersError(
-                f"{what} has format {reprlib.repr(version)}, this program reads {FORMAT_VERSION}",
+                f"{what} has format {reprlib.repr(version)}, but this program reads "
+                f"{FORMAT_VERSION}",
                 name="format",
                 saved=version,
                 given=FORMAT_VERSION,
@@ -113,10 +114,10 @@ def read(template: Saved, file: IO[bytes], what: object = "a saved state") -> Sa
 
 
 class Archive:
-    """The parts of a file that ``np.savez`` wrote: no pickles, and nothing compressed.
+    """The parts of a file that ``np.savez`` wrote, without pickles and compression.
 
-    A part is given once, and all together are no larger than the file, so that a small file cannot
-    ask for much memory.
+    Each part can be read once, and all together are no larger than the file, so that a small file
+    cannot claim much memory.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -134,9 +135,9 @@ class Archive:
         return f"{name}.npy" in self._names
 
     def array(self, name: str) -> NDArray[Any]:
-        """A part that was not taken before."""
+        """Return a part that was not read before."""
         if name not in self:
-            raise ValueError(f"the file has no part {reprlib.repr(name)} that is not yet read")
+            raise ValueError(f"the file has no unread part {reprlib.repr(name)}")
         self._names.remove(f"{name}.npy")
         about = self._zip.getinfo(f"{name}.npy")
         self._left -= about.file_size
@@ -153,7 +154,7 @@ class Archive:
 
 
 def array_from(content: bytes) -> NDArray[Any]:
-    """The array that ``np.save`` wrote, unless it announces more than there is, or a pickle."""
+    """Return the array that ``np.save`` wrote; refuse a pickle, or more bytes than there are."""
     file = io.BytesIO(content)
     # The third version differs from the second in how it spells the names of fields.
     old = np.lib.format.read_magic(file) == (1, 0)
@@ -164,14 +165,14 @@ def array_from(content: bytes) -> NDArray[Any]:
         raise ValueError("the header of an array is too complex") from None
     announced, there = math.prod(shape) * dtype.itemsize, len(content) - file.tell()
     if not dtype.hasobject and announced != there:
-        raise ValueError(f"an array announces {announced} bytes, and has {there}")
+        raise ValueError(f"an array announces {announced} bytes, but has {there}")
     file.seek(0)
     array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
     return array
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """What somebody wrote in a TOML file, or a ``ValueError`` that names it."""
+    """Read a TOML file, or raise a ``ValueError`` that names it."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as wrong:
@@ -179,7 +180,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def plain(kind: type[Saved], values: Mapping[str, Any]) -> Saved:
-    """A dataclass from JSON; one of its plain fields that holds another kind is refused."""
+    """Build a dataclass from JSON; refuse a plain field of another type."""
     hints = _hints(kind)  # type: ignore[arg-type]
     for name, value in values.items():
         if name not in hints:
@@ -265,7 +266,8 @@ def _from_tree(template: Any, tree: Any, archive: Archive) -> Any:
         parts[one.name] = _from_tree(mine, tree["fields"][one.name], archive)
         if one.metadata.get("fixed") and not np.array_equal(parts[one.name], mine):
             raise RunDiffersError(
-                f"the file was saved with {one.name} = {parts[one.name]}, this policy has {mine}",
+                f"the file was saved with {one.name} = {parts[one.name]}, but this policy has "
+                f"{mine}",
                 name=one.name,
                 saved=parts[one.name],
                 given=mine,

@@ -1,4 +1,4 @@
-"""Passwords and tokens: read from where they lie whenever they are needed, and held nowhere."""
+"""Passwords and tokens: read from their place when needed, and never kept."""
 
 import os
 from pathlib import Path
@@ -22,18 +22,18 @@ def check_one_place(name: str, file: Path | str | None, variable: str | None) ->
 
 
 def read_secret(name: str, file: Path | str | None, variable: str | None) -> str | None:
-    """A secret from a file or an environment variable; none if neither is named.
+    """Read a secret from a file or an environment variable; None if neither is named.
 
     Args:
         name: of the arguments that name the places, without ``_file`` and ``_variable``.
-        file: holds the secret, and perhaps the end of a line after it.
+        file: holds the secret, perhaps followed by a newline.
         variable: of the environment.
     """
     if variable is not None:
         if variable not in os.environ:
             raise ConfigurationError(
-                f"the environment has no {variable}, which {name}_variable names; set it for this "
-                "process"
+                f"the environment variable {variable}, which {name}_variable names, is not set; "
+                "set it for this process"
             )
         return os.environ[variable]
     if file is None:
@@ -42,6 +42,6 @@ def read_secret(name: str, file: Path | str | None, variable: str | None) -> str
         return Path(file).expanduser().read_text("utf-8").rstrip("\r\n")
     except OSError as wrong:
         raise ConfigurationError(
-            f"{name}_file {file} cannot be read ({wrong.strerror}); create it, readable for the "
-            "user of this process alone"
+            f"{name}_file {file} cannot be read ({wrong.strerror}); create it, readable only by "
+            "the user of this process"
         ) from wrong

@@ -1,4 +1,4 @@
-"""SQLite files that are ours: their tables, how an older one gets them, and what is damage."""
+"""Our SQLite files: their tables, their migrations, and what counts as damage."""
 
 import itertools
 import sqlite3
@@ -33,7 +33,7 @@ class FileKind:
 
 
 def is_damage(wrong: sqlite3.DatabaseError | OverflowError) -> bool:
-    """Whether it is the file's content; a full disk or a locked file is not."""
+    """Return whether the file's content is at fault, not a full disk or a locked file."""
     code = getattr(wrong, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return not isinstance(wrong, sqlite3.OperationalError) or code == sqlite3.SQLITE_ERROR
 
@@ -42,9 +42,9 @@ def connect(path: Path, *, any_thread: bool = False, owner_only: bool = True) ->
     """Open a file.
 
     Args:
-        path: of the file, which is created where it is missing.
-        any_thread: several threads use the connection, one at a time; its owner sees to that.
-        owner_only: nobody but the file's owner can read it.
+        path: of the file, which is created if it does not exist.
+        any_thread: several threads use the connection, one at a time; its owner ensures that.
+        owner_only: only the file's owner can read it.
     """
     if owner_only:
         path.touch(mode=OWNER_ONLY)  # its log and its lock file take the same permissions
@@ -65,7 +65,7 @@ def opening(connection: sqlite3.Connection, path: Path, kind: FileKind) -> Itera
         if is_damage(wrong):
             raise DamagedFileError(path, told, kind.remedy) from wrong
         raise ConfigurationError(
-            f"{path} {told}; see that its disk has room, that this user may write to it, and "
+            f"{path} {told}; check that its disk has room, that this user may write to it, and "
             "that no other program holds it"
         ) from wrong
     except BaseException:
@@ -79,13 +79,13 @@ def prepare(
     kind: FileKind,
     first: tuple[str, tuple[object, ...]] | None = None,
 ) -> None:
-    """Bring a file up to date, and refuse one of another kind.
+    """Migrate a file to the newest schema, and refuse one of another kind.
 
     Args:
         connection: to the file.
-        path: to name it by.
+        path: names it in errors.
         kind: what it must be.
-        first: a statement and its values, executed in a file that is new or older; if any.
+        first: a statement and its values, executed in a new or older file; if any.
     """
     ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
     # In this order: whoever sees our tables sees the mark that was written with them.
@@ -106,11 +106,11 @@ def prepare(
 def transaction(
     connection: sqlite3.Connection, kind: Literal["IMMEDIATE", "DEFERRED"] = "IMMEDIATE"
 ) -> Iterator[None]:
-    """All that is executed within happens, or nothing of it; reads see one moment.
+    """Execute everything within it, or nothing; reads see one moment.
 
     Args:
         connection: to the file.
-        kind: ``DEFERRED`` keeps nobody from writing, for reading alone.
+        kind: ``DEFERRED`` blocks no writer, for reading.
     """
     try:
         connection.execute(f"BEGIN {kind}")
@@ -127,10 +127,10 @@ def empty_log(connection: sqlite3.Connection, *, wait: bool = False) -> bool:
 
     Args:
         connection: to the file.
-        wait: for ``BUSY_SECONDS`` if somebody is reading it; without, it is done next time.
+        wait: up to ``BUSY_SECONDS`` if a program is reading it; otherwise it is done next time.
 
     Returns:
-        whether it is done.
+        Whether it is done.
     """
     busy, usual = 1, int(1000 * BUSY_SECONDS)
     with suppress(sqlite3.OperationalError):  # the change itself is made, whatever this does
@@ -141,7 +141,7 @@ def empty_log(connection: sqlite3.Connection, *, wait: bool = False) -> bool:
 
 
 def check_tables(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
-    """Refuse tables, views and triggers that are not ours: reading them may run anything."""
+    """Refuse foreign tables, views and triggers: reading them may run anything."""
     version = _pragma(connection, "user_version")
     made = itertools.chain.from_iterable(kind.migrations[:version])
     ours = {statement for statement in made if statement.startswith("CREATE")}
@@ -153,7 +153,7 @@ def check_tables(connection: sqlite3.Connection, path: Path, kind: FileKind) -> 
 
 
 def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
-    """Two processes may open a new file at once; SQLite does not wait here by itself."""
+    """Switch to the write-ahead log; SQLite itself does not wait if two processes do so at once."""
     deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -176,8 +176,8 @@ def _migrate(
         version = _pragma(connection, "user_version")
         if version > len(kind.migrations):
             raise RunDiffersError(
-                f"{path} has schema {version}, this program knows {len(kind.migrations)}; "
-                "it was written by a newer one",
+                f"{path} has schema {version}, but this program supports {len(kind.migrations)}: "
+                "a newer version of Tidegate wrote it; install that version",
                 name="schema",
                 saved=version,
                 given=len(kind.migrations),

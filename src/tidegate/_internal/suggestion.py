@@ -1,11 +1,11 @@
-"""What somebody may have meant by a name that is not known."""
+"""Suggest what a user may have meant by an unknown name."""
 
 import difflib
 from collections.abc import Iterable
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
-    """The nearest known name as a question, or what to say where none is near.
+    """Return the nearest known name as a question, or a fallback if none is near.
 
     >>> suggestion("acdp", ["acdpp", "hybrid"], otherwise="choose one")
     'did you mean acdpp?'

@@ -28,7 +28,7 @@ POLICIES: Mapping[str, PolicyMaker] = {
 
 
 def identity(maker: PolicyMaker) -> str:
-    """The name by which a saved run knows its policy.
+    """Return the name under which a saved run stores its policy.
 
     >>> identity(acdpp)
     'acdpp'

@@ -36,8 +36,8 @@ def hybrid(
         raise NotApplicable("hybrid needs at least 2 clients, one of them stale; got 1")
     if charge_prefill and (options.strict_spending or options.spend_ahead is not None):
         raise NotApplicable(
-            "hybrid cannot pay for its stale samples before round 1 under strict spending, nor "
-            "where spending ahead is limited; leave out charge_prefill, or the limit"
+            "hybrid cannot pay for its stale samples before round 1 if spending ahead is "
+            "limited; leave out charge_prefill, or the limit"
         )
     active = problem.num_clients - frozen_clients
     planned = parameters.plan_constant_admission(problem.among(active), options.retention_horizon)

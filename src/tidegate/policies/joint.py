@@ -1,4 +1,4 @@
-"""A joint policy: who decides how many, how long samples stay, and how an order is split."""
+"""A joint policy: how many samples to admit, how long they stay, and how to split an order."""
 
 from dataclasses import dataclass
 from typing import Generic
@@ -21,19 +21,19 @@ class JointPolicy(Generic[State]):
     strict_spending: bool = False
     """Never have spent more than C·t by the end of any round t: ``spend_ahead`` of 0."""
     spend_ahead: float | None = None
-    """s: never have spent more than C·(t + s) by the end of any round t; none for no limit."""
+    """s: never have spent more than C·(t + s) by the end of any round t; None for no limit."""
     least_share: float = 0.0
-    """Of a client's part of the budget, what is spent on it at its own price in any case."""
+    """The part of a client's share of the budget that is spent on it whatever its price."""
     charge_prefill: bool = False
     """Whether samples stored before a client's first round are paid for, at that round's price."""
 
     @property
     def ahead(self) -> float | None:
-        """Rounds whose budget may be spent before they come; none for no limit."""
+        """Rounds whose budget may be spent early; None for no limit."""
         return 0.0 if self.strict_spending else self.spend_ahead
 
     def most_uses(self, num_rounds: int) -> int:
-        """Rounds in which one sample takes part at most: K, or all where samples do not expire."""
+        """The most rounds in which a sample takes part: K, or all if samples do not expire."""
         clients = len(self.shares)
         horizons = (self.retention.for_client(one, clients)[1] for one in range(clients))
         return max(min(horizon or num_rounds, num_rounds) for horizon in horizons)

@@ -1,4 +1,4 @@
-"""What every policy can be told, so that none can leave it out."""
+"""Options that every policy takes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,32 +11,32 @@ from tidegate.problem import MOST_ROUNDS
 
 
 class NotApplicable(ConfigurationError):  # noqa: N818 - says what is the case
-    """A policy that has no meaning for this problem, and why."""
+    """Why a policy cannot be used for this problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControlOptions:
-    """Choices that are the controller's, not the problem's."""
+    """Choices of the controller, not of the problem."""
 
     retention_horizon: int | None = None
-    """K, if not the planned one; the oracle keeps its samples one round in any case."""
+    """K, instead of the planned one; the oracle keeps its samples for one round in any case."""
     most_uses: int | None = None
     """U: no sample trains in more than so many rounds, whatever prices do. Tide replaces its
     samples in time, or lets them go; a policy with a larger K is refused. None for no cap."""
     hard_capacity: bool = False
-    """Never store more than B_m at any client. Without it the policy decides: the paper's limit the
-    average only, Tide and the costless oracle never store more."""
+    """Never store more than B_m at any client. Without it the policy decides: the paper's policies
+    limit only the average, Tide and the costless oracle never store more."""
     strict_spending: bool = False
     """Never have spent more than C·t by the end of any round t: ``spend_ahead`` of 0."""
     spend_ahead: float | None = None
-    """s, rounds whose budget may be spent before they come: never have spent more than C·(t + s) by
-    the end of any round t. None for no limit: the paper limits the average."""
+    """s, the rounds whose budget may be spent early: never have spent more than C·(t + s) by the
+    end of any round t. None for no limit: the paper limits the average."""
     least_share: float = LEAST_SHARE
-    """Where clients have prices of their own: of the money that a client would get if all were
-    treated alike, by memory, the part that is spent on it in any case. Tide alone buys by price;
-    the other policies split an order by memory, and need none."""
+    """The part of an equal share of the money, by memory, that is spent on every client whatever
+    its price, if clients have prices of their own. Only Tide buys by price; the other policies
+    split an order by memory, and need none."""
     endless: bool = False
-    """Plan for no last round; of the policies, Tide alone can."""
+    """Plan without a last round; only Tide can."""
 
     def __post_init__(self) -> None:
         if self.most_uses is not None:
@@ -53,8 +53,8 @@ class ControlOptions:
         check_number("least_share", self.least_share, "from 0 to 1", lambda given: 0 <= given <= 1)
         if self.strict_spending and ahead:
             raise ConfigurationError(
-                f"strict spending is a spend_ahead of 0, and {ahead} was given, too; "
-                "leave out one of them"
+                f"strict spending means a spend_ahead of 0, but {ahead} was given, too; leave out "
+                "one of them"
             )
 
     def check_uses(self, name: str, policy: JointPolicy[Any], num_rounds: int) -> None:
@@ -64,9 +64,9 @@ class ControlOptions:
         uses = policy.most_uses(num_rounds)
         if uses > self.most_uses:
             raise NotApplicable(
-                f"{name} lets a sample train in up to {uses} rounds, and most_uses is "
-                f"{self.most_uses}; give a retention_horizon of {self.most_uses} as well where the "
-                "policy has one, or take tide"
+                f"{name} lets a sample train in up to {uses} rounds, but most_uses is "
+                f"{self.most_uses}; set retention_horizon to {self.most_uses} as well if the "
+                "policy has one, or use tide"
             )
 
 

@@ -94,7 +94,7 @@ def make_policy(
     preset: str = "as_printed",
     **arguments: Any,
 ) -> JointPolicy[Any]:
-    """A policy by name, set up as a preset says; arguments of its own win.
+    """Return a policy by name, set up by a preset; arguments of its own override the preset.
 
     >>> make_policy("acdpp", EXPERIMENTS["mnist"].problem()).retention
     KStepRetention(retention_horizon=10)
@@ -111,7 +111,7 @@ def make_policy(
 
 
 def find_policy(name: str) -> PolicyMaker:
-    """What makes the policy of this name."""
+    """Return the function that makes the policy of this name."""
     if name not in POLICIES:
         hint = suggestion(name, POLICIES, otherwise=f"choose from {', '.join(POLICIES)}")
         raise ConfigurationError(f"unknown policy {name!r}; {hint}")

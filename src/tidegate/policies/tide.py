@@ -13,13 +13,13 @@ def tide(
     *,
     price_groups: int = PRICE_GROUPS,
 ) -> JointPolicy[TideState]:
-    """Full buffers, the oldest sample makes room, a price threshold that rises with age.
+    """Keep buffers full and replace the oldest sample below a price threshold that rises with age.
 
     Of the problem it uses capacities, budget and rounds: neither the mean price nor the learning
-    constants. It has no K, γ or φ, and capacity is a hard limit in any case.
+    constants. It has no K, γ or φ, and capacity is always a hard limit.
 
     Args:
-        problem: what is given.
+        problem: the problem.
         options: strict spending, whether the run has an end, and a cap on uses.
         price_groups: between which the next price may depend on the present one; 1 takes prices as
             independent.

@@ -1,4 +1,4 @@
-"""Prices that are made of several amounts, such as money and carbon, each at a rate."""
+"""Prices that consist of several amounts, such as money and carbon, each at a rate."""
 
 from collections.abc import Collection
 
@@ -6,11 +6,11 @@ from tidegate.errors import ConfigurationError
 
 
 def rates_of(text: str, columns: Collection[str]) -> dict[str, float]:
-    """The columns that a price is made of, with the rate of each.
+    """Return the columns that a price consists of, with the rate of each.
 
     Args:
         text: the name of a column, or several, each with its rate, as in ``eur+0.08*gco2``.
-        columns: that there are.
+        columns: the existing columns.
 
     >>> rates_of("eur+0.08*gco2", ["time", "eur", "gco2"])
     {'eur': 1.0, 'gco2': 0.08}
@@ -26,7 +26,8 @@ def rates_of(text: str, columns: Collection[str]) -> dict[str, float]:
             value = -1.0
         if not (0 <= value < float("inf") and column.strip()):
             raise ConfigurationError(
-                f"{term!r} must read RATE*COLUMN, with a rate of 0 or more, as in eur+0.08*gco2"
+                f"{term!r} must have the form RATE*COLUMN, with a rate of 0 or more, as in "
+                "eur+0.08*gco2"
             )
         rates[column.strip()] = rates.get(column.strip(), 0.0) + value
     return rates

@@ -1,4 +1,4 @@
-"""Prices of a running fleet, asked for round by round, and prices that were recorded."""
+"""Prices for a running fleet, asked for round by round, and recorded prices."""
 
 import contextlib
 import csv
@@ -21,31 +21,31 @@ from tidegate.prices.amounts import rates_of
 from tidegate.prices.laws import Price, PriceLaw
 from tidegate.wire import LARGEST_AMOUNT
 
-FORM = "Its first line must name the columns, and each line after it hold the prices of a round"
+FORM = "Its first line must name the columns, and each further line must hold the prices of a round"
 
 
 class PriceFeed(Protocol):
-    """Prices of a fleet that is running, asked for one round after another."""
+    """Prices for a running fleet, asked for one round after another."""
 
     def mean(self, num_rounds: int) -> float:
-        """c̄_T: what a sample is expected to cost on average."""
+        """Return c̄_T, the expected average cost of a sample."""
         ...
 
     def at(self, round_number: int, clients: Sequence[str]) -> float | Mapping[str, float]:
-        """c(t): one price for all clients, or each of these clients' own."""
+        """Return c(t): one price for all clients, or one for each of these clients."""
         ...
 
 
 @runtime_checkable
 class FarSightedFeed(PriceFeed, Protocol):
-    """A feed that knows prices before their rounds come, such as a day-ahead market's."""
+    """A feed that knows prices of coming rounds, such as a day-ahead market."""
 
     def known(self, round_number: int, horizon: int) -> Sequence[float]:
-        """Prices of the rounds after this one, for all clients, as far as they are known.
+        """Return known prices of the rounds after this one, for all clients.
 
         Args:
             round_number: t.
-            horizon: how many rounds are asked for at most: t + 1, ..., t + horizon.
+            horizon: the most rounds that are asked for: t + 1, ..., t + horizon.
         """
         ...
 
@@ -56,16 +56,16 @@ class PricedByAmounts(PriceFeed, Protocol):
 
     @property
     def rates(self) -> Mapping[str, float]:
-        """What one unit of each amount counts for in the price."""
+        """Return what one unit of each amount counts for in the price."""
         ...
 
     def amounts(self, round_number: int) -> Mapping[str, float]:
-        """What a sample takes of each in a round; nothing for a round that was not asked for."""
+        """Return what a sample takes of each in a round; nothing for a round not asked for."""
         ...
 
 
 def fed_price(price: object, round_number: int, whose: str = "all clients") -> float:
-    """A price that a feed gave, if it is one; a text is not, whatever it says.
+    """Return a feed's price if it is valid; a text is not, whatever it says.
 
     >>> fed_price(3, round_number=1)
     3.0
@@ -77,8 +77,10 @@ def fed_price(price: object, round_number: int, whose: str = "all clients") -> f
     if not 0 <= value <= LARGEST_AMOUNT:
         raise SupplierError(
             "the price feed",
-            f"must give a number from 0 to {LARGEST_AMOUNT:g} as the price of round "
-            f"{round_number} for {whose}, got {price!r}",
+            (
+                f"must return a number from 0 to {LARGEST_AMOUNT:g} as the price of round "
+                f"{round_number} for {whose}, got {price!r}"
+            ),
         )
     return value + 0.0  # no price is -0.0, which a database does not tell from 0
 
@@ -99,9 +101,9 @@ class PricePath:
         columns = np.shape(law.mean(1))
         if columns:
             raise ConfigurationError(
-                f"the price law has {columns[0]} prices a round, and this feed gives one for all "
-                "clients; name one column of the trace, or write a feed whose `at` gives each "
-                "client its own"
+                f"the price law has {columns[0]} prices a round, but this feed returns one for "
+                "all clients; name one column of the trace, or write a feed whose `at` returns "
+                "one for each client"
             )
         self.law = law
         """What the prices are drawn from."""
@@ -111,11 +113,11 @@ class PricePath:
         self._drawn: deque[float] = deque()
 
     def mean(self, num_rounds: int) -> float:
-        """The law's own mean."""
+        """Return the law's own mean."""
         return float(np.asarray(self.law.mean(num_rounds)))
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
-        """The price of a round; going back starts the path anew."""
+        """Return the price of a round; going back restarts the path."""
         if round_number < self._first:
             self._first, self._drawn = 1, deque()
             self._rounds = self.law.rounds(generator(self._seed, PRICES))
@@ -127,7 +129,7 @@ class PricePath:
         return self._drawn[0]
 
     def known(self, round_number: int, horizon: int) -> Sequence[float]:
-        """The prices that the path holds for the next rounds, if it may look ahead."""
+        """Return the prices of the next rounds, if the path may look ahead."""
         self.at(round_number)
         last = min(horizon, self._known_ahead)
         if isinstance(self.law, RecordedPrices):
@@ -136,14 +138,14 @@ class PricePath:
         return tuple(itertools.islice(self._drawn, 1, last + 1))
 
     def _draw(self, count: int) -> None:
-        """Have so many prices at hand, that of the round which was asked for last among them."""
+        """Draw so many prices, including that of the round that was asked for last."""
         while len(self._drawn) < count:
             self._drawn.append(float(np.asarray(next(self._rounds))))
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedPrices:
-    """Prices that were really seen: one column for all clients, or one column a client.
+    """Recorded prices: one column for all clients, or one column a client.
 
     >>> trace = RecordedPrices([3.0, 1.0, 2.0])
     >>> trace.mean(num_rounds=2)
@@ -162,8 +164,8 @@ class RecordedPrices:
         if len(wrong):
             place = tuple(int(index) for index in wrong[0])
             raise ConfigurationError(
-                f"recorded price {values[place]} in row {place[0] + 1} is not a price: "
-                f"0 or more and at most {LARGEST_AMOUNT:g}"
+                f"recorded price {values[place]} in row {place[0] + 1} is invalid; prices are "
+                f"from 0 to {LARGEST_AMOUNT:g}"
             )
         values.setflags(write=False)
         object.__setattr__(self, "values", values)
@@ -180,13 +182,13 @@ class RecordedPrices:
     def from_text(
         cls, text: str, path: Path, columns: Sequence[str], floor: float | None = None
     ) -> "RecordedPrices":
-        """The same from what a file holds; its path is for messages.
+        """Read the same from a file's text; its path is for messages.
 
         Args:
             text: of the file.
-            path: that it has.
+            path: of the file.
             columns: one, or one a client.
-            floor: what is below counts as so much; none where prices below 0 are refused.
+            floor: lower prices count as this; None to refuse prices below 0.
         """
         header = csv_header(text, path)
         wanted = [rates_of(column, header) for column in columns]
@@ -225,18 +227,18 @@ class RecordedPrices:
         return np.asarray(self.values)
 
     def mean(self, num_rounds: int) -> Price:
-        """Average of the rows that a run of this length uses, for each column."""
+        """Return the average of the rows that a run of this length uses, for each column."""
         mean = self._table[:num_rounds].mean(axis=0)
         return mean if np.ndim(mean) else float(mean)
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
-        """The recorded rows, in order; a run longer than the record is refused."""
+        """Yield the recorded rows, in order; refuse a run that is longer than the record."""
         table, columns = self._table, self.num_columns
         if columns not in (1, size):
             wanted = "one price for all clients" if size is None else f"{size} prices a round"
             raise ConfigurationError(
-                f"the record has {columns} prices a round, the run needs {wanted}; "
-                "give one column, or one a client"
+                f"the record has {columns} prices a round, but the run needs {wanted}; give one "
+                "column, or one a client"
             )
         for row in table:
             if size is None:
@@ -249,7 +251,7 @@ class RecordedPrices:
 
 
 def csv_header(text: str, path: Path) -> list[str]:
-    """The names of a CSV file's columns."""
+    """Return the names of a CSV file's columns."""
     try:
         names = list(csv.DictReader(io.StringIO(text, newline="")).fieldnames or [])
     except csv.Error as wrong:
@@ -261,7 +263,7 @@ def csv_header(text: str, path: Path) -> list[str]:
 
 
 def csv_rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str | None]]:
-    """The lines of a CSV file, each with its cell of one column."""
+    """Yield the lines of a CSV file, each with its cell of one column."""
     header = csv_header(text, path)
     if column not in header:
         raise ConfigurationError(
@@ -272,7 +274,7 @@ def csv_rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str | No
 
 
 def _csv(text: str, path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """The lines of a CSV file below its header, each with its number."""
+    """Yield the lines of a CSV file below its header, each with its number."""
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
         for row in reader:
@@ -282,14 +284,14 @@ def _csv(text: str, path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of prices, or what is wrong with it and what to do."""
+    """Return the text of a file of prices, or say what is wrong with it and what to do."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         remedy = "give the path of a CSV file, as in trace:FILE.csv:COLUMN"
         raise ConfigurationError(f"there is no file {path}; {remedy}") from None
     except IsADirectoryError:
-        raise ConfigurationError(f"{path} is a folder; name a CSV file in it") from None
+        raise ConfigurationError(f"{path} is a folder; give a CSV file in it") from None
     except UnicodeDecodeError as wrong:
         line = wrong.object[: wrong.start].count(b"\n") + 1
         told = f"{path} is not a text file in UTF-8 (see its line {line}); save it as CSV in UTF-8"

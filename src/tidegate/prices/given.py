@@ -1,4 +1,4 @@
-"""Prices as people give them: a number, a text, a law or a feed."""
+"""Prices as users give them: a number, a text, a law or a feed."""
 
 import math
 import re
@@ -18,24 +18,24 @@ from tidegate.prices.words import price_law
 
 GROWING = "growing:"
 CLOCK = "clock:"
-"""Texts that begin so name a file to which rows are added while the run goes on: one row a round,
-or by time."""
+"""Prefixes of texts that name a file to which rows are added during the run: one row a round, or by
+time."""
 Prices = float | str | PriceLaw | PriceFeed
 """What a sample costs: always the same, a law in words, a law, or a feed."""
 
 
 def price_feed(prices: Prices, seed: int = 0, known_ahead: int = 0) -> PriceFeed:
-    """A feed of the prices of a running fleet, from whatever they are given as.
+    """Return a feed of prices for a running fleet.
 
     Args:
         prices: a number, which is the price in every round; a text such as ``"uniform:1,10"``
             (``price_law``), ``"growing:FILE.csv:COLUMN"`` for a file to which rows are added
             (``GrowingPrices``), or ``"clock:FILE.csv:COLUMN:30m"`` for one whose rows have a time
-            (``ClockPrices``); a law; or a feed, which stays as it is.
-        seed: of the path that is drawn from a law; 0 by default, so that a server that is started
-            again meets the same prices.
-        known_ahead: rounds whose prices the server may know beforehand; a feed of your own says
-            itself what it knows (``FarSightedFeed``).
+            (``ClockPrices``); a law; or a feed, which is returned unchanged.
+        seed: of the path that is drawn from a law; 0 by default, so that a restarted server gets
+            the same prices.
+        known_ahead: rounds whose prices the server may know in advance; your own feed says itself
+            what it knows (``FarSightedFeed``).
 
     >>> price_feed(5).at(1, ["a"])
     5.0
@@ -48,7 +48,9 @@ def price_feed(prices: Prices, seed: int = 0, known_ahead: int = 0) -> PriceFeed
     if isinstance(prices, str) and prices.startswith(GROWING):
         path, _, column = prices.removeprefix(GROWING).rpartition(":")
         if not path:
-            raise ConfigurationError(f"price {prices!r} must read {GROWING}FILE.csv:COLUMN")
+            raise ConfigurationError(
+                f"price {prices!r} must have the form {GROWING}FILE.csv:COLUMN"
+            )
         return GrowingPrices(path, column)
     if isinstance(prices, str) and prices.startswith(CLOCK):
         return _clock_prices(prices)
@@ -61,14 +63,14 @@ def _clock_prices(text: str) -> ClockPrices:
     found = re.fullmatch(r"(\d{1,9})(s|m|h)", length)
     if not path or found is None:
         raise ConfigurationError(
-            f"price {text!r} must read {CLOCK}FILE.csv:COLUMN:LENGTH, with the length of a round, "
-            "such as 90s, 30m or 1h"
+            f"price {text!r} must have the form {CLOCK}FILE.csv:COLUMN:LENGTH, with the length of "
+            "a round, such as 90s, 30m or 1h"
         )
     return ClockPrices(path, column, int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]])
 
 
 def law_of(prices: Prices) -> PriceLaw:
-    """A price law, from whatever prices are given as; what a feed says is the same for all seeds.
+    """Return a price law; the prices of a feed are the same for all seeds.
 
     >>> law_of("constant:5.5"), law_of(5)
     (ConstantPrice(value=5.5), ConstantPrice(value=5.0))
@@ -76,8 +78,8 @@ def law_of(prices: Prices) -> PriceLaw:
     if isinstance(prices, str):
         if prices.startswith(CLOCK):
             raise ConfigurationError(
-                f"price {prices!r} is that of the present time, which a simulation does not know; "
-                "play the same file with trace:FILE.csv:COLUMN, one row a round"
+                f"price {prices!r} depends on the present time, which a simulation does not have; "
+                "simulate the same file with trace:FILE.csv:COLUMN, one row a round"
             )
         growing = prices.startswith(GROWING)
         return FedPrices(price_feed(prices)) if growing else price_law(prices)
@@ -97,17 +99,17 @@ def law_of(prices: Prices) -> PriceLaw:
 class FedPrices:
     """The prices of a feed as a law, for a simulation.
 
-    Clients are called ``partition-0``, ``partition-1`` and so on, as in-process engines call them.
+    Clients are called ``partition-0``, ``partition-1`` and so on, as on in-process engines.
     """
 
     feed: PriceFeed
 
     def mean(self, num_rounds: int) -> float:
-        """What the feed expects."""
+        """Return what the feed expects."""
         return self.feed.mean(num_rounds)
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
-        """What the feed answers in rounds 1, 2, ..."""
+        """Yield the feed's prices of rounds 1, 2, ..."""
         clients = [f"partition-{number}" for number in range(size or 0)]
         round_number = 0
         while True:
@@ -118,7 +120,7 @@ class FedPrices:
                 yield one if size is None else np.full(size, one)
             elif size is None:
                 raise ConfigurationError(
-                    "the price feed gives each client its own price; simulate it with "
+                    "the price feed has a price for each client; simulate it with "
                     "price_per_client=True"
                 )
             else:
@@ -126,7 +128,7 @@ class FedPrices:
 
 
 def length_of(prices: PriceLaw | PriceFeed) -> int | None:
-    """Rounds that a trace has prices for; none where prices have no end.
+    """Return the rounds that a trace has prices for; None if prices have no end.
 
     >>> length_of(RecordedPrices([3.0, 1.0])), length_of(ConstantPrice(5.5))
     (2, None)
@@ -140,16 +142,16 @@ def check_length(prices: PriceLaw | PriceFeed, num_rounds: int) -> None:
     """Refuse a trace that ends before the run does.
 
     Args:
-        prices: a law or a feed; what is neither a trace nor made of one has no end.
-        num_rounds: rounds that are going to be played.
+        prices: a law or a feed; only traces, and what is made from them, have an end.
+        num_rounds: rounds of the run.
 
     >>> check_length(RecordedPrices([3.0, 1.0]), num_rounds=2)
     """
     length = length_of(prices)
     if length is not None and length < num_rounds:
         raise ConfigurationError(
-            f"the trace has prices for {length} rounds, and the run has {num_rounds}; shorten "
-            f"the run to {length} rounds, or record more prices"
+            f"the trace has prices for {length} rounds, but the run has {num_rounds}; shorten the "
+            f"run to {length} rounds, or record more prices"
         )
 
 
@@ -158,7 +160,7 @@ def check_mean(prices: PriceFeed, num_rounds: int) -> None:
 
     Args:
         prices: of the run.
-        num_rounds: rounds that are going to be played.
+        num_rounds: rounds of the run.
 
     >>> check_mean(price_feed(0), num_rounds=2)
     Traceback (most recent call last):
@@ -168,9 +170,9 @@ def check_mean(prices: PriceFeed, num_rounds: int) -> None:
     check_number(
         "prices",
         prices.mean(num_rounds),
-        f"more than 0 on average over {num_rounds} rounds, as `mean` gives them",
+        f"more than 0 on average over {num_rounds} rounds, as `mean` returns them",
         lambda mean: 0 < mean < math.inf,
-        "where samples cost nothing, there is nothing to decide",
+        "if samples cost nothing, there is nothing to decide",
     )
 
 
@@ -179,7 +181,7 @@ def _is_feed(prices: object) -> bool:
 
 
 def _has(prices: object, *methods: str) -> bool:
-    """Whether this is an object with these methods, and not a class that has yet to be made one."""
+    """Return whether this is an object with these methods, and not a class."""
     return not isinstance(prices, type) and all(
         callable(getattr(prices, name, None)) for name in methods
     )

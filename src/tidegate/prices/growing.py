@@ -1,4 +1,4 @@
-"""Prices of a CSV file to which rows are added while the run goes on: a row a round, or by time."""
+"""Prices from a CSV file that grows during the run: one row a round, or by time."""
 
 import itertools
 import logging
@@ -17,11 +17,11 @@ from tidegate.prices.amounts import rates_of
 from tidegate.prices.feeds import RecordedPrices, csv_header, csv_rows, read_text
 
 FIRST = 24
-"""Rows that the average is taken of: have them in the file before the run begins."""
+"""Rows that the average is taken of: they must be in the file before the run begins."""
 HOLE = 4
 """Times what a row usually holds: longer is taken for a hole in the file. Some markets went from
 hours to quarters of an hour."""
-ADD_ROWS = "add rows, each ended by a new line, and start the run again: it goes on from here"
+ADD_ROWS = "add rows, each ending with a newline, and start the run again: it resumes from here"
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
@@ -30,14 +30,14 @@ logger = logging.getLogger("flwr.tidegate")
 class PriceFile:
     """A CSV file of prices that is read again when it has changed.
 
-    A row that is not ended by a new line is still being written, and waited for. A file that cannot
-    be read any more leaves the prices as they were, with a warning. Below 0 counts as 0: markets
-    pay for electricity at times, and nobody is paid for taking a sample.
+    A row without a newline at its end is still being written and is not read yet. If the file can
+    no longer be read, the prices stay as they were, with a warning. Prices below 0 count as 0:
+    electricity markets have negative prices at times, but no client is paid for admitting a sample.
 
     Args:
         path: of the file.
-        column: that has the price, or several with their rates (``eur+0.08*gco2``).
-        time_column: that says from when on each row holds; none for rows that are rounds.
+        column: the column of prices, or several with their rates (``eur+0.08*gco2``).
+        time_column: the column that says from when on each row holds; None if rows are rounds.
     """
 
     def __init__(self, path: Path | str, column: str, time_column: str | None = None) -> None:
@@ -45,7 +45,7 @@ class PriceFile:
         self._seen: tuple[int, int] | None = None
         self.rates: dict[str, float] = {}
         self.amounts: FloatArray = np.zeros((0, 1))
-        """A row each, a column for each rate."""
+        """One row a row of the file, one column for each rate."""
         self.times: list[float] = []
         """From when on each row holds, in seconds since 1970."""
         self.longest = 0.0
@@ -54,7 +54,7 @@ class PriceFile:
         self.read()
 
     def read(self) -> FloatArray:
-        """The price of each row."""
+        """Return the price of each row."""
         seen = None
         if self.path.exists():
             told = self.path.stat()
@@ -65,15 +65,19 @@ class PriceFile:
             except ConfigurationError as wrong:
                 if self._seen is None or seen is None:
                     raise
-                logger.warning("the prices stay as they were before: %s", wrong)
+                logger.warning(
+                    "the price file could not be read, so the prices stay as they were: %s", wrong
+                )
             self._seen = seen
         return self._prices
 
     def _take(self, text: str) -> None:
-        """The rows of a text, as far as they are written to their end; or nothing changes."""
+        """Take the complete rows of a text; nothing changes if one is invalid."""
         written = text[: text.rfind("\n") + 1]
         if not written:
-            raise ConfigurationError(f"{self.path} has no whole line yet; end its first line")
+            raise ConfigurationError(
+                f"{self.path} has no complete line yet; end its first line with a newline"
+            )
         rates = rates_of(self._column, csv_header(written, self.path))
         table = RecordedPrices.from_text(written, self.path, list(rates), floor=0.0).values
         if self._time_column is not None:
@@ -83,12 +87,13 @@ class PriceFile:
         self._prices = self.amounts @ np.array(list(rates.values()))
 
     def mean(self, num_rounds: int) -> float:
-        """Average of the first rows: the same as long as nobody changes these."""
+        """Return the average of the first rows, which stays the same unless they are changed."""
         prices, needed = self.read(), min(num_rounds, FIRST)
         if len(prices) < needed:
             raise ConfigurationError(
-                f"{self.path} has {len(prices)} rows of prices, and a run of {num_rounds} rounds "
-                f"is planned with the average of the first {needed}; add rows before it begins"
+                f"{self.path} has {len(prices)} rows of prices, but a run of {num_rounds} rounds "
+                f"is planned with the average of the first {needed}; add rows before the run "
+                "begins"
             )
         return float(prices[:needed].mean())
 
@@ -109,31 +114,30 @@ class _FileFeed:
         return self._file.rates
 
     def mean(self, num_rounds: int) -> float:
-        """Average of the first 24 rows, or of as many as there are rounds."""
+        """Return the average of the first 24 rows, or of as many as there are rounds."""
         return self._file.mean(num_rounds)
 
 
 class GrowingPrices(_FileFeed):
-    """The feed of a column of a CSV file: one row a round, and more rows as they become known.
+    """The feed of a CSV file's column: one row a round, and more rows as they become known.
 
     Rows beyond the present round are prices known ahead.
 
     Args:
         path: of the file, which is read again when it has changed.
-        column: that has the price, or several with their rates (``eur+0.08*gco2``).
+        column: the column of prices, or several with their rates (``eur+0.08*gco2``).
     """
 
     def __init__(self, path: Path | str, column: str) -> None:
         super().__init__(PriceFile(path, column))
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
-        """The row of a round."""
+        """Return the row of a round."""
         prices = self._file.read()
         if round_number > len(prices):
             raise SupplierError(
                 f"the price file {self._file.path}",
-                f"has rows for {len(prices)} rounds, and round {round_number} needs its price; "
-                f"{ADD_ROWS}",
+                f"has rows for {len(prices)} rounds, but none for round {round_number}; {ADD_ROWS}",
             )
         return float(prices[round_number - 1])
 
@@ -148,17 +152,16 @@ class GrowingPrices(_FileFeed):
 
 
 class ClockPrices(_FileFeed):
-    """The feed of a CSV file whose rows say from when on they hold: the price is that of now.
+    """The feed of a CSV file whose rows have a time: the price is that of now.
 
     Args:
         path: of the file, which is read again when it has changed.
-        column: that has the price, or several with their rates (``eur+0.08*gco2``).
-        round_length: seconds that a round takes, about: with it rows to come are prices known
-            ahead of the next rounds.
-        time_column: of the file, in ISO 8601 with an offset (``2026-01-31T13:00+01:00``). A row
-            holds until the next one begins, or about as long as rows usually do: not over a hole in
-            the file, nor long after its end.
-        clock: seconds since 1970.
+        column: the column of prices, or several with their rates (``eur+0.08*gco2``).
+        round_length: seconds that a round takes, about: with it, later rows are prices known ahead.
+        time_column: the column of times, in ISO 8601 with an offset (``2026-01-31T13:00+01:00``). A
+            row holds until the next one begins, or about as long as rows usually do: not over a
+            hole in the file, nor long after its end.
+        clock: returns seconds since 1970.
     """
 
     def __init__(
@@ -177,21 +180,23 @@ class ClockPrices(_FileFeed):
         self._asked = 0, 0.0
 
     def at(self, round_number: int, clients: Sequence[str] = ()) -> float:
-        """The price of now, when the round begins."""
+        """Return the price of now, when the round begins."""
         prices, now = self._file.read(), self._clock()
         row = self._row(now)
         if row is None:
             first, end = (_told(one) for one in (self._file.times[0], self._end))
             raise SupplierError(
                 f"the price file {self._file.path}",
-                f"has prices from {first} to {end}, and none for {_told(now)}, when round "
-                f"{round_number} begins; {ADD_ROWS}",
+                (
+                    f"has prices from {first} to {end}, but none for {_told(now)}, when round "
+                    f"{round_number} begins; {ADD_ROWS}"
+                ),
             )
         self._asked = round_number, now
         return float(prices[row])
 
     def known(self, round_number: int, horizon: int) -> Sequence[float]:
-        """The prices of the times at which the next rounds will begin, as far as there are rows."""
+        """Return the prices at the times when the next rounds will begin, if there are rows."""
         prices = self._file.read()
         of, begun = self._asked
         rows = (

@@ -16,7 +16,7 @@ Price = float | FloatArray
 
 
 def as_price(value: object) -> Price:
-    """A price as a float or an array of them, whatever kind of number it was given as.
+    """Return a price as a float or an array of floats.
 
     >>> as_price(5)
     5.0
@@ -26,14 +26,14 @@ def as_price(value: object) -> Price:
 
 
 class PriceLaw(Protocol):
-    """Where prices come from."""
+    """Draws prices."""
 
     def mean(self, num_rounds: int) -> Price:
-        """c̄_T: average price over the first ``num_rounds`` rounds, in all or for each client."""
+        """Return c̄_T, the average price over so many rounds, in all or for each client."""
         ...
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
-        """Prices of rounds 1, 2, ...; ``size`` clients each with their own, or one for all."""
+        """Yield prices of rounds 1, 2, ...: one for all, or one for each of ``size`` clients."""
         ...
 
 
@@ -56,11 +56,11 @@ class ConstantPrice:
         _check_price("the constant price", self.value)
 
     def mean(self, num_rounds: int) -> float:
-        """The price itself."""
+        """Return the price itself."""
         return float(self.value)
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
-        """The price itself, for ever."""
+        """Yield the price for ever."""
         while True:
             yield float(self.value) if size is None else np.full(size, float(self.value))
 
@@ -77,15 +77,15 @@ class UniformPrice:
         _check_price("the highest price", self.high)
         if self.low > self.high:
             raise ConfigurationError(
-                f"the lowest price {self.low} lies above the highest {self.high}"
+                f"the lowest price {self.low} is above the highest {self.high}; exchange them"
             )
 
     def mean(self, num_rounds: int) -> float:
-        """(low + high) / 2."""
+        """Return (low + high) / 2."""
         return (self.low + self.high) / 2
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
-        """A fresh draw each round."""
+        """Yield a new draw each round."""
         while True:
             yield draw.uniform(self.low, self.high, size)
 
@@ -111,9 +111,9 @@ class MarkovPrice:
         _check_price("the high price", self.high)
         if self.low > self.high:
             raise ConfigurationError(
-                f"the low price {self.low} lies above the high price {self.high}; exchange them, "
-                f"and with them stay_low and stay_high: markov:{self.high:g},{self.low:g},"
-                f"{self.stay_high:g},{self.stay_low:g}"
+                f"the low price {self.low} is above the high price {self.high}; exchange them, "
+                "and also stay_low and stay_high: "
+                f"markov:{self.high:g},{self.low:g},{self.stay_high:g},{self.stay_low:g}"
             )
         for name in ("stay_low", "stay_high"):
             value, remedy = getattr(self, name), "1 would never leave"
@@ -124,11 +124,11 @@ class MarkovPrice:
         return (1 - self.stay_low) / (2 - self.stay_low - self.stay_high)
 
     def mean(self, num_rounds: int) -> float:
-        """Average over the long-run shares of the two prices."""
+        """Return the average over the long-run shares of the two prices."""
         return self.low + self._share_high * (self.high - self.low)
 
     def rounds(self, draw: np.random.Generator, size: int | None = None) -> Iterator[Price]:
-        """One chain for all, or one independent chain a client."""
+        """Yield one chain for all, or one independent chain a client."""
         high = np.asarray(draw.random(size) < self._share_high)
         while True:
             prices = np.where(high, float(self.high), float(self.low))

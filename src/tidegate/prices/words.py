@@ -1,4 +1,4 @@
-"""Price laws in words, as the command line and configuration files have them."""
+"""Price laws as texts, for the command line and configuration files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from tidegate.prices.laws import ConstantPrice, MarkovPrice, PriceLaw, UniformPr
 
 
 def price_law(text: str) -> PriceLaw:
-    """Price law from a short text, as on the command line.
+    """Return a price law from a short text, as on the command line.
 
     A number, which is the price in every round, ``constant:5.5``, ``uniform:1,10``,
     ``markov:LOW,HIGH,STAY_LOW,STAY_HIGH`` or ``trace:FILE.csv:COLUMN[,COLUMN...]``.
@@ -28,7 +28,7 @@ def price_law(text: str) -> PriceLaw:
     if kind == "trace":
         path, _, columns = rest.rpartition(":")
         if not path:
-            raise ConfigurationError(f"price {text!r} must read trace:FILE.csv:COLUMN")
+            raise ConfigurationError(f"price {text!r} must have the form trace:FILE.csv:COLUMN")
         return RecordedPrices.from_csv(Path(path), columns.split(","))
     laws: dict[str, tuple[Callable[..., PriceLaw], str]] = {
         "constant": (ConstantPrice, "constant:PRICE"),
@@ -44,14 +44,16 @@ def price_law(text: str) -> PriceLaw:
     try:
         numbers = [float(part) for part in rest.split(",")]
     except ValueError:
-        raise ConfigurationError(f"price {text!r} must read {form}, with numbers") from None
+        raise ConfigurationError(
+            f"price {text!r} must have the form {form}, with numbers"
+        ) from None
     if len(numbers) != form.count(",") + 1:
-        raise ConfigurationError(f"price {text!r} must read {form}")
+        raise ConfigurationError(f"price {text!r} must have the form {form}")
     return law(*numbers)
 
 
 def price_text(given: object) -> object:
-    """A price of a configuration file as a text: TOML knows numbers, and a number is a price.
+    """Return a price of a configuration file as a text: TOML has numbers, and a number is a price.
 
     >>> price_text(5), price_text("uniform:1,10")
     ('5', 'uniform:1,10')

@@ -1,4 +1,4 @@
-"""What one more unit of money, or one more slot, buys: policies over a range of either."""
+"""What one more unit of money, or one more slot, adds: policies over a range of either."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ from tidegate.wire import LARGEST_CAPACITY
 FACTORS = tuple(float(2 ** (step / 2)) for step in range(-4, 5))
 """From a quarter of what is given to four times as much."""
 LEAST_ELASTICITY = 0.1
-"""Below it 10 % more of something buys less than 1 % more effective samples."""
+"""Below it, 10 % more of something adds less than 1 % more effective samples."""
 
 Maker = Callable[[Problem], JointPolicy[Any]]
 
@@ -51,14 +51,14 @@ class Curves:
         return [point.policies[policy].effective_per_round.mean for point in self.points]
 
     def gain_of_one_more(self, policy: str) -> list[float]:
-        """Effective samples a round for one unit more, between two points."""
+        """Effective samples a round that one more unit adds, between two points."""
         gains: list[float] = (np.diff(self.effective(policy)) / np.diff(self.amounts)).tolist()
         return gains
 
     def stops_helping(self, policy: str) -> float | None:
-        """The amount from which on 10 % more buys less than 1 % more effective samples.
+        """The amount from which on 10 % more adds less than 1 % more effective samples.
 
-        None where it still does at the largest amount that was tried.
+        None if it still adds more at the largest simulated amount.
         """
         gained = np.log(np.maximum(self.effective(policy), 1e-12))
         elastic = np.diff(gained) / np.diff(np.log(self.amounts)) >= LEAST_ELASTICITY
@@ -69,13 +69,13 @@ class Curves:
 
 
 def by_budget(problem: Problem) -> list[tuple[float, Problem]]:
-    """The same problem with less and with more money."""
+    """Return the same problem with less and with more money."""
     budgets = [factor * problem.budget for factor in FACTORS]
     return [(budget, replace(problem, budget=budget)) for budget in budgets]
 
 
 def by_memory(problem: Problem) -> list[tuple[float, Problem]]:
-    """The same problem with smaller and with larger buffers; none of a size twice."""
+    """Return the same problem with smaller and with larger buffers; each size once."""
     changed = {}
     for factor in FACTORS:
         sizes = np.clip(np.rint(factor * problem.capacities), 1, LARGEST_CAPACITY)
@@ -133,7 +133,7 @@ def play(
     price_per_client: bool,
     each_round: Callable[[], None] | None,
 ) -> PolicySummary:
-    """Simulate a policy on the price paths of all seeds, and sum it up under a name."""
+    """Simulate a policy on the price paths of all seeds, and summarise it under a name."""
     runs = [
         simulate(
             policy, problem, law, seed, price_per_client=price_per_client, each_round=each_round

@@ -109,7 +109,7 @@ def _candidate(
 
 
 def select_offline(candidates: Iterable[Candidate]) -> Candidate:
-    """The best bound among those whose buffer violation stays bounded."""
+    """Return the candidate with the best bound among those whose buffer violation stays bounded."""
     bounded = [candidate for candidate in candidates if candidate.bounded]
     if not bounded:
         raise ConfigurationError(

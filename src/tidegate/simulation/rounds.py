@@ -1,13 +1,13 @@
-"""The control plane alone: counts of samples, prices and money; no learning, no network.
+"""Simulate the control plane: counts of samples, prices and money; no learning, no network.
 
 One round, read downwards: the price is revealed, the rule decides a total, the allocation splits
 it, the buffers expire and admit, the fleet's sums come back, and the rule settles.
 
-A round may reach a cohort alone. Then n(t) is what the cohort trains on, and every other client's
+A round may reach only a cohort. Then n(t) is what the cohort trains on, and all other clients'
 samples stay as they are: they neither age nor expire.
 
-Samples may come rounds after they were bought (``Problem.delays``). Money counts in the round that
-buys them, and a purchase has its slot from then on (``Deliveries``).
+Samples may arrive rounds after they were bought (``Problem.delays``). Money counts in the round
+that buys them, and a purchase has its slot from then on (``Deliveries``).
 """
 
 import dataclasses
@@ -51,8 +51,8 @@ from tidegate.theory.reuse import ReuseTally
 class SimulationState(Generic[State]):
     """Everything that the next round depends on.
 
-    The next round changes the buffers and the sums over clients in place: play on from ``copy()``
-    where a state is needed again.
+    The next round changes the buffers and the sums over clients in place: continue from ``copy()``
+    if you need a state again.
     """
 
     round_number: int
@@ -72,14 +72,14 @@ class SimulationState(Generic[State]):
 
     @property
     def admitted(self) -> IntArray:
-        """Samples that each client has taken in so far; those before its first round left out."""
+        """Samples that each client has admitted so far, without those before its first round."""
         if isinstance(self.buffers, OldestFirstBuffers):  # a rule's, which nobody has counted out
             return self.buffers.admitted.copy()
         admitted: IntArray = self.allocation.ordered - self.deliveries.reserved(EVERYONE)
         return admitted
 
     def copy(self) -> "SimulationState[State]":
-        """A state that goes its own way from here."""
+        """Return an independent copy."""
         return dataclasses.replace(
             self,
             buffers=self.buffers.copy(),
@@ -97,9 +97,9 @@ class RoundRow:
     clients: int
     """That took part."""
     price: float
-    """Averaged over clients by their shares, where each has its own."""
+    """Averaged over clients by their shares, if each has its own."""
     ordered: float
-    """Λ(t), real-valued; what a rule led to where the order was a rule."""
+    """Λ(t), real-valued; what the rule led to if the order was a rule."""
     admitted: int
     """Samples that trained for the first time."""
     spent: float
@@ -124,7 +124,7 @@ ROW = tuple(entry.name for entry in dataclasses.fields(RoundRow))
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """One policy on one path of prices; ``columns`` holds one entry a round."""
+    """One policy on one price path; ``columns`` holds one entry a round."""
 
     problem: Problem
     seed: int
@@ -134,7 +134,7 @@ class Run:
 
     @property
     def sizes(self) -> SampleSizes:
-        """What Theorem 1 needs to know of the run."""
+        """What Theorem 1 needs to know about the run."""
         return SampleSizes(
             self.columns["training_size"],
             self.columns["distinct_samples"],
@@ -155,7 +155,7 @@ class Run:
 
 
 def begin(policy: JointPolicy[State], problem: Problem, seed: int = 0) -> SimulationState[State]:
-    """The state before round 1; the seed is that of delays, where they are drawn."""
+    """Return the state before round 1; the seed is for delays, if they are drawn."""
     return SimulationState(
         round_number=0,
         server=policy.admission.start(),
@@ -178,15 +178,15 @@ def play_round(
     who: Members = EVERYONE,
     ahead: tuple[float, ...] = (),
 ) -> tuple[SimulationState[State], RoundRow]:
-    """Play one round at this price; the state is used up.
+    """Play one round at this price; the given state can no longer be used.
 
     Args:
-        policy: what decides.
-        problem: what is given.
-        state: where the run stands.
+        policy: decides.
+        problem: the problem.
+        state: the state before the round.
         price: one for all, or one for each client of the fleet.
         who: the clients that take part, rising.
-        ahead: the prices of the next rounds, as far as they are known.
+        ahead: the known prices of the next rounds.
     """
     capacities, price = problem.capacities[who], as_price(price)
     reserved = state.deliveries.reserved(who)
@@ -274,28 +274,28 @@ def simulate(
     """Play the rounds of a problem on the price path of a seed.
 
     Args:
-        policy: what decides.
-        problem: what is given, with the number of rounds.
+        policy: decides.
+        problem: the problem, with the number of rounds.
         prices: a number, a text such as ``"uniform:1,10"``, a price law, or a feed, whose prices
             are the same for all seeds.
-        seed: of what is drawn from a law, of the cohorts and of delays; the same for every policy
-            that is compared.
+        seed: for prices drawn from a law, cohorts and delays; use the same for policies that you
+            compare.
         price_per_client: draw one price for each client instead of one for all.
-        resume: go on from this state, with the path that belongs to it.
+        resume: continue from this state, with its own price path.
         until: stop after this round; the last one by default.
         each_round: called after every round, for a progress bar.
     """
     if not isinstance(policy, JointPolicy):
         raise ConfigurationError(
             f"policy must be a JointPolicy, got {shown(policy)}; tidegate.make_policy('tide', "
-            "problem) makes one"
+            "problem) returns one"
         )
     state = begin(policy, problem, seed) if resume is None else resume.copy()
     last = problem.num_rounds if until is None else until
     if not state.round_number < last <= problem.num_rounds:
         raise ConfigurationError(
-            f"no round to play: {state.round_number} of {problem.num_rounds} are done, "
-            f"and the run should stop after round {last}"
+            f"there is no round to simulate: {state.round_number} of {problem.num_rounds} are "
+            f"done, and the run is to stop after round {last}"
         )
     law = law_of(prices)
     check_length(law, last)

@@ -1,4 +1,4 @@
-"""A simulation's state in a file, so that a run can go on in another process."""
+"""Save a simulation's state, so that a run can continue in another process."""
 
 from pathlib import Path
 from typing import Any
@@ -15,5 +15,5 @@ def save_state(state: SimulationState[Any], path: Path) -> None:
 
 
 def load_state(policy: JointPolicy[Any], problem: Problem, path: Path) -> SimulationState[Any]:
-    """The state that ``save_state`` wrote for this policy and problem; pass it as ``resume``."""
+    """Load a state that ``save_state`` wrote for this policy and problem, for ``resume``."""
     return restore(begin(policy, problem), path)

@@ -1,4 +1,4 @@
-"""Several runs of one policy in one row: means over seeds, with intervals."""
+"""Summarise several runs of one policy: means over seeds, with intervals."""
 
 import math
 import statistics
@@ -13,7 +13,7 @@ from tidegate.simulation.rounds import Run
 from tidegate.theory.bounds import buffer_violation, cost_violation
 
 CONFIDENCE = 0.95
-"""Every interval in a table is meant to hold the true mean with this probability."""
+"""Every interval in a table holds the true mean with this probability."""
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,11 @@ class Estimate:
 
     mean: float
     half_width: float
-    """0 where all runs agree; not a number where there was one run only."""
+    """0 if all runs agree; NaN for a single run."""
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Its lower and upper end; none where there was one run only."""
+        """Its lower and upper end; None for a single run."""
         if math.isnan(self.half_width):
             return None
         return self.mean - self.half_width, self.mean + self.half_width
@@ -64,7 +64,7 @@ class PolicySummary:
     """Total overspend up to t was at most Z(t+1), at every t of every run."""
 
     def row(self) -> dict[str, object]:
-        """Plain numbers for JSON; intervals under their own key, ``null`` for a single seed."""
+        """Return plain numbers for JSON; intervals have their own key, ``null`` for one seed."""
         row: dict[str, object] = {}
         intervals = {}
         for name, value in vars(self).items():
@@ -112,16 +112,16 @@ def summarise(policy: str, runs: Sequence[Run]) -> PolicySummary:
 
 
 def mean_excess(runs: Sequence[Run]) -> FloatArray:
-    """Samples above its capacity that each client held, summed over rounds, averaged over runs."""
+    """Return the samples that each client held above its capacity, summed over rounds, averaged."""
     excess: FloatArray = np.mean([run.excess for run in runs], axis=0)
     return excess
 
 
 def paired_differences(runs: Sequence[Run], others: Sequence[Run]) -> dict[str, Estimate]:
-    """How much more one policy has than another, averaged over seeds that both have met.
+    """Return how much more one policy has than another, averaged over the same seeds.
 
-    Prices are the same on both sides of each difference, so its interval is far narrower than
-    those of the two means.
+    Prices are the same on both sides of each difference, so its interval is far narrower than those
+    of the two means.
     """
     if [run.seed for run in runs] != [run.seed for run in others]:
         raise ValueError("paired differences need the same seeds in the same order")
@@ -132,11 +132,11 @@ def paired_differences(runs: Sequence[Run], others: Sequence[Run]) -> dict[str, 
 
 
 def estimate(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimate:
-    """Mean and Student's interval of independent values.
+    """Return mean and Student's interval of independent values.
 
     Args:
         values: one a seed.
-        confidence: that the interval holds the true mean.
+        confidence: the probability that the interval holds the true mean.
 
     >>> estimate([54.0, 55.0, 56.0])  # doctest: +ELLIPSIS
     Estimate(mean=55.0, half_width=2.484...)
@@ -149,14 +149,13 @@ def estimate(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimat
 
 
 def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, float] | None:
-    """Fieller's interval of mean(parts) / mean(wholes), both of the same seeds.
+    """Return Fieller's interval of mean(parts) / mean(wholes), both of the same seeds.
 
     It holds the shares r for which the differences part - r whole could have a mean of 0: a
     quadratic in r.
 
     Returns:
-        its ends; none where they cannot be told, because the whole could be nothing or there is
-        one seed only.
+        Its ends; None if they are unknown, because the whole could be 0 or there is one seed only.
 
     >>> low, high = share_of([1.0, 2.0, 1.5], [4.0, 4.1, 4.2])
     >>> round(low, 2), round(high, 2)

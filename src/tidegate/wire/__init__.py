@@ -1,4 +1,4 @@
-"""All of ours that crosses the network: order and receipt, and who is speaking to whom."""
+"""Everything of ours that crosses the network: orders, receipts, and who is speaking to whom."""
 
 from tidegate.wire.messages import (
     LARGEST_CAPACITY,

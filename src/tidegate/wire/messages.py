@@ -1,4 +1,4 @@
-"""Order and receipt: all of ours that crosses the network, and who is speaking to whom."""
+"""Orders, receipts, and the address and introduction of a client."""
 
 import hashlib
 import itertools
@@ -29,7 +29,7 @@ RETENTIONS: tuple[Retention, ...] = ("k_step", "frozen", "oldest_first")
 
 @dataclass(frozen=True, kw_only=True)
 class Order(Record):
-    """What one client is asked to do in one round: admit a count, or apply a rule.
+    """What the server asks of one client in one round: admit a count, or apply a rule.
 
     >>> order = Order(run="r1", round_number=3, price=2.5, retention_horizon=10, count=4)
     >>> Order.from_record(order.to_record()) == order
@@ -77,7 +77,7 @@ class Order(Record):
 class Receipt(Record):
     """What an order led to, and what the client has admitted and paid in all.
 
-    The totals are cumulative: whoever has the newest receipt knows what the client has paid in all.
+    The totals are cumulative: the newest receipt says what the client has paid in all.
     """
 
     run: str
@@ -97,35 +97,35 @@ class Receipt(Record):
     total_spent: float
     """Committed in all, before refunds."""
     exhausted: bool = False
-    """The stream, or the acquisition, gave fewer samples than were asked for."""
+    """The stream, or the supplier, delivered fewer samples than were asked for."""
     asked: int = field(default=0, metadata=ADDED)
-    """Samples of this round that were bought and will come later."""
+    """Samples of this round that were bought and will arrive later."""
     arrived: int = field(default=0, metadata=ADDED)
     """Those of the admitted that were bought in earlier rounds."""
     under_way: int = field(default=0, metadata=ADDED)
-    """Samples that were bought and have not come yet, those of this round included."""
+    """Samples that were bought and have not arrived yet, including those of this round."""
     under_way_spent: float = field(default=0.0, metadata=ADDED)
     """Committed for them."""
     oldest_under_way: int = field(default=0, metadata=ADDED)
-    """The round that bought the oldest of them; 0 where nothing is under way."""
+    """The round that bought the oldest of them; 0 if nothing is under way."""
     supplier_fails: bool = field(default=False, metadata=ADDED)
-    """The supplier could not be asked, or did not answer, since the last order."""
+    """The supplier could not be asked, or did not reply, since the last order."""
     spool_full: bool = field(default=False, metadata=ADDED)
-    """The stream's spool takes no message more."""
+    """The stream's spool accepts no more messages."""
     spool_dropped: int = field(default=0, metadata=ADDED)
     """Messages that it dropped unread in all, because it was full."""
     total_refused: int = field(default=0, metadata=ADDED)
-    """Samples that were bought in all and will never come."""
+    """Samples that were bought in all and will never arrive."""
     total_refunded: float = field(default=0.0, metadata=ADDED)
-    """Of what was committed, what came back in all."""
+    """Refunded part of what was committed, in all."""
     set_aside: int = field(default=0, metadata=ADDED)
-    """Samples that this buffer has passed over in all, because they could not be read, acquired or
+    """Samples that this buffer has skipped in all, because they could not be read, acquired or
     stored."""
     seen: int = field(default=0, metadata=ADDED)
-    """Samples that this buffer has read from the stream in all; 0 where the client does not choose
+    """Samples that this buffer has read from the stream in all; 0 if the client does not choose
     among candidates."""
     last_taken: str = field(default="", metadata=ADDED)
-    """``cursor_digest`` of how far the stream was read; empty if nobody knows."""
+    """``cursor_digest`` of how far the stream was read; empty if unknown."""
     gone: tuple[float, ...] = field(default=(), metadata=AGES)
     """Samples that left the buffer since the last receipt, because they were held for too long or
     their subject is forgotten: pairs of the rounds that they had trained in, and how many."""
@@ -134,9 +134,9 @@ class Receipt(Record):
     total_erased: int = field(default=0, metadata=ADDED)
     """Samples that have left it in all, because their subject is forgotten."""
     passed: int = field(default=0, metadata=ADDED)
-    """Samples of the stream that were passed over in all, because their subject is forgotten."""
+    """Samples of the stream that were skipped in all, because their subject is forgotten."""
     record: str = field(default="", metadata=ADDED)
-    """Digest of the client's record up to this order; empty where it keeps none."""
+    """Digest of the client's record up to this order; empty if it keeps none."""
 
     def _check(self) -> None:
         if self.round_number < 1:
@@ -163,7 +163,7 @@ class Receipt(Record):
             raise refusal("set_aside", self.set_aside, f"at most {most_aside}")
 
     def _check_gone(self) -> None:
-        """What has left is told by age, and is part of what has left in all."""
+        """Check that what has left is counted by age, and is part of what has left in all."""
         ages, counts = self.gone[::2], self.gone[1::2]
         if len(ages) != len(counts) or not all(one >= 1 and one % 1 == 0 for one in self.gone):
             raise refusal("gone", self.gone, "pairs of whole numbers")
@@ -174,7 +174,7 @@ class Receipt(Record):
             raise refusal("samples gone", sum(counts), f"at most the {left} in all")
 
     def _check_held(self) -> None:
-        """What is stored holds what came and what goes, and is as old as it can be at most."""
+        """Check that what is stored includes what arrived and what expires, and its age."""
         occupancy, admitted = self.occupancy, self.admitted
         if admitted > occupancy:
             raise refusal("admitted", admitted, f"at most the occupancy {occupancy}")
@@ -187,7 +187,7 @@ class Receipt(Record):
             raise refusal("arrived", self.arrived, f"<= {admitted}")
 
     def _check_under_way(self) -> None:
-        """Where nothing is under way, nothing is said of it."""
+        """Check that a receipt without purchases under way says nothing about them."""
         if self.asked > self.under_way:
             raise refusal("asked", self.asked, f"<= {self.under_way}")
         if self.under_way_spent and not self.under_way:
@@ -202,18 +202,18 @@ class Receipt(Record):
         return self.admitted - self.arrived + self.asked
 
     def gone_by_uses(self) -> dict[int, int]:
-        """Samples that left since the last receipt: how many, by the rounds they had trained in."""
+        """Return how many samples left since the last receipt, by their uses."""
         return {
             int(uses): int(count)
             for uses, count in zip(self.gone[::2], self.gone[1::2], strict=True)
         }
 
     def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
-        """Refuse a receipt that cannot be the answer to this order.
+        """Refuse a receipt that cannot be the reply to this order.
 
         Args:
             order: the newest order that the client was sent.
-            buffer_capacity: B_m where it is a hard limit.
+            buffer_capacity: B_m if it is a hard limit.
         """
         if self.run != order.run:
             raise refusal("run", self.run, f"the order's {order.run!r}")
@@ -232,18 +232,18 @@ class Receipt(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Address(Record):
-    """Whom the server speaks to; sent with every order, and alone to a client it does not know."""
+    """The client that a message is for; sent with every order, and alone to unknown clients."""
 
     run: str
     client: str = ""
-    """The name that the server knows the client by; none where it leaves that to the client."""
+    """The name that the server has for the client; empty if it leaves that to the client."""
     fingerprint: str = ""
     """Of the node's public key, if it has one: a name for a client that has no other."""
     buffer_id: str = ""
-    """Which buffer an order is for, as the client introduced it. A client with another one has
+    """The buffer that an order is for, as the client introduced it. A client with another one has
     lost this one, and must not buy anything before the server knows."""
     booked_round: int = 0
-    """The newest round whose receipt the server has; a buffer that is not as far is an old copy."""
+    """The newest round whose receipt the server has; a buffer that is behind it is an old copy."""
     void_round: int = 0
     """To a client it does not know: apply no order up to this round any more."""
     skip: int = 0
@@ -286,7 +286,7 @@ class Introduction(Record):
 
 
 def cursor_digest(run: str, client: str, cursor: str) -> str:
-    """How far a stream was read, without saying it: a cursor may be the name of a file.
+    """Return how far a stream was read without revealing it: a cursor may be a file name.
 
     >>> cursor_digest("run-1", "site-0", "patient-17.dcm")
     '215478a70fbccbe5'

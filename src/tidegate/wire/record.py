@@ -1,7 +1,7 @@
 """What can cross the network: a flat mapping of plain values, checked on both sides.
 
-Nothing that arrives is believed before it has been checked: an unknown version, a missing or
-unknown field, a value of the wrong kind or out of range is refused with a reason.
+Everything that arrives is checked first: an unknown version, a missing or unknown field, a value of
+the wrong kind or out of range is refused with a reason.
 """
 
 import dataclasses
@@ -15,13 +15,13 @@ from typing import Any, Self
 from tidegate.errors import WireError
 
 WIRE_VERSION = 2
-"""Raised when a field changes its meaning; other versions are refused, never guessed at. A field
-that is new and may be missing (``ADDED``) does not raise it, so that saved files stay readable; a
+"""Raised when a field changes its meaning; other versions are refused, never guessed at. A new
+field that may be missing (``ADDED``) does not raise it, so that saved files stay readable; a
 peer that does not know the field refuses the record, and must be upgraded all the same."""
 SAME_VERSION = "install the same version of tidegate on the server and on every node"
 
 LARGEST_INTEGER = 2**63 - 1
-"""What a database and a Flower record can carry."""
+"""What a database and a Flower record can hold."""
 LARGEST_AMOUNT = 1e15
 """Of money or price: beyond it a float can no longer count cents."""
 LONGEST_NAME = 200
@@ -32,29 +32,29 @@ AMOUNT = f"a float from 0 to {LARGEST_AMOUNT:g}"
 MOST_AMOUNTS = 1001
 """In a list. Of thresholds: one for an empty slot, and a thousand ages."""
 Plain = str | int | float | bool | list[float]
-"""What a record may hold: values that Flower's records can carry."""
+"""Values that a record may hold: those that Flower's records can carry."""
 
 ADDED: Mapping[str, bool] = MappingProxyType({"added": True})
-"""Metadata of a field that records of this wire version once did not have: it may be missing."""
+"""Metadata of a field that early records of this version did not have: it may be missing."""
 MOST_AGES = 5000
-"""Different ages of samples that a client tells of at once."""
+"""The most different ages of samples that a client reports at once."""
 AGES: Mapping[str, int] = MappingProxyType({"added": True, "most": 2 * MOST_AGES})
 """Metadata of an added list with two numbers for each age."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What can cross the network: checked when it is made, and plain values when it travels."""
+    """A record that can cross the network: checked when it is created, plain values in transit."""
 
     def __post_init__(self) -> None:
         _check_kinds(self)
         self._check()
 
     def _check(self) -> None:
-        """Limits that concern several fields."""
+        """Check limits that concern several fields."""
 
     def to_record(self) -> dict[str, Plain]:
-        """Itself as plain values."""
+        """Return the record as plain values."""
         record: dict[str, Plain] = {"version": WIRE_VERSION, **vars(self)}
         for name, _ in _shape(type(self)).lists:
             record[name] = list(vars(self)[name])
@@ -62,12 +62,12 @@ class Record:
 
     @classmethod
     def from_record(cls, record: Mapping[str, object]) -> Self:
-        """What a record holds, or a ``WireError``."""
+        """Build a record from plain values, or raise ``WireError``."""
         if not isinstance(record, Mapping):
             raise WireError(f"a record is a mapping, got {reprlib.repr(record)}")
         version = record.get("version")
         if type(version) is not int or version != WIRE_VERSION:
-            told = f"version {reprlib.repr(version)} is not understood, only {WIRE_VERSION}"
+            told = f"wire version {reprlib.repr(version)} is not supported, only {WIRE_VERSION}"
             raise WireError(f"{told}: {SAME_VERSION}")
         shape = _shape(cls)
         wrong = (record.keys() ^ shape.keys) - (shape.added - record.keys())
@@ -83,7 +83,7 @@ class Record:
 
 
 def refusal(name: str, value: object, limit: str) -> WireError:
-    """What is to be raised where a value is not what it must be."""
+    """Return the error for a value that is outside its limit."""
     return WireError(f"{name} must be {limit}, got {reprlib.repr(value)}")
 
 
@@ -132,10 +132,10 @@ def _look_up(kind: type[Record]) -> _Shape:
 
 
 def _check_kinds(message: Record) -> None:
-    """Every field is of its own kind and within what the wire and a database can carry.
+    """Check that every field has its kind and fits the wire and a database.
 
-    Written out kind by kind: this is done for every message, a call for every field would cost
-    more than all else that is done with it.
+    Written out kind by kind: this runs for every message, and a call for every field would cost
+    more than everything else that is done with it.
     """
     values, shape = vars(message), _shape(type(message))
     for name, may_be_empty in shape.names:
