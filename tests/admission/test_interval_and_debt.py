@@ -33,8 +33,8 @@ def test_it_ends_in_one_point() -> None:
     ("target", "contraction", "cap", "complaint"),
     [
         (0.0, 0.5, math.inf, "target_admission must be positive, got 0.0"),
-        (1.0, 1.0, math.inf, r"contraction must lie in \[0, 1\), got 1.0"),
-        (10.0, 0.5, 9.0, "cap 9.0 lies below the target"),
+        (1.0, 1.0, math.inf, r"contraction must be in \[0, 1\), got 1.0"),
+        (10.0, 0.5, 9.0, "cap 9.0 is below the target"),
     ],
 )
 def test_wrong_intervals_name_value_and_limit(

@@ -132,7 +132,7 @@ def test_slots_that_the_cap_emptied_are_filled_at_any_price_unless_they_are_many
 @pytest.mark.parametrize("name", ["acdpp", "hybrid", "constant_admission", "drift_plus_penalty"])
 def test_a_policy_that_keeps_samples_longer_is_refused(name: str) -> None:
     problem = EXPERIMENTS["mnist"].problem(100)
-    with pytest.raises(NotApplicable, match=r"up to \d+ rounds, and most_uses is 4; give a ret"):
+    with pytest.raises(NotApplicable, match=r"up to \d+ rounds, but most_uses is 4; set reten"):
         make_policy(name, problem, ControlOptions(most_uses=4))
     if name != "hybrid":
         policy = make_policy(name, problem, ControlOptions(most_uses=4, retention_horizon=4))

@@ -313,7 +313,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
         ("simulate --spend-ahead -1", "spend_ahead = -1.0: it should be greater than or equal"),
         (
             "simulate --policy tide --strict-spending --spend-ahead 5",
-            "strict spending is a spend_ahead of 0, and 5.0 was given, too",
+            "strict spending means a spend_ahead of 0, but 5.0 was given, too",
         ),
         ("simulate --delay later", "delay must be a whole number of rounds, such as 10, or"),
         ("simulate --seeds 0", "--seeds"),
@@ -322,7 +322,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
             "simulate --seeds 1 --rounds 5 --out /nowhere/rows.csv",
             "its folder does not exist",
         ),
-        ("simulate --seeds 1 --rounds 5 --plot picture.xyz", "its ending must be one of"),
+        ("simulate --seeds 1 --rounds 5 --plot picture.xyz", "its name must end in one of"),
         ("simulate --seeds 1 --rounds 5 --out rows.xlsx", "the name must end in .csv"),
         ("simulate --seeds 1 --rounds 5 --out /", "it is a folder; name a file"),
         ("fly", "No such command"),

@@ -127,7 +127,7 @@ def test_runs_of_other_settings_are_named_and_left_out(
         (("data", "mnst"), "unknown data set 'mnst'; choose from mnist, fashion_mnist, cifar10"),
         (("data", "mnist", "--from", "nowhere"), "nowhere is not a folder"),
         (("data", "electricity", "--from", "."), "found no elec.csv.xz in"),
-        (("compare", "."), "holds no finished run; `tidegate run EXPERIMENT.toml` makes some"),
+        (("compare", "."), "has no finished run; start some with `tidegate run EXPERIMENT.toml`"),
         (("run", "nowhere.toml"), "nowhere.toml"),
         (
             ("run", "any.toml", "--clients", "3"),

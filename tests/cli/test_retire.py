@@ -35,11 +35,11 @@ def test_nobody_waits_for_it_any_more(run: Path, capsys: pytest.CaptureFixture[s
     assert (watched["away"], watched["retired"], watched["clients"]) == ([], [GONE], 4)
     shown = told(capsys, "watch", str(run), "--once")
     assert "1 retired" in shown
-    assert "owes an answer" not in shown
+    assert "has not replied" not in shown
     told(capsys, "report", str(run))
     page = (run / "report.html").read_text("utf-8")
     assert "<td>retired</td>" in page
-    assert "owes an answer" not in page
+    assert "has not replied" not in page
 
 
 def test_the_server_takes_it_up_when_it_is_started_again(

@@ -123,7 +123,7 @@ def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     play(tmp_path, until=4, failing=2)
     capsys.readouterr()
     shown = look([str(tmp_path), "--once"], capsys)
-    assert "2 (owes an answer)" in shown
+    assert "2 (has not replied)" in shown
     assert "3 of 4 answered" in shown
 
 
@@ -138,7 +138,7 @@ def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     assert not view.is_gone  # this very process
     gone = replace(view, is_gone=True)
     assert summary(gone, time.time())["state"] == (
-        "round 5 of 8, its server is gone; started again in this folder it goes on"
+        "round 5 of 8, its server is gone; start it again with this folder to resume"
     )
     last = max(view.ended_at.values())
     soon, late = (summary(view, last + seconds)["state"] for seconds in (2, 3600))
@@ -200,13 +200,13 @@ def test_a_dead_server_is_told_from_slow_clients_within_one_interval(tmp_path: P
         waiting = time.time() + 3600
         for width in (80, 120):
             slow = " ".join(shown_of(tmp_path, width, waiting).split())
-            assert "SLOW CLIENTS: the server lives, and waits for answers of round" in slow
+            assert "SLOW CLIENTS: the server is alive and has waited for replies of round" in slow
             assert "SERVER DEAD" not in slow
         before = time.monotonic()
         server.send_signal(signal.SIGKILL)
         assert screen.shows("SERVER DEAD", 60), screen.text
         took = time.monotonic() - before
-        assert "start the same run again with this folder: it goes on with round" in screen.text
+        assert "start the same run again with this folder: it continues with round" in screen.text
         told = json.loads(
             subprocess.run(
                 [sys.executable, "-m", "tidegate", "watch", str(tmp_path), "--json"],
@@ -223,7 +223,7 @@ def test_a_dead_server_is_told_from_slow_clients_within_one_interval(tmp_path: P
     for width in (80, 120):
         dead = shown_of(tmp_path, width, waiting)
         assert "SLOW CLIENTS" not in dead
-        assert "nobody holds the run's lock" in dead
+        assert "no process holds the run's lock" in dead
         assert max(map(len, dead.splitlines())) <= width
 
 
@@ -279,7 +279,7 @@ def test_a_run_in_which_nobody_answers_is_loud(
     capsys.readouterr()
     unheard = sum(not row.answered for row in read_run(tmp_path).rounds)
     assert unheard >= 6
-    words = f"NOBODY'S MODEL WAS USED in the last {unheard} rounds"
+    words = f"NO CLIENT'S MODEL WAS USED in the last {unheard} rounds"
     assert words in look([str(tmp_path)], capsys)
     told = json.loads(look([str(tmp_path), "--json"], capsys))
     assert told["rounds_without_models"] == unheard
@@ -343,8 +343,8 @@ def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Pa
     page, sentences = (
         tmp_path / "page.html",
         (
-            "2 samples, for 7.5, are bought and have not come yet, the oldest bought 9 rounds ago",
-            "upplier of 1 client could not be asked or did not answer; its own log says why",
+            "2 samples, for 7.5, are bought and have not arrived yet, the oldest bought 9 rounds",
+            "upplier of 1 client could not be asked or did not reply; see its own log",
             "tream of 2 clients has no room for more messages",
             "40 messages dropped unread by full streams so far",
             "1 client holds no sample; tidegate watch --json shows what each has spent",
@@ -356,7 +356,7 @@ def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Pa
         screen, written = console.export_text(), page.read_text("utf-8")
         assert [screen.count(one) for one in sentences] == [times] * len(sentences)
         assert [written.count(one) for one in sentences] == [times] * len(sentences)
-        back = "Suppliers paid 12.5 back, which lowered what the rounds spent."
+        back = "Suppliers refunded 12.5, which lowered what the rounds spent."
         assert written.count(back) == times
 
 
@@ -375,16 +375,16 @@ def test_a_pause_in_buying_is_told_on_screen_and_page(
     console.print(live_view(view))
     shown = console.export_text()
     assert "paused" in shown
-    assert "nothing is bought in the next 4 rounds, unless a model can be used before" in shown
+    assert "clients buy nothing in the next 4 rounds, unless a model can be used before" in shown
     page = tmp_path / "page.html"
     write_run_page(view, page, time.time())
     text = page.read_text("utf-8")
-    assert "Buying pauses now: nothing is bought in the next 4 rounds" in text
-    assert "Buying paused in 3 of the rounds, for the first time in round 2" in text
+    assert "Buying is paused now: clients buy nothing in the next 4 rounds" in text
+    assert "Buying was paused in 3 of the rounds, first in round 2" in text
     play(tmp_path / "well")
     well = read_run(tmp_path / "well")
     write_run_page(well, page, time.time())
-    assert "Buying pause" not in page.read_text("utf-8")
+    assert "Buying" not in page.read_text("utf-8")
     console.print(live_view(well))
     assert "paused" not in console.export_text()
 

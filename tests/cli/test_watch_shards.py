@@ -64,10 +64,10 @@ def test_the_screen_tells_who_was_heard_when_and_what_money_is_worth_there() -> 
     assert east[1:-1] == ["east", "2", "2", "h", "ago", "2", "30", "18", "1", "to", "5", "10"]
     assert west[1:-1] == ["west", "0", "never", "0", "60", "0", "-", "to", "5", "0"]
     view = meeting.look("fleet")
-    assert "MORE IS GRANTED" not in text
+    assert "MORE WAS GRANTED" not in text
     out = io.StringIO()
     Console(file=out, width=120).print(shards_view(replace(view, budget=20.0), 0.0))
-    assert "MORE IS GRANTED THAN THERE IS" in out.getvalue()
+    assert "MORE WAS GRANTED THAN THE BUDGET" in out.getvalue()
     told = shards_summary(view, (view.shards[0].heard or 0.0) + 5.0)
     assert told["shards"]["east"]["seconds_since_heard"] == pytest.approx(5.0)
     assert told["shards"]["west"]["seconds_since_heard"] is None

@@ -101,7 +101,7 @@ def test_imagenette_is_unpacked_and_made_smaller(tmp_path: Path) -> None:
     image = np.asarray(row["image"])
     assert image.shape == (24, 24, 3)
     assert abs(int(image.mean()) - 210) <= 2
-    with pytest.raises(ValueError, match="images have 2 sizes; give them one with --size"):
+    with pytest.raises(ValueError, match="images have 2 sizes; bring them to one with --size"):
         SOURCES["imagenette"](tmp_path, None)
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(tarfile, "data_filter", raising=False)  # as in Python 3.11.2
@@ -111,7 +111,7 @@ def test_imagenette_is_unpacked_and_made_smaller(tmp_path: Path) -> None:
             tar.addfile(tarfile.TarInfo("../elsewhere"))
         with (
             tarfile.open(tmp_path / "hostile.tar") as tar,
-            pytest.raises(ConfigurationError, match=r"'../elsewhere', which is not a file below"),
+            pytest.raises(ConfigurationError, match=r"'../elsewhere', which is not a file inside"),
         ):
             extract(tar, str(tmp_path / "small"))
     unpacked = SOURCES["imagenette"](tmp_path / "small", 24)
@@ -150,7 +150,7 @@ def test_hapt_keeps_basic_activities_and_tests_on_each_persons_last_recording(
 
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     for name in SOURCES:
-        with pytest.raises(ValueError, match=r"is neither in .* nor in"):
+        with pytest.raises(ValueError, match=r"found no .* in .* or"):
             SOURCES[name](tmp_path, None)
 
 

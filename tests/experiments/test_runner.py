@@ -252,7 +252,7 @@ def test_a_client_that_fails_ends_the_run(
         ({"model": "sensor_cnn"}, r"takes windows.* the shape \(1, 8, 8\)"),
         ({"data": "no/such"}, r"no/such is not a folder here.*`tidegate data NAME"),
         ({"data": "tests/fault"}, "tests/fault is not a folder; did you mean tests/faults?"),
-        ({"data": "tests"}, "tests is a folder, but holds no data set"),
+        ({"data": "tests"}, "tests is a folder without a data set"),
         ({"input_column": "pixels"}, "has no column 'pixels'; it has image, label: set input_col"),
     ],
 )

@@ -55,5 +55,5 @@ def test_a_buffer_that_is_lost_and_a_stranger_are_told(run: Path) -> None:
     known = buffers(run)
     del known["partition-3"]
     told = compare_books(run, known).problems
-    assert "partition-2: only one side knows of it" in told
-    assert "partition-3: the server has an account of it, and it is no node" in told
+    assert "partition-2: it is known to only one side" in told
+    assert "partition-3: the server has an account for it, but it is not a node" in told

@@ -162,5 +162,5 @@ def test_one_run_has_no_interval_and_no_oracle_no_gap(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no finished run"):
+    with pytest.raises(ValueError, match="has no finished run"):
         read_results(tmp_path)

@@ -44,15 +44,15 @@ def test_the_first_line_is_the_result(view: RunView) -> None:
     assert first.startswith(f"After round {ROUNDS} of {ROUNDS}: server/accuracy 0.8, ")
     assert f"{amount(told['spent'])} spent of the {amount(BUDGET * ROUNDS)} that" in first
     assert first.endswith(f"{amount(told['effective_samples'])} effective samples.")
-    assert "is that of one run" in certainty
-    assert "In its last 5 measurements it lay between 0.4 and 0.8." in certainty
+    assert "is that of a single run" in certainty
+    assert "In its last 5 measurements it was between 0.4 and 0.8." in certainty
 
 
 def test_what_was_not_measured_is_not_told_of(view: RunView) -> None:
     silent = replace(view, metrics={"train/loss": {1: 0.5}})
     first, certainty, *_ = answer(silent)
     assert "loss" not in first
-    assert "what was learned was not measured" in certainty
+    assert "no metric of the model was measured" in certainty
 
 
 def test_spending_ahead_is_explained(view: RunView) -> None:
@@ -63,7 +63,7 @@ def test_spending_ahead_is_explained(view: RunView) -> None:
     assert "no limit on spending ahead" in told
     assert "This run ended before they had saved it all" in told
     going = spent(ending(view, 44.0, options={"spend_ahead": 5.0}, ending="", num_rounds=100))
-    assert "may spend 5 rounds' budget before they come" in going
+    assert "may spend 5 rounds' budget early" in going
     assert "falls towards the budget" in going
 
 
@@ -75,4 +75,4 @@ def test_money_that_is_left_is_explained(view: RunView) -> None:
     troubled = ending(view, -44.0)
     rounds = [replace(row, pause=1, exposure=3.0) for row in troubled.rounds]
     told = spent(replace(troubled, rounds=rounds))
-    assert f"buying paused in {ROUNDS - 1} rounds; 3 is kept for unanswered orders" in told
+    assert f"buying paused in {ROUNDS - 1} rounds; 3 is reserved for orders without a reply" in told

@@ -349,7 +349,7 @@ def test_a_run_is_not_over_before_its_last_model_is_judged(tmp_path: Path) -> No
         view = read_run(tmp_path)
         seen.append((server_round, view.is_played, view.is_over))
         if view.is_played:
-            assert "its last model is being judged" in summary(view, time.time())["state"]
+            assert "its last model is being evaluated" in summary(view, time.time())["state"]
         return MetricRecord({"accuracy": server_round / 10})
 
     control(folder=tmp_path, evaluate_fn=look)

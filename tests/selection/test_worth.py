@@ -50,7 +50,7 @@ def test_a_ranking_that_is_not_known_is_told_with_what_is() -> None:
 
 @pytest.mark.parametrize("shape", [(3,), (3, 1), (2, 3, 4)])
 def test_what_is_not_one_row_a_candidate_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigurationError, match="one row a candidate"):
+    with pytest.raises(ConfigurationError, match="one row for each candidate"):
         margin(np.ones(shape))
 
 
@@ -70,7 +70,7 @@ def test_balance_takes_turns(pairs: list[tuple[float, int]]) -> None:
 
 
 def test_balance_needs_a_class_for_each() -> None:
-    with pytest.raises(ConfigurationError, match="do not go together"):
+    with pytest.raises(ConfigurationError, match="do not match"):
         balanced([1.0, 2.0], [0])
 
 

@@ -131,7 +131,7 @@ def test_what_is_not_a_number_of_rounds_is_refused(wrong: float) -> None:
 
 
 def test_strict_spending_and_spending_ahead_contradict_each_other() -> None:
-    with pytest.raises(ConfigurationError, match=r"spend_ahead of 0, and 5\.0 was given, too"):
+    with pytest.raises(ConfigurationError, match=r"spend_ahead of 0, but 5\.0 was given, too"):
         ControlOptions(strict_spending=True, spend_ahead=5.0)
 
 

@@ -169,7 +169,7 @@ def test_a_policy_from_outside_that_obeys_passes() -> None:
     ("make", "law", "found", "given"),
     [
         (policy_of(IgnoresRoom), "a_limit_is_kept", "with room for 0 samples it orders", "budget"),
-        (policy_of(ForgetsDebt), "overspend_never_exceeds_the_debt", "more was overspent", "seed"),
+        (policy_of(ForgetsDebt), "overspend_never_exceeds_the_debt", "above the cost debt", "seed"),
         (policy_of(CountsOrdersAsSpent), "settling_follows_receipts_not_orders", "debt", "prices"),
         (policy_of(Throws), "same_seed_same_run", "it raised ZeroDivisionError", "free samples"),
         (policy_of(Gambles), "same_seed_same_run", "two runs on one seed differ", "capacities"),
@@ -177,7 +177,7 @@ def test_a_policy_from_outside_that_obeys_passes() -> None:
         (
             policy_of(KeepsStateElsewhere),
             "goes_on_from_a_saved_state_as_if_never_interrupted",
-            "it went on with other",
+            "it continued with other",
             "capacities",
         ),
         (policy_of(CountsWrongly), "what_came_back_decides_the_next_order", "it counts", "budget"),

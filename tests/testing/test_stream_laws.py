@@ -23,7 +23,7 @@ def test_ours_obey(length: int, tmp_path: Path) -> None:
 
 
 def test_a_stream_without_samples_was_not_checked() -> None:
-    with pytest.raises(LawBrokenError, match="nothing could be tried; open it where it has some"):
+    with pytest.raises(LawBrokenError, match="nothing could be checked; open it where it has some"):
         check_stream(lambda: IndexedStream([]))
 
 
@@ -47,7 +47,7 @@ def test_samples_are_compared_as_the_users_codec_stores_them() -> None:
     check_stream(lambda: IndexedStream(patients), codec=PatientCodec())
     with pytest.raises(LawBrokenError):
         check_stream(lambda: IndexedStream(patients))
-    with pytest.raises(LawBrokenError, match="went on with others"):
+    with pytest.raises(LawBrokenError, match="continued with others"):
         check_stream(lambda: ForgetsItsPlace(patients), codec=PatientCodec())
 
 
@@ -101,12 +101,12 @@ class Throws(IndexedStream):
 @pytest.mark.parametrize(
     ("make", "law", "found"),
     [
-        (Repeats, "gives_the_same_samples_however_many_are_asked_for", "gave other samples"),
+        (Repeats, "gives_the_same_samples_however_many_are_asked_for", "returned other samples"),
         (GivesTooMany, "gives_the_same_samples_however_many_are_asked_for", "take(4) gave 5"),
-        (TakesUnasked, "asked_for_none_it_stays_where_it_is", "take(0) gave samples"),
+        (TakesUnasked, "asked_for_none_it_stays_where_it_is", "take(0) returned samples"),
         (StandsStill, "a_cursor_is_a_short_text_that_moves", "its cursor is '0' once more"),
         (CountsInNumbers, "a_cursor_is_a_short_text_that_moves", "0, which is not a text"),
-        (ForgetsItsPlace, "goes_on_from_a_cursor_in_a_new_process", "went on with others"),
+        (ForgetsItsPlace, "goes_on_from_a_cursor_in_a_new_process", "continued with others"),
         (NeverGoesBack, "goes_back_to_a_cursor", "back at the cursor '1'"),
         (Throws, "has_a_sample_to_try_the_laws_on", "raised OSError: unplugged"),
     ],

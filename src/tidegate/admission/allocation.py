@@ -201,8 +201,8 @@ class _Claims:
         samples = self._given - self._ordered
         if samples.max(initial=0) > NO_LIMIT:
             raise ConfigurationError(
-                f"one client would admit {samples.max()} samples in a round, "
-                f"the limit is {NO_LIMIT}; a hard capacity keeps it below"
+                f"one client would admit {samples.max()} samples in a round, but the limit is "
+                f"{NO_LIMIT}; a hard capacity keeps it below"
             )
         return samples.astype(np.int32)
 

@@ -52,11 +52,11 @@ class ClosingInterval:
                 f"target_admission must be positive, got {self.target_admission}"
             )
         if not 0 <= self.contraction < 1:
-            raise ConfigurationError(f"contraction must lie in [0, 1), got {self.contraction}")
+            raise ConfigurationError(f"contraction must be in [0, 1), got {self.contraction}")
         if self.cap < self.target_admission:
             raise ConfigurationError(
-                f"the cap {self.cap} lies below the target admission {self.target_admission}, "
-                "on which the interval closes; raise the cap"
+                f"the cap {self.cap} is below the target admission {self.target_admission}, on "
+                "which the interval closes; raise the cap"
             )
 
     def at(self, round_number: int) -> AdmissionInterval:

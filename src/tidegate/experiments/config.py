@@ -232,7 +232,7 @@ def stretch(text: str, seed: int, rounds: int) -> PriceLaw:
     first = seed * rounds
     if first + rounds > len(law):
         raise ConfigurationError(
-            f"the trace {text!r} has {len(law)} prices, and seed {seed} takes those from "
-            f"{first + 1} to {first + rounds}; take a longer trace, fewer seeds or fewer rounds"
+            f"the trace {text!r} has {len(law)} prices, but seed {seed} needs those from "
+            f"{first + 1} to {first + rounds}; use a longer trace, fewer seeds or fewer rounds"
         )
     return RecordedPrices(law.values[first : first + rounds])

@@ -66,7 +66,7 @@ class FederatedData:
         except OSError as unknown:
             raise ConfigurationError(
                 f"{self.source} is not a folder here, and the hub does not have it ({unknown}); "
-                "`tidegate data NAME --from FOLDER` makes data/NAME"
+                "create data/NAME with `tidegate data NAME --from FOLDER`"
             ) from unknown
 
     def partition(self, how: str, number: int, count: int, seed: int) -> "Partition":
@@ -183,8 +183,8 @@ def _partition(data: FederatedData, how: str, number: int, count: int, seed: int
         found = data.num_parts(how, count, seed)
         if found < count:
             raise ConfigurationError(
-                f"{data.source} has {found} parts {how!r} for {count} clients; give as many "
-                "capacities as there are parts"
+                f"{data.source} has {found} parts {how!r}, but there are {count} clients; give as "
+                "many capacities as there are parts"
             )
         chosen = _partitioner(data.source, how, count, seed, data.label_column)
         with contextlib.redirect_stderr(io.StringIO()):  # a progress bar for a moment's work
@@ -209,7 +209,8 @@ def _is_local(source: str) -> bool:
         beside = sorted(str(one) for one in path.parent.iterdir() if one.is_dir())
         hint = suggestion(source, beside, otherwise=f"there are {', '.join(beside) or 'none'}")
         raise ConfigurationError(
-            f"{source} is not a folder; {hint} `tidegate data NAME --from FOLDER` makes data/NAME"
+            f"{source} is not a folder; {hint} Create data/NAME with `tidegate data NAME --from "
+            "FOLDER`"
         )
     return path.is_dir()
 
@@ -220,8 +221,8 @@ def _local(source: str) -> Any:
         return load_from_disk(str(Path(source).expanduser()))
     except FileNotFoundError:
         raise ConfigurationError(
-            f"{source} is a folder, but holds no data set; `tidegate data NAME --from FOLDER` "
-            "makes data/NAME"
+            f"{source} is a folder without a data set; create data/NAME with `tidegate data NAME "
+            "--from FOLDER`"
         ) from None
 
 

@@ -64,8 +64,8 @@ class _Client:
             new = self._best(fresh, selection, job.ranking, model, now)
         if len(new) < fresh:
             raise ConfigurationError(
-                f"{self.name} has used up its {len(self.stream)} samples in round {now}; counts "
-                "know nothing of that: take fewer rounds, or --engine here"
+                f"{self.name} has used up its {len(self.stream)} samples in round {now}, which "
+                "--engine counts does not support: use fewer rounds, or --engine here"
             )
         self.held = [*self.held, *new]
         self.held = self.held[len(self.held) - stored :]
@@ -129,7 +129,7 @@ def _check(job: Job) -> None:
     ):
         if not known:
             raise ConfigurationError(
-                f"--engine counts plays linear models on data as they are, not {key} = {value!r}; "
+                f"--engine counts runs linear models on unchanged data, not {key} = {value!r}; "
                 "leave out --engine"
             )
 

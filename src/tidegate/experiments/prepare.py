@@ -108,7 +108,7 @@ def extract(tar: tarfile.TarFile, folder: str) -> None:
     root = Path(folder).resolve()
     for one in tar:
         if not (one.isdir() or one.isreg()) or not (root / one.name).resolve().is_relative_to(root):
-            told = f"{tar.name!r} holds {one.name!r}, which is not a file below its folder"
+            told = f"{tar.name!r} holds {one.name!r}, which is not a file inside its folder"
             raise ConfigurationError(f"{told}; use the archive of ImageNette as it is published")
         tar.extract(one, root)
 
@@ -139,7 +139,7 @@ def imagenette(source: Path, size: int | None) -> DatasetDict:
             shapes = {image.shape for image in images}
             if len(shapes) > 1:
                 raise ConfigurationError(
-                    f"images have {len(shapes)} sizes; give them one with --size"
+                    f"images have {len(shapes)} sizes; bring them to one with --size"
                 )
             made[split] = _images(np.stack(images), np.array(rows["label"]), names, None)
     return DatasetDict(made)
@@ -191,7 +191,7 @@ def _find(source: Path, usual: str, *wanted: str) -> Path:
         if any(any(folder.glob(one)) for one in wanted):
             return folder
     told = " or ".join(wanted)
-    raise ConfigurationError(f"{told} is neither in {source} nor in {source / usual}")
+    raise ConfigurationError(f"found no {told} in {source} or {source / usual}")
 
 
 def _idx(path: Path) -> Array:
@@ -211,7 +211,9 @@ class _ArraysOnly(pickle.Unpickler):
             ("_codecs", "encode"),
         }:
             return super().find_class(module, name)
-        raise pickle.UnpicklingError(f"a CIFAR-10 file has no business with {module}.{name}")
+        raise pickle.UnpicklingError(
+            f"a CIFAR-10 file must not contain {module}.{name}; use the archive as it is published"
+        )
 
 
 def _pickled(folder: Path, name: str) -> dict[bytes, Any]:

@@ -206,7 +206,7 @@ def read_results(folder: Path) -> tuple[About, dict[str, list[RunResult]]]:
                 found.setdefault(run.label, []).append(run)
     if not found:
         raise ConfigurationError(
-            f"{folder} holds no finished run; `tidegate run EXPERIMENT.toml` makes some"
+            f"{folder} has no finished run; start some with `tidegate run EXPERIMENT.toml`"
         )
     runs = {
         label: sorted(found[label], key=lambda run: run.seed)

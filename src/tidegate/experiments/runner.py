@@ -113,7 +113,8 @@ def traps(experiment: ExperimentConfig) -> list[str]:
     if problem.budget >= problem.average_price * problem.total_capacity:
         told.append(
             f"the budget, {problem.budget:g} a round, pays for fresh samples in all "
-            f"{problem.total_capacity} slots: policies will hardly differ"
+            f"{problem.total_capacity} slots: policies will hardly differ; lower it to compare "
+            "them"
         )
     return told
 
@@ -152,11 +153,11 @@ def matched_budget(experiment: ExperimentConfig, choice: PolicyChoice) -> float:
     nearest = min(tried, key=lambda budget: abs(tried[budget] - wanted))
     if abs(tried[nearest] - wanted) > USELESS * wanted:
         raise ConfigurationError(
-            f"{choice.label}: no budget makes it spend {wanted:g} a round; {tried[nearest]:g} is "
-            "the nearest. Leave out match_spending"
+            f"{choice.label}: no budget makes it spend {wanted:g} a round; the nearest is "
+            f"{tried[nearest]:g}. Leave out match_spending"
         )
     logger.warning(
-        "%s cannot spend just %g a round with whole samples and its memory; it will spend %.4g",
+        "%s cannot spend exactly %g a round with whole samples and its memory; it will spend %.4g",
         *(choice.label, wanted, tried[nearest]),
     )
     return nearest

@@ -55,8 +55,8 @@ def main(grid: Grid, context: Context) -> None:
         done = strategy.rounds[-1] if server_round else None
         if done is not None and job.stop_on_failure and done.answered < done.orders:
             raise RuntimeError(
-                f"round {server_round}: {done.answered} of {done.orders} clients answered; the "
-                "log says what failed, and a run without them compares with nothing"
+                f"round {server_round}: only {done.answered} of {done.orders} clients replied, so "
+                "the run cannot be compared with others; see the log for what failed"
             )
         if rows is not None and done is not None:
             rows.write(done, accuracy, loss, job.learning)

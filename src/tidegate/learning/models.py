@@ -140,11 +140,11 @@ def new_model(name: str, shape: Shape, classes: int, width: int = 0, seed: int =
         raise ConfigurationError(f"unknown model {name!r}; choose from {', '.join(MODELS)}")
     if width and name not in WITH_WIDTH:
         raise ConfigurationError(
-            f"{name} has one width only; {' and '.join(WITH_WIDTH)} have a choice"
+            f"{name} has only one width; {' and '.join(WITH_WIDTH)} have a choice"
         )
     if name in DIMENSIONS and len(shape) != DIMENSIONS[name]:
         kind = "windows, (channels, steps)" if name == "sensor_cnn" else "images"
-        raise ConfigurationError(f"{name} takes {kind}; inputs here have the shape {shape}")
+        raise ConfigurationError(f"{name} needs {kind}, but the inputs have the shape {shape}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return MODELS[name](shape, classes, **({"width": width} if width else {}))

@@ -70,11 +70,13 @@ def compare_books(run: Path, buffers: Mapping[str, Path]) -> BothBooks:
     ]
     problems = [f"{node.name}: {wrong}" for node in nodes for wrong in node.problems]
     strangers = sorted(accounts.keys() - buffers.keys())
-    problems += [f"{one}: the server has an account of it, and it is no node" for one in strangers]
+    problems += [
+        f"{one}: the server has an account for it, but it is not a node" for one in strangers
+    ]
     by_rounds = math.fsum(row.spent for row in read_run(run).rounds)
     both = BothBooks(nodes, by_rounds, problems)
     if not _same(both.paid, by_rounds):
-        problems.append(f"nodes paid {both.paid:.10g}, and rounds spent {by_rounds:.10g}")
+        problems.append(f"nodes paid {both.paid:.10g}, but rounds spent {by_rounds:.10g}")
     return both
 
 
@@ -91,21 +93,21 @@ def _compared(name: str, audit: Audit | None, account: Mapping[str, Any] | None)
     booked = 0.0 if account is None else account["total_spent"] - account["total_refunded"]
     if audit is None or account is None:
         unused = audit is None and account is None  # it never took part
-        told = [] if unused else ["only one side knows of it"]
+        told = [] if unused else ["it is known to only one side"]
         return NodeBooks(name, 0, 0.0, booked, told)
     compare(audit, account)
     books = audit.books
     problems = [*audit.problems, *audit.broken]
     paid = books.total_spent - books.total_refunded
     if not _same(paid, booked):
-        problems.append(f"it paid {paid:.10g}, and the ledger says {booked:.10g}")
+        problems.append(f"it paid {paid:.10g}, but the ledger says {booked:.10g}")
     if books.total_admitted != account["total_admitted"]:
         problems.append(
-            f"it took in {books.total_admitted} samples, and the ledger says "
+            f"it admitted {books.total_admitted} samples, but the ledger says "
             f"{account['total_admitted']}"
         )
     if account["outstanding"] is not None:
-        problems.append("it owes an answer to an order")
+        problems.append("it has an order without a reply")
     return NodeBooks(name, books.total_admitted, paid, booked, problems)
 
 

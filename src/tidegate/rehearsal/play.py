@@ -116,10 +116,10 @@ class Rehearsal:
     def _start(self, deployment: Deployment) -> None:
         count = self._plan.nodes
         deployment.start_link()
-        self._say(f"the SuperLink answers on https://127.0.0.1:{deployment.port}")
+        self._say(f"the SuperLink is running on https://127.0.0.1:{deployment.port}")
         deployment.start_nodes(count)
         names = ", ".join(deployment.name(number) for number in range(count))
-        self._say(f"{count} SuperNodes are online: {names}", "each has proved who it is by its key")
+        self._say(f"{count} SuperNodes are online: {names}", "each has authenticated with its key")
 
     def _run(self, deployment: Deployment) -> None:
         """Play the run to its end, with a crash on the way if it was asked for."""
@@ -185,11 +185,11 @@ class Rehearsal:
         booked = 0.0 if view is None else _spent(view, name)
         self._say(
             f"SIGKILL in round {now}: SuperNode {name}, process {node.pid}",
-            f"it has paid {paid:.4g} so far, and the server's books say {booked:.4g}",
+            f"it has paid {paid:.4g} so far, but the server's books say {booked:.4g}",
         )
         self._say(
             f"SIGKILL in round {now}: the server app, process {server}",
-            f"the orders of round {now} are out, and nobody is left who waits for the answers",
+            f"the orders of round {now} are sent, and no process waits for the replies",
         )
 
     def _bring_back(self, deployment: Deployment) -> None:
@@ -201,8 +201,10 @@ class Rehearsal:
         self._say(
             f"{name} is online again after {self._outcome.refused_seconds:.0f} s and {starts} "
             f"start{'s' * (starts > 1)}",
-            "Flower refuses a node that was killed until its old session has expired, up to a "
-            "minute: something must start it until it stays",
+            (
+                "Flower refuses a killed node until its old session has expired, up to a minute: "
+                "start it until it stays"
+            ),
         )
 
     def _ended(self, deployment: Deployment, run_id: str) -> bool | None:
@@ -245,8 +247,8 @@ class Rehearsal:
         self._outcome.problems += books.problems
         if books.are_equal:
             self._say(
-                f"the books are equal: nodes have paid {books.paid:.10g}, and the ledger says "
-                f"{books.booked:.10g}"
+                f"the books agree: nodes have paid {books.paid:.10g}, and the ledger says the "
+                f"same, {books.booked:.10g}"
             )
         else:
             self._say(f"the books differ in {len(books.problems)} places")

@@ -32,10 +32,13 @@ STREAMS_FULL = "STREAMS FULL"
 MESSAGES_DROPPED = "MESSAGES DROPPED"
 CLIENTS_EMPTY = "CLIENTS EMPTY"
 PURCHASES = {
-    "suppliers": (SUPPLIERS_FAIL, "look at the log of that SuperNode; nothing is lost meanwhile"),
-    "spools": (STREAMS_FULL, "give the spool more room, or have less sent"),
-    "dropped": (MESSAGES_DROPPED, "give the spool more room, or have less sent"),
-    "empty": (CLIENTS_EMPTY, "see their streams and suppliers; a larger least_share buys more"),
+    "suppliers": (SUPPLIERS_FAIL, "check the log of that SuperNode; nothing is lost meanwhile"),
+    "spools": (STREAMS_FULL, "make the spool larger, or send fewer messages"),
+    "dropped": (MESSAGES_DROPPED, "make the spool larger, or send fewer messages"),
+    "empty": (
+        CLIENTS_EMPTY,
+        "check their streams and suppliers; a larger least_share buys more for them",
+    ),
 }
 """By the name of a matter of purchases: the alarm, and what to do."""
 NAMES = (
@@ -79,8 +82,10 @@ def alarms(view: RunView, told: Mapping[str, Any], state: RunState) -> list[Alar
                 "yellow",
                 CLIENTS_AWAY,
                 named(view.away),
-                "see that their SuperNodes run: flwr supernode list. One that is gone for good: "
-                f"tidegate retire {view.folder} NAME",
+                (
+                    "check that their SuperNodes are running: flwr supernode list. If one is gone "
+                    f"for good: tidegate retire {view.folder} NAME"
+                ),
             )
         )
     return sorted(found, key=lambda alarm: alarm.level != "red")
@@ -96,24 +101,27 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
     """Whether somebody serves the run, and whether it moves."""
     now, again = view.round_number, "start the same run again with this folder"
     if state.kind == "dead":
-        what = f"its process has ended without a word, in round {now:,}"
-        to_do = f"{again}: it goes on with round {now:,}, and nothing is paid twice"
+        what = f"its process ended without a message, in round {now:,}"
+        to_do = f"{again}: it continues with round {now:,}, and nothing is paid twice"
         return [Alarm("red", SERVER_DEAD, what, to_do)]
     if state.kind == "stopped":
         what = f"the server app ended before its last round, after round {now - 1:,}"
-        return [Alarm("red", SERVER_STOPPED, what, f"the log says why; mend it, and {again}")]
+        return [
+            Alarm("red", SERVER_STOPPED, what, f"see the log for the reason; fix it, and {again}")
+        ]
     if not state.is_quiet:
         return []
-    lives = "the server lives, and" if view.is_served else "the server, if it lives,"
+    lives = "the server is alive and" if view.is_served else "the server, if it is alive,"
     if state.kind == "answers":
-        what = f"{lives} waits for answers of round {now:,} for much longer than usual"
+        what = f"{lives} has waited for replies of round {now:,} for much longer than usual"
         to_do = (
-            "flwr supernode list says who is online, and the logs of SuperNodes what they do; the "
-            "round ends without the late ones after the timeout of start, an hour by default"
+            "flwr supernode list shows which nodes are online, and the SuperNodes' logs what "
+            "they do; the round ends without late replies after the timeout of start, an hour by "
+            "default"
         )
         return [Alarm("yellow", SLOW_CLIENTS, what, to_do)]
     what = f"{lives} waits for the price of round {now:,}, or for enough nodes"
-    to_do = "see the price feed, and that enough nodes are online: flwr supernode list"
+    to_do = "check the price feed, and that enough nodes are online: flwr supernode list"
     return [Alarm("yellow", NO_PRICE, what, to_do)]
 
 
@@ -121,24 +129,27 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
     """What the newest rounds tell."""
     found = list[Alarm]()
     if not told["certificate_holds"]:
-        what = f"overspend {amount(told['overspend'])} is above the cost debt, which cannot be"
+        what = (
+            f"overspend {amount(told['overspend'])} is above the cost debt, which should be "
+            "impossible"
+        )
         to_do = "stop the run, keep its folder as it is, and report it"
         found.append(Alarm("red", BOOKS_WRONG, what, to_do))
     if told["rounds_without_models"] and not awaits_first(told):
-        what = f"NOBODY'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
-        to_do = "the log says which client failed, was away, or sent what was refused"
+        what = f"NO CLIENT'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
+        to_do = "see the log for which clients failed, were away, or sent a model that was refused"
         found.append(Alarm("red", NOTHING_LEARNED, what, to_do))
     if told["buying_paused_for"] and not view.is_over:
         what = f"buying is paused: {pause_words(told['buying_paused_for'])}"
-        to_do = "mend what keeps models from being used: the log says what it is"
+        to_do = "fix what keeps models from being used: see the log"
         found.append(Alarm("red", BUYING_PAUSED, what, to_do))
     lost = [name for name, value in told["metrics"].items() if value is None]
     if lost:
         names = ", ".join(lost[:MOST_NAMES])
-        to_do = "lower the learning rate and start anew, or go back to a copy of the folder"
+        to_do = "lower the learning rate and start again, or go back to a copy of the folder"
         found.append(Alarm("red", MODEL_DIVERGED, f"not finite: {names}", to_do))
     if told["set_aside"]:
-        to_do = "mend the stream or the supplier of that client; the others go on"
+        to_do = "fix the stream or the supplier of that client; the others continue"
         words = set_aside_words(told["set_aside"])
         found.append(Alarm("yellow", SAMPLES_SET_ASIDE, words, to_do))
     for matter, words, well in told_of_purchases(told):
@@ -160,8 +171,8 @@ def pause_words(rounds: int) -> str:
     'nothing is bought in the next round'
     """
     if rounds == 1:
-        return "nothing is bought in the next round"
-    return f"nothing is bought in the next {rounds:,} rounds, unless a model can be used before"
+        return "clients buy nothing in the next round"
+    return f"clients buy nothing in the next {rounds:,} rounds, unless a model can be used before"
 
 
 def set_aside_words(count: int) -> str:
@@ -188,7 +199,7 @@ def state_of(client: ClientView) -> str:
     if client.is_retired:
         return "retired"
     if client.owes_answer:
-        return "owes an answer"
+        return "has not replied"
     if client.away_for is None:
         return "has left"
     if client.away_for:

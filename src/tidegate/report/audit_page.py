@@ -11,7 +11,7 @@ from tidegate.report.page import Rows, Section, write_page
 
 PROVEN = [
     (
-        "The record is whole: each entry is bound to the one before it, and none was removed, "
+        "The record is complete: each entry is bound to the one before it, and none was removed, "
         "moved or changed since."
     ),
     (
@@ -23,8 +23,8 @@ PROVEN = [
         "then."
     ),
     (
-        "By the server's books: the record up to the newest receipt is the one that "
-        "the server was told of at the time, and the device was not put back to an older copy."
+        "By the server's books: the record up to the newest receipt is the one whose digest the "
+        "server received at the time, and the device was not restored from an older copy."
     ),
 ]
 NOT_PROVEN = [

@@ -64,7 +64,7 @@ def check_drawable(path: Path) -> None:
     formats = Figure().canvas.get_supported_filetypes()
     if path.suffix.removeprefix(".").lower() not in formats:
         raise ConfigurationError(
-            f"cannot draw {path}: its ending must be one of {', '.join(formats)}"
+            f"cannot draw {path}: its name must end in one of {', '.join(formats)}"
         )
 
 

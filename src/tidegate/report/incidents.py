@@ -37,12 +37,16 @@ def incidents(view: RunView) -> list[Incident]:
         view: what its folder says.
     """
     found = [
-        _kind("R", _restarts(view), lambda count: _times("the server was started again", count)),
-        _kind("N", _without_models(view), lambda _: "nobody's model was used: no average was made"),
-        _kind("D", _not_finite(view), lambda _: "a metric was not a finite number"),
-        _kind("P", paused_rounds(view), lambda _: "nothing was bought: buying was paused"),
+        _kind("R", _restarts(view), lambda count: _times("the server was restarted", count)),
+        _kind(
+            "N",
+            _without_models(view),
+            lambda _: "no client's model was used, so there was no average",
+        ),
+        _kind("D", _not_finite(view), lambda _: "a metric was not finite"),
+        _kind("P", paused_rounds(view), lambda _: "clients bought nothing: buying was paused"),
         _counted(
-            view, "A", _missing(view), "node{s} did not take part: away, or no answer in time"
+            view, "A", _missing(view), "node{s} did not take part: offline, or no reply in time"
         ),
         _counted(view, "S", lambda row: row.failing_suppliers, "supplier{s} failed"),
         _counted(view, "F", lambda row: row.full_spools, "stream{s} had no room for more messages"),

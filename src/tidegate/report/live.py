@@ -80,9 +80,9 @@ def _server_line(view: RunView, state: RunState) -> Text:
     process = "" if view.server is None else f", process {view.server.pid}"
     told = {
         "alive": f"the server is alive{process}: it holds the run's lock",
-        "dead": f"the server is DEAD{process}: nobody holds the run's lock",
+        "dead": f"the server is DEAD{process}: no process holds the run's lock",
         "ended": "the server has ended",
-        "not known": "whether the server lives cannot be told from this machine",
+        "not known": "cannot tell from this machine whether the server is alive",
     }[word]
     style = "bold red" if word == "dead" else "" if word == "not known" else "green"
     if state.kind == "stopped":
@@ -114,7 +114,7 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
         ),
     )
     if told["exposure"]:
-        lines.add_row("exposure", "", f"{amount(told['exposure'])} ordered and not answered yet")
+        lines.add_row("exposure", "", f"{amount(told['exposure'])} in orders without a reply")
     lines.add_row("price", curve([row.price for row in rounds]), amount(rounds[-1].price))
     lines.add_row(
         "stored",
@@ -139,8 +139,10 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
     lines.add_row(
         "clients",
         "",
-        f"{len(view.clients):,} known, {rounds[-1].answered} of {rounds[-1].orders} answered, "
-        f"{rounds[-1].exhausted} could not take in all"
+        (
+            f"{len(view.clients):,} known, {rounds[-1].answered} of {rounds[-1].orders} replied, "
+            f"{rounds[-1].exhausted} bought fewer than ordered"
+        )
         + (f", {len(view.retired):,} retired" if view.retired else ""),
     )
     for name, words, well in told_of_purchases(told):

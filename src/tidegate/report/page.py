@@ -107,7 +107,7 @@ def check_place(path: Path) -> None:
     if path.suffix.lower() not in (".html", ".htm"):
         raise ConfigurationError(f"cannot write {path}: a page's name must end in .html")
     if path.is_dir():
-        raise ConfigurationError(f"cannot write {path}: it is a folder; name a file in it")
+        raise ConfigurationError(f"cannot write {path}: it is a folder; name a file")
     if not path.absolute().parent.is_dir():
         raise ConfigurationError(f"cannot write {path}: its folder does not exist; create it first")
 

@@ -27,14 +27,15 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         age = told["oldest_under_way"]
         words = (
             f"{count:,} sample{'s' * (count > 1)}, for {amount(told['under_way_spent'])}, {are} "
-            f"bought and {have} not come yet, the oldest bought {age:,} round{'s' * (age != 1)} ago"
+            f"bought and {have} not arrived yet, the oldest bought {age:,} "
+            f"round{'s' * (age != 1)} ago"
         )
         found.append(("under way", words, True))
     if told["failing_suppliers"]:
         clients = _clients(told["failing_suppliers"])
-        words = f"the supplier of {clients} could not be asked or did not answer"
+        words = f"the supplier of {clients} could not be asked or did not reply"
         whose = "its" if told["failing_suppliers"] == 1 else "their"
-        found.append(("suppliers", f"{words}; {whose} own log says why", False))
+        found.append(("suppliers", f"{words}; see {whose} own log", False))
     if told["full_spools"]:
         words = f"the stream of {_clients(told['full_spools'])} has no room for more messages"
         found.append(("spools", words, False))
@@ -45,8 +46,9 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     if told["empty_clients"]:
         hold = "holds" if told["empty_clients"] == 1 else "hold"
         words = (
-            f"{_clients(told['empty_clients'])} {hold} no sample; tidegate watch --json shows what "
-            "each has spent. Where prices are their own, least_share buys everybody a part"
+            f"{_clients(told['empty_clients'])} {hold} no sample; tidegate watch --json shows "
+            "what each has spent. If clients have their own prices, least_share reserves a part "
+            "of the budget for each"
         )
         found.append(("empty", words, False))
     return found

@@ -54,22 +54,22 @@ def _judged(view: RunView) -> dict[str, Mapping[int, float]]:
 
 def _certainty(judged: Mapping[str, Mapping[int, float]]) -> str:
     """How far a single run's figures can be trusted."""
-    counted = "Money and counts are what receipts say, to the last sample"
+    counted = "Money and counts come from receipts, exact to the last sample"
     if not judged:
-        return f"{counted}; what was learned was not measured."
+        return f"{counted}; no metric of the model was measured."
     name, values = next(iter(judged.items()))
     last = [values[number] for number in sorted(values)[-RECENT:]]
     finite = [one for one in last if math.isfinite(one)]
     moved = ""
     if len(finite) > 1:
         low, high = _digits(min(finite)), _digits(max(finite))
-        moved = f" In its last {len(finite)} measurements it lay between {low} and {high}."
-    return f"{counted}; {name} is that of one run, and other seeds may give another.{moved}"
+        moved = f" In its last {len(finite)} measurements it was between {low} and {high}."
+    return f"{counted}; {name} is that of a single run, and other seeds may give another.{moved}"
 
 
 def _trouble(view: RunView, told: Mapping[str, Any], trouble: Sequence[Incident]) -> str:
     silent = 0 if awaits_first(told) else told["rounds_without_models"]
-    now = f"Nobody's model was used in the last {silent} rounds. " if silent else ""
+    now = f"No client's model was used in the last {silent} rounds. " if silent else ""
     if not trouble:
         return f"{now}Nothing went wrong." if view.is_over else now.strip()
     told_of = "; ".join(f"{one.what} ({one.where})" for one in trouble)

@@ -39,10 +39,10 @@ def run_state(view: RunView, now: float) -> RunState:
     if view.is_over:
         return RunState("over", f"{place}, over" + (f" since {clock(ends[-1])}" if ends else ""))
     for kind, holds, words in (
-        ("judging", view.is_played, "its last model is being judged"),
-        ("starting", view.ending and view.is_served, "a server is taking it up again"),
+        ("judging", view.is_played, "its last model is being evaluated"),
+        ("starting", view.ending and view.is_served, "a server is resuming it"),
         ("stopped", view.ending, "its server has stopped before the end"),
-        ("dead", view.is_gone, "its server is gone; started again in this folder it goes on"),
+        ("dead", view.is_gone, "its server is gone; start it again with this folder to resume"),
     ):
         if holds:
             return RunState(cast("Kind", kind), f"{place}, {words}")

@@ -44,7 +44,7 @@ def shards_view(view: MeetingView, now: float) -> RenderableType:
         f"{amount(view.effective_samples)} effective samples"
     )
     if view.granted > allowed:
-        told += "; MORE IS GRANTED THAN THERE IS"
+        told += "; MORE WAS GRANTED THAN THE BUDGET"
     title = Text(f"run {view.run}: {len(view.shards)} shards, round {view.round_number} is divided")
     return Panel(Group(Text(told), table), title=title, title_align="left")
 

@@ -58,7 +58,7 @@ def _why_ahead(view: RunView) -> str:
     if limit is None:
         told = "The run set no limit on spending ahead (spend_ahead=None)"
     else:
-        told = f"The run may spend {limit:g} rounds' budget before they come (spend_ahead)"
+        told = f"The run may spend {limit:g} rounds' budget early (spend_ahead)"
     told += ": empty buffers and low prices are used at once, and later rounds save the money."
     if view.is_over:
         return f"{told} This run ended before they had saved it all; a longer one comes nearer."
@@ -72,15 +72,18 @@ def _why_behind(view: RunView, told: dict[str, Any]) -> str:
         words
         for words, holds in (
             (f"buying paused in {paused:,} rounds", paused),
-            (f"in {dry:,} rounds clients could not take in all that was ordered", dry),
-            (f"in {unanswered:,} rounds not every order was answered", unanswered),
-            (f"{amount(told['exposure'])} is kept for unanswered orders", told["exposure"]),
+            (f"in {dry:,} rounds clients bought fewer samples than ordered", dry),
+            (f"in {unanswered:,} rounds some orders had no reply", unanswered),
+            (
+                f"{amount(told['exposure'])} is reserved for orders without a reply",
+                told["exposure"],
+            ),
         )
         if holds
     ]
     if reasons:
-        return f"What kept it: {'; '.join(reasons)}."
-    saved = "The policy kept it for lower prices, or the buffers had no room for more"
+        return f"The reasons: {'; '.join(reasons)}."
+    saved = "The policy saved it for lower prices, or the buffers had no room for more"
     return f"{saved}; {'the run ended first' if view.is_over else 'it may still be spent'}."
 
 
@@ -101,9 +104,9 @@ def _dry(view: RunView) -> list[str]:
         return []
     most = max(row.exhausted for row in short)
     told = (
-        f"In {len(short):,} rounds, the first of them {short[0].round_number:,}, up to {most:,} "
-        "clients could not take in all that was ordered: their streams were dry, or a supplier "
-        "failed. What it would have cost was not spent."
+        f"In {len(short):,} rounds, first in round {short[0].round_number:,}, up to {most:,} "
+        "clients bought fewer samples than ordered: their streams ran dry, or a supplier failed. "
+        "The cost of the missing samples was not spent."
     )
     return [told]
 
@@ -115,11 +118,11 @@ def _paused(view: RunView) -> list[str]:
     told = []
     if paused:
         told.append(
-            f"Buying paused in {len(paused):,} of the rounds, for the first time in round "
-            f"{paused[0]:,}: what clients had bought before could not be used."
+            f"Buying was paused in {len(paused):,} of the rounds, first in round {paused[0]:,}: "
+            "the samples that clients had bought before could not be used."
         )
     if now and not view.is_over:
-        told.append(f"Buying pauses now: {pause_words(now)}.")
+        told.append(f"Buying is paused now: {pause_words(now)}.")
     return told
 
 
@@ -136,5 +139,5 @@ def _waiting(told: dict[str, Any]) -> list[str]:
     words = [f"{words[0].upper()}{words[1:]}." for _, words, _ in told_of_purchases(told)]
     if told["refunded"]:
         back = amount(told["refunded"])
-        words.append(f"Suppliers paid {back} back, which lowered what the rounds spent.")
+        words.append(f"Suppliers refunded {back}, which lowered what the rounds spent.")
     return words

@@ -66,8 +66,8 @@ def balanced(worths: ArrayLike, classes: ArrayLike) -> Worths:
     values, labels = np.asarray(worths, dtype=np.float64), np.asarray(classes)
     if values.ndim != 1 or values.shape != labels.shape:
         raise ConfigurationError(
-            f"worths of shape {values.shape} and classes of shape {labels.shape} do not go "
-            "together; give one number and one predicted class a candidate"
+            f"worths of shape {values.shape} and classes of shape {labels.shape} do not match; "
+            "give one number and one predicted class for each candidate"
         )
     best_first = np.argsort(-values, kind="stable")
     turn = np.empty(len(values), dtype=np.int64)
@@ -119,7 +119,7 @@ def _rows(probabilities: ArrayLike) -> NDArray[np.float64]:
     classes = 2
     if rows.ndim != classes or rows.shape[1] < classes:
         raise ConfigurationError(
-            f"class probabilities must have one row a candidate and a column for each of at least "
-            f"2 classes, got shape {rows.shape}"
+            "class probabilities must have one row for each candidate and a column for each of "
+            f"at least 2 classes, got shape {rows.shape}"
         )
     return rows

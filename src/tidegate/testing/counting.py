@@ -38,8 +38,8 @@ def leaving_rule(retention: RetentionRule, num_clients: int) -> Leaving:
             sum(use >= most_uses for use in uses), len(uses) + new - capacity, 0
         )
     raise ConfigurationError(
-        f"when does {type(retention).__name__} let a sample go? Say it with check_policy(..., "
-        "leaving=...), so that its samples can be counted one by one"
+        f"check_policy does not know when {type(retention).__name__} lets a sample go; say it "
+        "with check_policy(..., leaving=...), so that it can count samples one by one"
     )
 
 
@@ -71,16 +71,16 @@ class Count:
         told = f"in round {row.round_number}"
         trial.expect(row.clients == len(who), f"{told} {row.clients} clients are told of")
         trial.expect(
-            row.training_size == size, f"{told} n is {row.training_size}, and {size} are stored"
+            row.training_size == size, f"{told} n is {row.training_size}, but {size} are stored"
         )
         trial.expect(
             row.distinct_samples == len(uses),
-            f"{told} N is {row.distinct_samples}, and {len(uses)} were trained on",
+            f"{told} N is {row.distinct_samples}, but {len(uses)} were trained on",
         )
         squares = sum(use * use for use in uses)
         if squares:
             effective = sum(uses) ** 2 / squares
             trial.expect(
                 math.isclose(row.effective_samples, effective, rel_tol=1e-6),
-                f"{told} N_eff is {row.effective_samples}, and {effective} by counting",
+                f"{told} N_eff is {row.effective_samples}, but {effective} by counting",
             )

@@ -97,11 +97,11 @@ class Played:
         expect = self.trial.expect
         last = max(self.answers, default=0)
         books = store.books()
-        found = f"{when}, its books end at round {books.last_round} in place of {last}"
+        found = f"{when}, its books end at round {books.last_round}, not {last}"
         expect(books.last_round == last, found)
         expect(
             store.stored() == self.stored,
-            f"{when}, it holds {store.stored()} in place of {self.stored}",
+            f"{when}, it holds {store.stored()}, not {self.stored}",
         )
         held = store.samples()
         same = len(held) == len(self.samples) and all(
@@ -112,12 +112,12 @@ class Played:
         noted = sorted(store.failures(), key=lambda one: one.key)
         expect(
             noted == sorted(self.failures, key=lambda one: one.key),
-            f"{when}, it notes the failures {noted} in place of {self.failures}",
+            f"{when}, it notes the failures {noted}, not {self.failures}",
         )
         for round_number, answer in self.answers.items():
             expect(
                 store.answer(round_number) == answer,
-                f"{when}, it gives another answer for round {round_number}",
+                f"{when}, it returns another answer for round {round_number}",
             )
 
     def reopened(self) -> Store:

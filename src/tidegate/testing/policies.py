@@ -54,7 +54,9 @@ def check_policy(
         if name not in POLICY_LAWS:
             hint = suggestion(name, POLICY_LAWS, otherwise="choose from those of POLICY_LAWS.")
             known = ", ".join(POLICY_LAWS)
-            raise ConfigurationError(f"policies have no law {name!r}; {hint} The laws: {known}")
+            raise ConfigurationError(
+                f"there is no law {name!r} for policies; {hint} The laws: {known}"
+            )
     subject = Subject(make_policy, leaving, rounds)
     for name in names:
         POLICY_LAWS[name](subject, name)

@@ -37,7 +37,7 @@ def refuses_purchases_from_old_books(played: Played) -> None:
     except BooksMovedError:
         compare(played, bought, "after a change from old books was refused")
     else:
-        played.trial.expect(False, "it took purchases that were worked out from old books")
+        played.trial.expect(False, "it accepted purchases that were computed from old books")
 
 
 def price(now: int) -> float:
@@ -65,9 +65,7 @@ def buy(played: Played, now: int, keys: list[str], ended: list[str]) -> None:
 def compare(played: Played, expected: list[Purchase], when: str) -> None:
     """Purchases and their contents, against what they should be."""
     found = played.store.purchases()
-    played.trial.expect(
-        found == expected, f"{when}, its purchases are {found} in place of {expected}"
-    )
+    played.trial.expect(found == expected, f"{when}, its purchases are {found}, not {expected}")
     contents = [played.store.unpack(played.store.purchased(one.key).packed) for one in found]
     played.trial.expect(
         contents == [one.key for one in expected], f"{when}, purchases have other contents"

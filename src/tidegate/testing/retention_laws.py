@@ -33,30 +33,28 @@ def lets_go_what_is_too_old(played: Played) -> None:
         held = one.stored(), one.samples()
         played.trial.expect(held == ([], []), f"{when}, it holds {held[0]}")
         found = one.unheard()
-        played.trial.expect(
-            found == expected, f"{when}, unheard() is {found} in place of {expected}"
-        )
+        played.trial.expect(found == expected, f"{when}, unheard() is {found}, not {expected}")
         expired = one.books().total_expired - before
         lost = sum(expected.values())
-        played.trial.expect(
-            expired == lost, f"{when}, total_expired grew by {expired} in place of {lost}"
-        )
+        played.trial.expect(expired == lost, f"{when}, total_expired grew by {expired}, not {lost}")
     store.keep_at_most(0)
     played.stored, played.samples = [], []
     played.commit(ROUNDS + 1)
     after, wanted = store.stored(), played.stored
     played.trial.expect(after == wanted, f"after the next order it holds {after}, not {wanted}")
     found = store.unheard()
-    played.trial.expect(not found, f"after the next order unheard() is {found}, which was told")
+    played.trial.expect(
+        not found, f"after the next order unheard() is {found}, though that was reported"
+    )
 
 
 def knows_subjects_by_a_hash(played: Played) -> None:
     """``whose`` never gives a name away, and gives the same for it in a new process."""
     for subject in SUBJECTS:
         known, again = played.store.whose(subject), played.reopened().whose(subject)
-        played.trial.expect(known == again, f"opened again, whose({subject!r}) is another")
-        named = f"whose({subject!r}) is {known!r}, which tells the name"
+        played.trial.expect(known == again, f"opened again, whose({subject!r}) has changed")
+        named = f"whose({subject!r}) is {known!r}, which reveals the name"
         played.trial.expect(not known or subject not in known, named)
     told = [known for one in SUBJECTS if (known := played.store.whose(one))]
-    found = f"it knows several of {SUBJECTS} by the same name"
+    found = f"it returns the same hash for several of {SUBJECTS}"
     played.trial.expect(len(set(told)) == len(told), found)

@@ -27,7 +27,9 @@ def deciding_changes_nothing(subject: Subject, law: str) -> None:
         state = rule.learn(start, Quote(4.0))
         kept = _saved(start), _saved(state)
         orders = {rule.decide(state, Quote(4.0), 30.0) for _ in range(3)}
-        trial.expect(len(orders) == 1, f"asked three times, it gave {len(orders)} orders")
+        trial.expect(
+            len(orders) == 1, f"asked three times, it returned {len(orders)} different orders"
+        )
         trial.expect((_saved(start), _saved(state)) == kept, "deciding changed the state")
 
 
@@ -39,11 +41,11 @@ def settling_follows_receipts_not_orders(subject: Subject, law: str) -> None:
         state = rule.learn(rule.start(), Quote(4.0))
         rule.decide(state, Quote(4.0), math.inf)
         debt = rule.settle(state, NOTHING).cost_debt
-        trial.expect(debt == 0.0, f"nothing was spent, and its debt is {debt:g}")
+        trial.expect(debt == 0.0, f"nothing was spent, but its debt is {debt:g}")
         dear = dataclasses.replace(NOTHING, spent=setting.problem.budget + 7.0)
         debt = rule.settle(state, dear).cost_debt
         close = math.isclose(debt, 7.0, rel_tol=1e-6)
-        trial.expect(close, f"7 more than the budget was spent, and its debt is {debt:g}")
+        trial.expect(close, f"7 more than the budget was spent, but its debt is {debt:g}")
         # A report that is late, or does not add up, is survived: the next order can be given.
         odd = dataclasses.replace(NOTHING, training_size=10, expiring=1)
         state = rule.learn(rule.settle(state, odd), Quote(4.0))

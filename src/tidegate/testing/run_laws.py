@@ -68,8 +68,8 @@ def overspend_never_exceeds_the_debt(subject: Subject, law: str) -> None:
             run = simulate(policy, here.problem, here.prices, seed, price_per_client=per_client)
         overspend = np.cumsum(run.columns["spent"] - here.problem.budget)
         above = float(np.max(overspend - run.columns["cost_debt"]))
-        trial.expect(above <= SMALL, f"{above:g} more was overspent than the debt says")
-        trial.expect(run.certificate_holds, "the certificate of spending does not hold")
+        trial.expect(above <= SMALL, f"the overspend is {above:g} above the cost debt")
+        trial.expect(run.certificate_holds, "the spend certificate does not hold")
 
 
 def same_seed_same_run(subject: Subject, law: str) -> None:
@@ -111,7 +111,8 @@ def goes_on_from_a_saved_state_as_if_never_interrupted(subject: Subject, law: st
             joined = np.concatenate([half.columns[column], rest.columns[column]])
             same = values.tobytes() == joined.tobytes()
             trial.expect(
-                same, f"saved after {subject.rounds // 3} rounds, it went on with other {column}"
+                same,
+                (f"saved after {subject.rounds // 3} rounds, it continued with other {column}"),
             )
         same = whole.excess.tolist() == rest.excess.tolist()
         trial.expect(same, "saved and read back, it has other sums of what clients stored")

@@ -44,7 +44,7 @@ def refuses_a_change_from_old_books(played: Played) -> None:
     except BooksMovedError:
         played.compare(played.store, "after a change from old books was refused")
     else:
-        played.trial.expect(False, "it took a change that was worked out from old books")
+        played.trial.expect(False, "it accepted a change that was computed from old books")
 
 
 def a_void_round_stays_void(played: Played) -> None:
@@ -61,7 +61,7 @@ def a_void_round_stays_void(played: Played) -> None:
     except BooksMovedError:
         played.compare(store, "after an order of a void round was refused")
     else:
-        played.trial.expect(False, "it took an order of round 2 after void(3)")
+        played.trial.expect(False, "it accepted an order of round 2 after void(3)")
 
 
 def is_the_same_in_a_new_process(played: Played) -> None:
@@ -113,7 +113,7 @@ def refuses_a_choice_from_old_books(played: Played) -> None:
     except BooksMovedError:
         _compare_candidates(played, [], [], "after a choice from old books was refused")
     else:
-        played.trial.expect(False, "it took a choice that was made from old books")
+        played.trial.expect(False, "it accepted a choice that was made from old books")
 
 
 def _compare_candidates(played: Played, chosen: list[str], waiting: list[str], when: str) -> None:
@@ -121,7 +121,7 @@ def _compare_candidates(played: Played, chosen: list[str], waiting: list[str], w
     expected = [*((key, True) for key in chosen), *((key, False) for key in waiting)]
     played.trial.expect(
         [(one.key, one.chosen) for one in found] == expected,
-        f"{when}, its candidates are {found} in place of {expected}",
+        f"{when}, its candidates are {found}, not {expected}",
     )
     contents = [played.store.unpack(one.packed) for one in found]
     played.trial.expect(

@@ -52,7 +52,9 @@ def _read(stream: Encoded, most: int = MOST) -> list[bytes]:
 
 def has_a_sample_to_try_the_laws_on(make: MakeEncoded, trial: Trial) -> None:
     """A stream that gives nothing obeys every other law, and nothing is known of it."""
-    found = "a new stream gave no sample, so nothing could be tried; open it where it has some"
+    found = (
+        "a new stream returned no sample, so nothing could be checked; open it where it has some"
+    )
     trial.expect(make().take(1), found)
 
 
@@ -62,13 +64,13 @@ def gives_the_same_samples_however_many_are_asked_for(make: MakeEncoded, trial: 
     stream, seen = make(), list[bytes]()
     for count in itertools.cycle(BATCHES):
         taken = stream.take(count)
-        trial.expect(len(taken) <= count, f"take({count}) gave {len(taken)} samples")
+        trial.expect(len(taken) <= count, f"take({count}) returned {len(taken)} samples")
         seen += taken
         if not taken or len(seen) >= MOST:
             break
-    found = "asked for one by one, and several at once, it gave other samples"
+    found = "asked for samples one by one, and several at once, it returned different ones"
     trial.expect(seen[: len(expected)] == expected[: len(seen)], found)
-    trial.expect(len(seen) >= len(expected), f"{found}: {len(seen)} in place of {len(expected)}")
+    trial.expect(len(seen) >= len(expected), f"{found}: {len(seen)}, not {len(expected)}")
 
 
 def asked_for_none_it_stays_where_it_is(make: MakeEncoded, trial: Trial) -> None:
@@ -76,7 +78,7 @@ def asked_for_none_it_stays_where_it_is(make: MakeEncoded, trial: Trial) -> None
     stream = make()
     stream.take(2)
     before = stream.cursor
-    trial.expect(len(stream.take(0)) == 0, "take(0) gave samples")
+    trial.expect(len(stream.take(0)) == 0, "take(0) returned samples")
     trial.expect(stream.cursor == before, f"take(0) moved it from {before!r} to {stream.cursor!r}")
 
 
@@ -89,7 +91,7 @@ def a_cursor_is_a_short_text_that_moves(make: MakeEncoded, trial: Trial) -> None
         text = str(cursor)
         trial.expect(len(text) <= LONGEST_CURSOR, f"its cursor has {len(text)} characters")
         trial.expect(
-            text not in cursors, f"after {len(cursors)} samples its cursor is {text!r} once more"
+            text not in cursors, f"after {len(cursors)} samples its cursor is {text!r} again"
         )
         cursors.append(text)
         if not stream.take(1):
@@ -109,7 +111,7 @@ def goes_on_from_a_cursor_in_a_new_process(make: MakeEncoded, trial: Trial) -> N
         rest = _read(new, MOST - place)
         trial.expect(
             rest == expected[place:],
-            f"a new stream at the cursor {cursor!r}, after {place} samples, went on with others",
+            f"a new stream at the cursor {cursor!r}, after {place} samples, continued with others",
         )
 
 
@@ -120,7 +122,9 @@ def goes_back_to_a_cursor(make: MakeEncoded, trial: Trial) -> None:
     cursor = stream.cursor
     first = _read(stream, 3)
     stream.seek(cursor)
-    trial.expect(_read(stream, 3) == first, f"back at the cursor {cursor!r}, it gave other samples")
+    trial.expect(
+        _read(stream, 3) == first, f"back at the cursor {cursor!r}, it returned other samples"
+    )
 
 
 STREAM_LAWS: Mapping[str, Law] = {
