@@ -135,9 +135,9 @@ def test_an_impossible_receipt_is_refused(change: dict[str, Any], reason: str) -
     [
         ({"version": 1}, "version 1 is not supported, only 2: install the same version"),
         ({"version": 3}, "version 3 is not supported, only 2: install the same version"),
-        ({"version": None}, "version None is not understood"),
-        ({"version": True}, "version True is not understood"),
-        ({"version": 2.0}, "version 2.0 is not understood"),
+        ({"version": None}, "version None is not supported"),
+        ({"version": True}, "version True is not supported"),
+        ({"version": 2.0}, "version 2.0 is not supported"),
         ({"surprise": 1}, r"missing or unknown fields: \{'surprise'\}; install the same version"),
         ({7: 1}, r"missing or unknown fields: \{7\}"),
         ({"round_number": "3"}, "round_number must be a whole number from 0 to .*, got '3'"),

@@ -66,7 +66,7 @@ def test_without_jinja2_the_audit_is_printed_before_the_remedy(
     page = tmp_path / "audit.html"
     out, error = tell(capfd, str(tmp_path), "--page", str(page), code=2)
     assert "OK: the record is complete" in out
-    assert "was not written: pages need jinja2: pip install 'tidegate[report]'" in " ".join(
+    assert "could not be written: pages need jinja2: pip install 'tidegate[report]'" in " ".join(
         error.split()
     )
     assert not page.exists()

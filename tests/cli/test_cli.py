@@ -248,7 +248,7 @@ def test_samples_that_come_later(tidegate: Shell) -> None:
     assert gained[1] < gained[2] < gained[0]
     assert told[2]["problem"]["delay"] == "uniform:1,20"
     page = " ".join(tidegate(f"{few} --delay uniform:1,20").split())
-    assert "60 rounds, samples come 1 to 20 rounds later." in page
+    assert "60 rounds, samples arrive 1 to 20 rounds later." in page
 
 
 def test_offline_selection_with_prices_per_client_and_a_large_budget(
@@ -365,7 +365,7 @@ def test_a_trace_sets_the_rounds_and_counts_from_its_file(tidegate: Shell, tmp_p
     told = tidegate.json(f"plan --problem {file} --policy acdpp")
     assert (told["problem"]["rounds"], told["seeds"]) == (70, 1)
     tidegate(f"plan --problem {file} --rounds 90")
-    assert "the trace has 70 rounds, the run 90: add --rounds 70" in tidegate.error
+    assert "the trace has 70 rounds, but the run has 90: add --rounds 70" in tidegate.error
 
 
 @pytest.mark.parametrize(

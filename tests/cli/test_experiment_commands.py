@@ -58,7 +58,7 @@ def test_an_experiment_is_run_resumed_and_compared(
     assert code == 0, error
     assert "2 runs done, 0 were finished before; next: tidegate compare runs/mine" in printed
     code, printed, _ = tidegate(capsys, "run", "mine.toml")
-    assert "0 runs made, 2 finished before" in printed
+    assert "0 runs done, 2 were finished before" in printed
     if SIZE != "full":  # one run of the command with a process of its own is enough
         in_one_process(monkeypatch)
     code, printed, _ = tidegate(
@@ -134,8 +134,8 @@ def test_runs_of_other_settings_are_named_and_left_out(
             "--clients is for apps; an experiment has one client for",
         ),
         (("compare", ".", "--target", "85"), "85.0 is not in the range 0<=x<=1"),
-        (("run", ".", "--engine", "ray"), "--engine is for experiments, EXPERIMENT.toml"),
-        (("run", ".", "--out", "x"), "--out is for experiments, EXPERIMENT.toml"),
+        (("run", ".", "--engine", "ray"), "--engine is for experiments (EXPERIMENT.toml)"),
+        (("run", ".", "--out", "x"), "--out is for experiments (EXPERIMENT.toml)"),
     ],
 )
 def test_mistakes_are_named_in_one_line(

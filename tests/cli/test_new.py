@@ -151,7 +151,7 @@ def test_the_same_command_resumes_the_app(tmp_path: Path) -> None:
         ("My Fleet", "cannot be the name of an app"),
         ("1st", "cannot be the name of an app"),
         ("lambda", "cannot be the name of an app"),
-        ("numpy", "has a package 'numpy' already"),
+        ("numpy", "the Python package 'numpy' exists already"),
         ("there", "already exists"),
     ],
 )

@@ -95,7 +95,7 @@ def test_the_command_reads_the_database(
     assert (told["granted"], told["spent"], told["allowed"]) == (pytest.approx(90.0), 18.0, 90.0)
     assert told["shards"]["east"]["shadow_price"] == 1.0
     for given, words in (
-        (["none", "--shards", "env"], "knows no run 'none'; the newest are 'fleet'"),
+        (["none", "--shards", "env"], "has no run 'none'; the newest are 'fleet'"),
         (["fleet", "--shards", f"password={PASSWORD}"], "service must be the name of a section"),
         (["fleet", "--shards", "nowhere"], "nowhere"),
         (["fleet", "--prometheus", "0"], "--prometheus needs --shards"),

@@ -63,9 +63,9 @@ def test_the_same_order_again_changes_nothing(open_store: Opener) -> None:
 
 def test_another_order_for_an_applied_round_is_refused(open_store: Opener) -> None:
     gate(open_store).apply(order(2, 4))
-    with pytest.raises(WireError, match="round 2 had another order"):
+    with pytest.raises(WireError, match="round 2 was applied with another order"):
         gate(open_store).apply(order(2, 5))
-    with pytest.raises(WireError, match="round 1 is past, round 2 is applied"):
+    with pytest.raises(WireError, match="round 1 is too late: round 2 has been applied"):
         gate(open_store).apply(order(1, 4))
     with pytest.raises(WireError, match="serves run 'run-1', not 'run-2'"):
         gate(open_store).apply(order(3, 4, run="run-2"))

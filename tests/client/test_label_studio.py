@@ -208,7 +208,7 @@ def test_a_refusal_names_status_and_remedy(
     assert "a sample" not in str(no.value)
     monkeypatch.setenv("LABEL_STUDIO_TOKEN", "wrong")
     stranger = LabelStudioSupplier(LabelStudioServer(label_studio.url), project, render, read)
-    with pytest.raises(SupplierError, match=r"status 401 \(Invalid token.\); see that the token"):
+    with pytest.raises(SupplierError, match=r"status 401 \(Invalid token.\); check that the token"):
         list(stranger.cancel(keys(1)))
 
 
@@ -353,7 +353,7 @@ def test_a_proxy_does_not_see_the_token_of_a_server_on_this_machine(
         ({"timeout": 0}, "timeout must be a number of seconds above 0, got 0"),
         ({"token_file": "a", "token_variable": "B"}, "token_file or token_variable, not both"),
         ({"token_file": "missing"}, "token_file missing cannot be read"),
-        ({"token_variable": "NO_TOKEN"}, "the environment has no NO_TOKEN"),
+        ({"token_variable": "NO_TOKEN"}, "the environment variable NO_TOKEN"),
         ({"token_variable": "EMPTY_TOKEN"}, "the token of Label Studio is empty"),
     ],
 )

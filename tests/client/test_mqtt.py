@@ -193,8 +193,8 @@ def test_a_stream_that_nobody_holds_leaves_the_broker(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"user_name": "nobody"}, "refuses the connection: Not authorized"),
-        ({"password_file": None}, "refuses the connection: Not authorized"),
+        ({"user_name": "nobody"}, "refused the connection: Not authorized"),
+        ({"password_file": None}, "refused the connection: Not authorized"),
         ({"ca_file": None}, "cannot be reached: .*certificate verify failed"),
         ({"host": "127.0.0.2"}, "cannot be reached: "),
     ],
@@ -215,13 +215,13 @@ def test_a_broker_that_refuses_or_is_away_is_told(
 def test_a_topic_that_is_refused_or_given_with_less_is_told(tmp_path: Path) -> None:
     with Broker(tmp_path / "broker", "max_qos 0") as broker:
         reader = stream(broker, tmp_path / "a.spool", patience=0.5)
-        assert "gives the topic 'readings/#' with QoS 0 only" in trouble(reader)
+        assert "grants only QoS 0 for the topic 'readings/#'" in trouble(reader)
         session = reader._collector._session
         assert session is not None
         # Mosquitto refuses no subscription by its list of permissions; other brokers do.
         refused = ReasonCode(PacketTypes.SUBACK, "Not authorized")
         session._subscribed(session._client, None, 1, [refused], None)
-        with pytest.raises(SupplierError, match="refuses the topic 'readings/#': Not authorized"):
+        with pytest.raises(SupplierError, match="refused the topic 'readings/#': Not authorized"):
             reader.take(1)
         reader.close()
 
@@ -355,7 +355,7 @@ def test_a_spool_belongs_to_one_client_and_topic(tmp_path: Path) -> None:
         ({"port": 0}, "port must be a whole number"),
         ({"session_days": 0}, "session_days must be a number above 0"),
         ({"password_variable": "P"}, "a password needs a user_name"),
-        ({"user_name": "u", "password_variable": "P"}, "the environment has no P"),
+        ({"user_name": "u", "password_variable": "P"}, "the environment variable P"),
         ({"user_name": "u", "password_file": "missing"}, "password_file missing cannot be read"),
         (
             {"user_name": "u", "password_variable": "P", "password_file": "missing"},

@@ -170,7 +170,7 @@ def test_purchases_survive_in_a_file(tmp_path: Path) -> None:
         ("run/a/1", 2.0, 1, True),
         ("run/a/2", 2.0, 1, True),
     ]
-    with pytest.raises(ConfigurationError, match="2 samples of a are under way"):
+    with pytest.raises(ConfigurationError, match="a has 2 samples under way"):
         Gate(second, IndexedStream("abcdefgh")).apply(order(2, 0))
     supplier.answers = [Delivered("run/a/1", "1")]
     gate = Gate(second, IndexedStream("abcdefgh"), supplier=supplier)

@@ -124,7 +124,7 @@ def test_a_file_that_somebody_holds_is_not_called_damaged(
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(ConfigurationError, match="database is locked; see that") as refused:
+        with pytest.raises(ConfigurationError, match="database is locked; check that") as refused:
             SqliteStore(path, "r", "site", 5)
     assert "delete" not in str(refused.value)
 
@@ -196,7 +196,7 @@ def test_a_new_file_on_a_full_disk_is_refused_at_once(tmp_path: Path) -> None:
         path = tmp_path / "disk" / "a.sqlite"
         disk.fill()
         before = time.monotonic()
-        with pytest.raises(ValueError, match="buffer: database or disk is full; see that"):
+        with pytest.raises(ValueError, match="buffer: database or disk is full; check that"):
             SqliteStore(path, "r", "site", 5)
         assert time.monotonic() - before < sqlite_file.BUSY_SECONDS / 2
         disk.free()

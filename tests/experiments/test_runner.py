@@ -199,7 +199,7 @@ def test_the_nearest_budget_is_taken_where_samples_are_whole(
 ) -> None:
     few = experiment(small, rounds=5, seeds=1)
     matched_budget(few, PolicyChoice(name="constant_admission", match_spending=True))
-    assert "constant_admission cannot spend just 22 a round with whole samples" in caplog.text
+    assert "constant_admission cannot spend exactly 22 a round with whole samples" in caplog.text
 
 
 def test_what_is_perhaps_not_meant_is_told(small: str) -> None:
@@ -280,7 +280,7 @@ def test_each_seed_takes_its_own_stretch_of_recorded_prices(tmp_path: Path) -> N
     text = f"trace:{file}:eur"
     found = [list(stretch(text, seed, 4).values) for seed in range(2)]  # type: ignore[attr-defined]
     assert found == [[1, 2, 3, 4], [5, 6, 7, 8]]
-    with pytest.raises(ValueError, match="has 10 prices, and seed 2 takes those from 9 to 12"):
+    with pytest.raises(ValueError, match="has 10 prices, but seed 2 needs those from 9 to 12"):
         stretch(text, 2, 4)
 
 

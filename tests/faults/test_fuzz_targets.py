@@ -153,7 +153,7 @@ def npy_of(array: Any) -> bytes:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (archive_of(tree=HUGE), "announces 799999999992 bytes, and has 8"),
+        (archive_of(tree=HUGE), "announces 799999999992 bytes, but has 8"),
         (
             archive_of(zipfile.ZIP_DEFLATED, tree=npy_of(np.zeros(10**7, np.uint8))),
             "part tree of the file is compressed, encrypted or larger than the file",

@@ -175,7 +175,7 @@ def test_without_its_database_a_shard_lives_on_what_it_was_promised(
         places = [text.split(":")[0] for text in told]
         assert places == ["round 11", "round 14", "round 21", "round 23"], told
         assert "shard 'east' continues with the money promised to it, up to round 15" in told[0]
-        assert "the shards' meeting place did not answer within 20 s" in told[2]
+        assert "the shards' meeting place did not reply within 20 s" in told[2]
         assert told[1].endswith("the shards' meeting place can be reached again")
         assert sum(row.spent for row in east.rounds[10:13])
         assert meeting.look("shared").spent == pytest.approx(

@@ -767,7 +767,7 @@ def test_an_unknown_policy_is_named_at_once() -> None:
         (ConfigRecord({"x": "y"}), "tidegate-order is not a ConfigRecord with a text named 'json'"),
         (ConfigRecord({TEXT: "{"}), "tidegate-order is not JSON"),
         (ConfigRecord({TEXT: "[]"}), "a record is a mapping, got []"),
-        (ConfigRecord({TEXT: '{"version": 9}'}), "version 9 is not understood"),
+        (ConfigRecord({TEXT: '{"version": 9}'}), "version 9 is not supported"),
     ],
 )
 def test_a_message_without_a_proper_order_is_refused_by_the_gate(ours: Any, reason: str) -> None:

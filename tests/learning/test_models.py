@@ -54,7 +54,7 @@ def test_images_of_other_sizes_are_scored(size: int) -> None:
 def test_unknown_names_and_widths_are_refused() -> None:
     with pytest.raises(ValueError, match="unknown model 'vgg'; choose from logistic, lenet"):
         new_model("vgg", (1, 28, 28), 10)
-    with pytest.raises(ValueError, match="lenet has one width only"):
+    with pytest.raises(ValueError, match="lenet has only one width"):
         new_model("lenet", (1, 28, 28), 10, width=3)
 
 

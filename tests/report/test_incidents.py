@@ -42,12 +42,12 @@ def test_a_restart_is_marked_before_the_round_that_came_next(tmp_path: Path) -> 
     assert marks(view) == {"R": f"round {played + 1}"}
     write_run_page(view, tmp_path / "page.html", now=0.0)
     page = (tmp_path / "page.html").read_text("utf-8")
-    told = f"the server was started again (round {played + 1})"
+    told = f"the server was restarted (round {played + 1})"
     assert f"Not all went well: {told}." in page
     labels = re.findall(r'aria-label="([^"]* by round: [^"]*)"', page)
     assert len(labels) > 5
     for label in labels:
-        assert f"R: the server was started again, round {played + 1}." in label
+        assert f"R: the server was restarted, round {played + 1}." in label
 
 
 def test_rounds_without_an_average_and_pauses_are_found(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ def test_two_at_once_divide_once(meeting: Meeting, run: str) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"budget": 31.0}, "share a budget of 30.0, and 'east' was started with 31.0"),
-        ({"slots": {"east": 10}}, r"slots of \{'east': 10, 'west': 20\}, and .* \{'east': 10\}"),
+        ({"budget": 31.0}, "share a budget of 30.0, but 'east' was started with 31.0"),
+        ({"slots": {"east": 10}}, r"slots of \{'east': 10, 'west': 20\}, but .* \{'east': 10\}"),
         ({"books": "other"}, "'east' of run .* belongs to a server with other books"),
     ],
 )
@@ -136,7 +136,7 @@ def test_a_look_tells_of_all_shards_before_anybody_has_come(meeting: Meeting, ru
         ("west", 20, None),
     ]
     assert (view.granted, view.spent, view.effective_samples, view.round_number) == (0, 0, 0, 0)
-    with pytest.raises(ValueError, match=r"no run 'none'|run 'none' has been here"):
+    with pytest.raises(ValueError, match=r"no run 'none'|run 'none' has registered"):
         meeting.look("none")
 
 

@@ -81,7 +81,7 @@ def test_who_may_only_read_can_look_and_a_look_changes_nothing(
         meeting.look("r")
     meeting.register(registration("r", "east"))
     meeting.exchange(visit("r", "east", 1, rounds=[settled(1, 2.5)]))
-    with pytest.raises(ConfigurationError, match="knows no run 'q'; the newest are 'r'"):
+    with pytest.raises(ConfigurationError, match="has no run 'q'; the newest are 'r'"):
         meeting.look("q")
     name = f"reader_{next(_numbers)}"
     execute(

@@ -80,7 +80,7 @@ def test_a_run_that_overflowed_can_go_on_with_a_hard_capacity() -> None:
 
 def test_a_finished_run_cannot_be_continued() -> None:
     run = simulate(acdpp(PROBLEM), PROBLEM, UNIFORM, 0)
-    with pytest.raises(ValueError, match="no round to play: 40 of 40 are done"):
+    with pytest.raises(ValueError, match="there is no round to simulate: 40 of 40 are done"):
         simulate(acdpp(PROBLEM), PROBLEM, UNIFORM, 0, resume=run.final)
     with pytest.raises(ValueError, match="stop after round 41"):
         simulate(acdpp(PROBLEM), PROBLEM, UNIFORM, 0, until=41)
