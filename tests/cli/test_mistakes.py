@@ -43,7 +43,7 @@ MISTAKES = {
     "plan --capacities 8,nine --budget 5": "'nine' is not a capacity",
     "plan --capacities 0x5 --budget 5": "room for at least 1",
     "plan --capacities 10x --budget 5": "'10x' is not a capacity",
-    "plan --capacities 10x0 --budget 5": "these are 0 clients",
+    "plan --capacities 10x0 --budget 5": "this is 0 clients",
     "plan --capacities 10": "add --budget",
     "plan --price uniform:9,1": "is above the highest",
     "plan --price unifrom:1,9": "unknown price law",

@@ -124,7 +124,7 @@ def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     capsys.readouterr()
     shown = look([str(tmp_path), "--once"], capsys)
     assert "2 (has not replied)" in shown
-    assert "3 of 4 answered" in shown
+    assert "3 of 4 replied" in shown
 
 
 def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
