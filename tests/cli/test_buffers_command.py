@@ -155,7 +155,7 @@ def test_one_damaged_file_does_not_keep_others_from_being_removed(
     torn, whole = fill(tmp_path, "first", days=50), fill(tmp_path, "second", days=40)
     tear(torn)
     _, error = tell(capfd, str(tmp_path), "--remove-unused", "30", "--yes", code=1)
-    assert f"{torn} cannot be removed (database disk image is malformed); see what" in error
+    assert f"{torn} cannot be removed (database disk image is malformed); check what" in error
     assert "removed 1" in error
     assert torn.exists()
     assert not whole.exists()

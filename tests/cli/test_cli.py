@@ -296,7 +296,7 @@ def test_hard_capacity(tidegate: Shell) -> None:
     [
         ("plan --budget -5", "budget = -5.0: it should be greater than 0"),
         ("plan --capacities 5x3", "capacities need a budget: add --budget"),
-        ("plan --capacities 10x0 --budget 5", "these are 0 clients; give 1 to 100,000,000"),
+        ("plan --capacities 10x0 --budget 5", "this is 0 clients; give 1 to 100,000,000"),
         ("plan --capacities 10x100000000000 --budget 5", "give 1 to 100,000,000"),
         ("plan --budget nan", "budget = nan"),
         ("plan --capacities 8,x --budget 5", "'x' is not a capacity; write 8,9,10 or 10x1000"),

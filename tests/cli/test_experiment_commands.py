@@ -64,7 +64,7 @@ def test_an_experiment_is_run_resumed_and_compared(
     code, printed, _ = tidegate(
         capsys, "run", "mine.toml", "--set", "learning_rate=0.2", "--out", "other"
     )
-    assert "2 runs made" in printed
+    assert "2 runs done" in printed
     code, _, error = tidegate(capsys, "run", "mine.toml", "--set", "learning_rate=0.2")
     assert code == 2
     assert "holds a finished run with learning_rate = 0.1, but this one has 0.2; give" in error

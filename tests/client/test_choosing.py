@@ -253,7 +253,7 @@ def test_numbers_that_are_none_are_worth_least(open_store: Opener) -> None:
 
 def test_a_ranking_that_fails_changes_nothing(open_store: Opener) -> None:
     before = open_store().books()
-    with pytest.raises(ConfigurationError, match="worth gave 1 numbers for 5 candidates"):
+    with pytest.raises(ConfigurationError, match="worth returned 1 numbers for 5 candidates"):
         apply(open_store, order(1, 1), lambda _: [1.0])
     with pytest.raises(ZeroDivisionError):
         apply(open_store, order(1, 1), lambda _: [1 / 0])

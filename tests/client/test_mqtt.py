@@ -362,7 +362,7 @@ def test_a_spool_belongs_to_one_client_and_topic(tmp_path: Path) -> None:
             "password_file or password_variable, not both",
         ),
         ({"certificate_file": "a.pem"}, "certificate_file and key_file together"),
-        ({"ca_file": "missing.pem"}, "see that missing.pem are PEM files"),
+        ({"ca_file": "missing.pem"}, "check that missing.pem are PEM files"),
         (
             {"user_name": "u", "password_file": "missing", "tls": False},
             "would send the password to broker.example",

@@ -284,7 +284,7 @@ def test_numbers_tell_repetitions_holes_and_what_comes_late(
     spool: Spool, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert numbered(spool, 7, 8, 8, 7) == ["stored", "stored", "repeated", "repeated"]
-    assert caplog.text.count("number 8 of 'd' came before") == 1
+    assert caplog.text.count("number 8 of 'd' arrived before") == 1
     assert spool.health().missing == {}  # what was before the first is not known
     assert numbered(spool, 12) == ["stored"]
     assert "3 messages before number 12 of 'd' are missing" in caplog.text

@@ -235,7 +235,7 @@ def test_a_client_that_fails_ends_the_run(
 
     monkeypatch.setattr(client_app, "train", fail)
     (run,) = plan_runs(experiment(small, seeds=1, policies=({"name": "tide"},)), tmp_path)
-    with pytest.raises(RuntimeError, match=r"round 1: \d of 4 clients answered"):
+    with pytest.raises(RuntimeError, match=r"round 1: only \d of 4 clients replied"):
         run_in_process(
             server_app.app, client_app.app, num_clients=4, run_config=run.job.to_config()
         )

@@ -158,7 +158,7 @@ def npy_of(array: Any) -> bytes:
             archive_of(zipfile.ZIP_DEFLATED, tree=npy_of(np.zeros(10**7, np.uint8))),
             "part tree of the file is compressed, encrypted or larger than the file",
         ),
-        (archive_of(other=b""), "no part 'tree'"),
+        (archive_of(other=b""), "no unread part 'tree'"),
         (archive_of(tree=b"nonsense"), "magic string"),
         (archive_of(tree=npy("{'descr': '<f8', 'shape': (1L,)}")), "is damaged|header"),
         (archive_of(tree=npy("-" * 9000 + "1")), "header of an array is too complex"),

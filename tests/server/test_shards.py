@@ -213,7 +213,7 @@ def test_sums_stay_exact_over_many_rounds() -> None:
 
 def test_messages_of_others_are_refused() -> None:
     one = coordinator(1, 1)
-    with pytest.raises(WireError, match="a grant for 's1' of run 'r' came to 's0'"):
+    with pytest.raises(WireError, match="a grant for 's1' of run 'r' was sent to 's0'"):
         Purse("r", "s0").take(one.divide(1)[1])
     with pytest.raises(WireError, match="shadow_price must be a float from 0"):
         report("s0", 1, shadow_price=-1.0)

@@ -104,7 +104,7 @@ class Throws(IndexedStream):
         (Repeats, "gives_the_same_samples_however_many_are_asked_for", "returned other samples"),
         (GivesTooMany, "gives_the_same_samples_however_many_are_asked_for", "take(4) gave 5"),
         (TakesUnasked, "asked_for_none_it_stays_where_it_is", "take(0) returned samples"),
-        (StandsStill, "a_cursor_is_a_short_text_that_moves", "its cursor is '0' once more"),
+        (StandsStill, "a_cursor_is_a_short_text_that_moves", "its cursor is '0' again"),
         (CountsInNumbers, "a_cursor_is_a_short_text_that_moves", "0, which is not a text"),
         (ForgetsItsPlace, "goes_on_from_a_cursor_in_a_new_process", "continued with others"),
         (NeverGoesBack, "goes_back_to_a_cursor", "back at the cursor '1'"),
