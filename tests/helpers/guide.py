@@ -44,9 +44,9 @@ class Guide(SuperLink):
         self._environment.pop("XDG_STATE_HOME", None)
         self.nodes = 0
         self.own = {
-            "fleet.example:8000": f"127.0.0.1:{self.port}",
+            "fleet.example:8000": f"localhost:{self.port}",
             "--host 0.0.0.0 --port 8000": f"--host 127.0.0.1 --port {self.port}",
-            "DNS:fleet.example": "IP:127.0.0.1",
+            "DNS:fleet.example": "DNS:localhost",
             "--port 9094": f"--port {free_port()}",
             "--port 9095": f"--port {free_port()}",
             "/etc/fleet": str(folder),

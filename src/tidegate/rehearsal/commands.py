@@ -5,7 +5,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes -days 3650 
     -addext 'keyUsage=critical,keyCertSign,cRLSign' -keyout /etc/fleet/ca.key -out /etc/fleet/ca.crt
 openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-384 -nodes -subj '/CN=fleet.example' \
     -keyout /etc/fleet/server.key -out /etc/fleet/server.csr
-echo 'subjectAltName=DNS:fleet.example' > /etc/fleet/server.ext
+echo 'subjectAltName=DNS:fleet.example,IP:127.0.0.1' > /etc/fleet/server.ext
 openssl x509 -req -in /etc/fleet/server.csr -CA /etc/fleet/ca.crt -CAkey /etc/fleet/ca.key -CAcreateserial \
     -days 365 -extfile /etc/fleet/server.ext -out /etc/fleet/server.pem
 """  # noqa: E501
