@@ -37,8 +37,8 @@ TAKING_PART = 40
 ROUNDS = 5_000
 AWAY = KNOWN // 11
 """Clients that go, and as many that come back, in every round."""
-WRITES = 2 * (2 * AWAY + 4 * TAKING_PART)
-"""Of about two rounds."""
+ORDERS, SETTLING = 2 * AWAY + TAKING_PART, 2 * TAKING_PART
+"""Writes that save the orders of a round, and those that settle it, about."""
 DYING = b"!"
 
 
@@ -105,7 +105,8 @@ def steps(controller: Controller, saved: Checkpoint | None) -> list[str]:
 class Death:
     """Ends this process at its n-th write, or lets the parent do so from then on.
 
-    A write is a statement to the books, a file that is forced to disk, or one that is renamed.
+    A write is a statement that changes the books, a file that is forced to disk, or one that is
+    renamed.
     """
 
     def __init__(self, at: int, told: int, *, by_parent: bool) -> None:
@@ -130,7 +131,9 @@ class Death:
 
         return noted
 
-    def _note(self, _: object = None) -> None:
+    def _note(self, statement: str = "") -> None:
+        if statement.lstrip().startswith("SELECT"):
+            return
         self._left -= 1
         if not self._left:
             os.write(self._told, DYING)
@@ -146,6 +149,7 @@ def serve(folder: Path, told: int, death: Death) -> None:
         if resumed is None:
             controller = begin()
             saved.begin(controller, model_of(0), strategy)
+            steps(controller, saved)  # in the first round everybody comes, and is written down
         else:
             controller = resumed.controller
             settled = controller.round_number - 1
@@ -167,7 +171,8 @@ def killed(folder: Path, draw: random.Random) -> list[str]:
     """What a server says that is killed at one of its writes, or shortly after."""
     read, write = os.pipe()
     by_parent = draw.random() < 0.5
-    death = Death(draw.randint(1, WRITES), write, by_parent=by_parent)
+    at = draw.choice([draw.randint(1, ORDERS), ORDERS + draw.randint(0, 2 * SETTLING)])
+    death = Death(at, write, by_parent=by_parent)
     child = os.fork()
     if not child:
         try:
