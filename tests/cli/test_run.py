@@ -430,6 +430,24 @@ def train(message, context):
 """
 
 
+@pytest.mark.parametrize("first", ["raise KeyboardInterrupt", "pass"])
+def test_ctrl_c_before_the_first_round_says_so(
+    first: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = make_app(tmp_path, WHOLE)
+    text = STOPPED.replace("def main(grid, context):", f"def main(grid, context):\n    {first}")
+    text = text.replace("with gate.round", "raise KeyboardInterrupt\n    with gate.round")
+    (tmp_path / "lonely.py").write_text(text)
+    folder = "" if first == "pass" else tmp_path / "run"
+    code, printed = run(capsys, app, "--clients", "2", "--set", f"name={folder}")
+    assert code == 130, printed
+    if first == "pass":
+        assert "stopped before the first round ended; nothing was saved, because" in printed
+    else:
+        assert "stopped before the first round; nothing was bought or saved" in printed
+        assert "no folder" not in printed
+
+
 @pytest.mark.parametrize("saved", [True, False])
 def test_ctrl_c_says_after_which_round_and_how_to_go_on(
     saved: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path

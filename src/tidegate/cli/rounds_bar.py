@@ -37,10 +37,11 @@ class Rounds(logging.Handler):
         self._task = progress.add_task("starting", total=None)
         self._told: dict[str, str] = {}
         """The first line shown of each kind."""
-        self._begun = 0
         self._resumes = False
         self.measured: list[str] = []
         """Metrics of the last finished round, as text."""
+        self.begun = 0
+        """Rounds that have begun, counted as those that have finished."""
         self.finished = 0
         """Rounds that have finished, over all starts of a strategy; none from before a resume."""
         self.in_vain = 0
@@ -81,11 +82,11 @@ class Rounds(logging.Handler):
             self._tell(record)
         elif (begins := round_in(record)) is not None:
             now, rounds = begins
-            self.finished, self.measured = self._begun, []
-            self._begun += 1
+            self.finished, self.measured = self.begun, []
+            self.begun += 1
             self._progress.update(self._task, description="round", completed=now, total=rounds)
         elif is_last_record(record):
-            self.finished = self._begun
+            self.finished = self.begun
         self.measured += [f"{name} {_short(value)}" for name, value in metrics_in(record).items()]
 
     def _tell(self, record: logging.LogRecord) -> None:

@@ -157,21 +157,26 @@ def _played(
         typer.echo(f"tidegate: {raised}", err=True)
         raise typer.Exit(1) from raised
     except KeyboardInterrupt as stopped:
-        typer.echo(_told_of_stop(rounds.folders, rounds.finished), err=True)
+        typer.echo(_told_of_stop(rounds), err=True)
         raise typer.Exit(INTERRUPTED) from stopped
 
 
-def _told_of_stop(folders: list[Path], finished: int) -> str:
+def _told_of_stop(rounds: "Rounds") -> str:
     """Return after which round a run stopped, and whether it can be resumed."""
-    if not folders:
-        return (
-            f"stopped after round {finished}; nothing was saved, because the app gives "
-            "AdmissionControl no folder"
-        )
-    saved = read_run(folders[-1]).round_number - 1
+    if rounds.folders:
+        folder = rounds.folders[-1]
+        saved = read_run(folder).round_number - 1
+        return f"{_stopped(saved)}, saved in {folder}; run the same command again to resume"
+    if not rounds.begun:
+        return "stopped before the first round; nothing was bought or saved"
     return (
-        f"stopped after round {saved}, saved in {folders[-1]}; run the same command again to resume"
+        f"{_stopped(rounds.finished)}; nothing was saved, because the app gives AdmissionControl "
+        "no folder"
     )
+
+
+def _stopped(rounds: int) -> str:
+    return f"stopped after round {rounds}" if rounds else "stopped before the first round ended"
 
 
 def _saved(folder: Path) -> str:
