@@ -8,6 +8,7 @@ from check_size import at_size
 
 from tidegate.cli import main
 from tidegate.cli.plan import plan
+from tidegate.cli.running import limit_told
 from tidegate.cli.simulate import simulate
 from tidegate.policies import POLICIES
 
@@ -482,3 +483,7 @@ def test_how_much_may_be_spent_ahead_is_a_flag(tidegate: Shell, tmp_path: Path) 
             leads.append(max(float(row["overspend"]) / 55 for row in csv.DictReader(file)))
     nothing, some, unlimited = leads
     assert nothing <= 0 < some <= 3 < unlimited
+
+
+def test_the_terminal_says_that_a_finite_run_can_end_above_the_limit() -> None:
+    assert "a run of finite length can end a little above 100%" in limit_told({"limit": 20.0})

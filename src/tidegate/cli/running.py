@@ -190,7 +190,7 @@ def limit_told(possible: Mapping[str, float]) -> str:
     return (
         f"limit: effective samples as a part of {possible['limit']:,.4g}, the most that full "
         f"buffers can gain in the long run for this budget{capped} if prices are independent from "
-        "round to round (tidegate optimum)."
+        "round to round (tidegate optimum); a run of finite length can end a little above 100%."
     )
 
 

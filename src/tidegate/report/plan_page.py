@@ -11,7 +11,7 @@ from tidegate._internal.arrays import FloatArray
 from tidegate.report.cap_section import cap_section
 from tidegate.report.figures import looks_of
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
-from tidegate.report.tables import LEGEND, show
+from tidegate.report.tables import LEGEND, part_of_limit, show
 from tidegate.simulation.caps import CapPoint
 from tidegate.simulation.curves import FACTORS, Curves
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
@@ -155,7 +155,8 @@ def _policies(planned: PlanAnswer) -> Rows:
         broken = "" if one.certificate_holds else " (certificate broken)"
         cells = [one.policy + broken, *(show(value) for value in values)]
         if planned.limit:
-            cells.append(f"{one.effective_per_round.mean / planned.limit:.0%}")
+            effective = one.effective_per_round.mean
+            cells.append(part_of_limit(one.policy, effective, planned.limit))
         rows.append(cells)
     return Rows(f"A round{sure}", [*header, *(["limit"] if planned.limit else [])], rows)
 
