@@ -301,6 +301,21 @@ def test_a_mistake_that_tidegate_finds_in_a_client_needs_no_traceback(
     assert "Traceback" not in printed
 
 
+def test_a_long_error_of_a_clients_code_is_printed_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    app = app_with(tmp_path, TWO_STARTS.replace("range(99)", "(range(50), range(9))"))
+    module = tmp_path / "lonely.py"
+    module.write_text(LEARNS + module.read_text())
+    code, printed = run(capsys, app, "--clients", "2")
+    assert code == 2, printed
+    words = " ".join(printed.split())
+    assert words.count("open_stream returned a tuple; it must return a stream") == 1
+    assert "is left out: it replied without an introduction: the error above" in words
+    assert "no client can take part" in words
+    assert "because it replied without an introduction: the error above. No round was run" in words
+
+
 def test_a_component_that_the_module_lacks_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

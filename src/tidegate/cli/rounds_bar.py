@@ -21,7 +21,11 @@ from tidegate.flower.flower_internals import (
     round_in,
     rounds_asked,
 )
+from tidegate.flower.local_grid import LONGEST_REASON, NODE_FAILED
 from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
+
+LONG = 80
+"""Characters of a client's error that is shown once; shorter ones are repeated."""
 
 
 class Rounds(logging.Handler):
@@ -37,6 +41,8 @@ class Rounds(logging.Handler):
         self._task = progress.add_task("starting", total=None)
         self._told: dict[str, str] = {}
         """The first line shown of each kind."""
+        self._errors: list[str] = []
+        """Long errors of clients that were shown in full."""
         self._resumes = False
         self.measured: list[str] = []
         """Metrics of the last finished round, as text."""
@@ -89,8 +95,14 @@ class Rounds(logging.Handler):
             self.finished = self.begun
         self.measured += [f"{name} {_short(value)}" for name, value in metrics_in(record).items()]
 
+    def once(self, text: str) -> str:
+        """Return a text without the long errors of clients that were shown before it."""
+        for error in self._errors:
+            text = text.replace(error, "the error above")
+        return text
+
     def _tell(self, record: logging.LogRecord) -> None:
-        text = self.format(record).strip()
+        text = self.once(self.format(record).strip())
         alike = re.sub(r"\d+", "0", text)
         if not self._tells:
             return
@@ -98,6 +110,9 @@ class Rounds(logging.Handler):
             self.repeated[self._told[alike]] += 1
             return
         self._told[alike] = text.partition("\n")[0]
+        if record.msg == NODE_FAILED and isinstance(record.args, tuple):
+            error = str(record.args[-1])
+            self._errors += [error, error[:LONGEST_REASON]] * (len(error) >= LONG)
         kind = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
         self._progress.console.print(Text(kind + text), soft_wrap=True)
 

@@ -131,7 +131,7 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
         typer.echo(told, err=True)
     if answers.first_failure:
-        typer.echo(f"the first failed with {answers.first_failure}", err=True)
+        typer.echo(rounds.once(f"the first failed with {answers.first_failure}"), err=True)
     in_vain = 0 < rounds.in_vain == rounds.finished
     if in_vain:
         told = "no client's model was used in any of these rounds"
@@ -156,6 +156,11 @@ def _played(
         traceback.print_exception(raised.__cause__)
         typer.echo(f"tidegate: {raised}", err=True)
         raise typer.Exit(1) from raised
+    except ConfigurationError as refused:
+        told = rounds.once(f"{refused}")
+        if told == f"{refused}":
+            raise
+        raise ConfigurationError(told) from refused
     except KeyboardInterrupt as stopped:
         typer.echo(_told_of_stop(rounds), err=True)
         raise typer.Exit(INTERRUPTED) from stopped

@@ -27,6 +27,11 @@ from tidegate.flower.flower_internals import (
 from tidegate.flower.node_buffer import FOLDER, IN_MEMORY, may_keep_in_memory
 from tidegate.flower.records import asks_who
 
+NODE_FAILED = "node %s failed: %s"
+"""What the grid logs of a node's exception: the node, and the exception."""
+LONGEST_REASON = 500
+"""Characters of it that a server repeats where a node does not introduce itself."""
+
 logger = logging.getLogger("flwr.tidegate")
 
 
@@ -164,9 +169,7 @@ class LocalGrid(Grid):
             new = self._is_new(failure)
             level = logging.ERROR if new else logging.INFO
             told_whole = isinstance(failure, ConfigurationError)  # the message names the remedy
-            logger.log(
-                level, "node %s failed: %s", node_id, reason, exc_info=new and not told_whole
-            )
+            logger.log(level, NODE_FAILED, node_id, reason, exc_info=new and not told_whole)
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
 
     def _is_new(self, failure: Exception) -> bool:

@@ -16,7 +16,7 @@ from tidegate.errors import (
     WireError,
 )
 from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
-from tidegate.flower.local_grid import LocalGrid
+from tidegate.flower.local_grid import LONGEST_REASON, LocalGrid
 from tidegate.flower.prompt_grid import is_in_process, replies_as_they_arrive
 from tidegate.flower.records import NOT_IN_MODS, REMEDIES, attach, expect, find, key_of
 from tidegate.server.controller import Controller
@@ -286,7 +286,7 @@ def _may_pass(reply: Message) -> bool:
 def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:
     """Return a node's introduction, under the name that it is registered with, or else its own."""
     if reply.has_error():
-        reason = str(reply.error.reason)[:500]
+        reason = str(reply.error.reason)[:LONGEST_REASON]
         remedy = f"; {REMEDIES[Introduction]}" if _lacks_gate(reply) else ""
         raise WireError(f"it replied without an introduction: {reason}{remedy}")
     introduction = expect(reply.content, Introduction)
