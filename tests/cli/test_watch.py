@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from gated_apps import MODEL, dataset
 from recorded_run import ALL, ROUNDS
 from recorded_run import recorded_run as play
 from rich.console import Console
 
 from tidegate.cli import main
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.report.alarms import NAMES
 from tidegate.report.live import bars, live_view, summary
 from tidegate.report.run_page import write_run_page
@@ -115,7 +120,7 @@ def test_its_numbers_are_those_of_the_run(
     assert told["away"] == []
     shown = look([str(tmp_path)], capsys)  # no terminal: once
     assert f"{spent:,.4g} of 176" in shown
-    assert "is within it" in shown
+    assert f"; {22 * ROUNDS - spent:,.4g} under budget" in shown
     assert "0.8 in round 8, highest 0.8" in shown
 
 
@@ -123,8 +128,17 @@ def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     play(tmp_path, until=4, failing=2)
     capsys.readouterr()
     shown = look([str(tmp_path), "--once"], capsys)
-    assert "2 (has not replied)" in shown
+    assert "2 (replied with an error): RuntimeError: no disk" in " ".join(shown.split())
+    assert "fix this error in the client app" in shown
+    assert "supernode list" not in shown
     assert "3 of 4 replied" in shown
+    view = read_run(tmp_path)
+    silent = replace(view, clients=[replace(one, failed=False) for one in view.clients])
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(live_view(silent))
+    shown = console.export_text()
+    assert "2 (has not replied)" in shown
+    assert "supernode list" in shown
 
 
 def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
@@ -283,6 +297,44 @@ def test_a_run_in_which_nobody_answers_is_loud(
     assert words in look([str(tmp_path)], capsys)
     told = json.loads(look([str(tmp_path), "--json"], capsys))
     assert told["rounds_without_models"] == unheard
+
+
+@pytest.mark.parametrize("rounds", [3, 4])  # in the fourth, clients are asked to buy nothing
+def test_a_ranking_that_raises_is_told_as_the_clients_error(
+    rounds: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+        raise TypeError("no\nlen()\x1b[2J")
+
+    app = ClientApp(mods=[ClientGate(dataset, 3, worth=worth)])
+    app.train()(lambda message, context: message)  # is not reached
+    control = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0), "tide", budget=22.0, prices=1.0, folder=tmp_path
+    )
+    nodes = [{"partition-id": number} for number in range(2)]
+    control.start(LocalGrid(app, nodes), MODEL, num_rounds=rounds)
+    assert sum(row.spent for row in control.rounds) == 0
+    assert "no client reported a purchase in this round" in caplog.text
+    assert "client that bought samples" not in caplog.text
+    capsys.readouterr()
+    shown = " ".join(look([str(tmp_path)], capsys).replace("│", " ").split())
+    led = f"NO CLIENT'S MODEL WAS USED in the last {rounds} rounds: 2 clients replied with an error"
+    assert f"{led}, the first with TypeError: no len() [2J" in shown
+    assert "fix this error in the client app" in shown
+    for wrong in ("CLIENTS AWAY", "supernode", "CLIENTS EMPTY", "least_share", "retire"):
+        assert wrong not in shown
+    told = json.loads(look([str(tmp_path), "--json"], capsys))
+    assert (told["failed"], told["error"]) == (2, "TypeError: no len() [2J")
+    write_run_page(read_run(tmp_path), tmp_path / "page.html", time.time())
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "Not all went well: 2 clients replied with an error: TypeError: no len()" in page
+    assert "did not take part" not in page
+    assert "no client had reported a purchase for them" in page
+    assert "had bought before" not in page
+    assert page.count("<td>replied with an error</td>") == (2 if rounds == 3 else 0)
 
 
 def test_models_that_are_refused_are_as_loud_as_silence(

@@ -1,12 +1,13 @@
 """Clients beside each other: everybody has a row, and a large fleet says who is left out."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from recorded_run import recorded_run
 
-from tidegate.report.client_pictures import MOST_CLIENTS, client_pictures
+from tidegate.report.client_pictures import MISSED, MOST_CLIENTS, client_pictures
 from tidegate.report.page import drawing
 from tidegate.runs.reader import read_run
 
@@ -35,3 +36,27 @@ def test_every_client_has_a_row_with_what_it_bought(tmp_path: Path) -> None:
     assert held.caption.startswith(f"The largest dot is {most} sample")
     assert some.caption == f"The first {MOST_CLIENTS} of 50 clients."
     assert "none at all" in nothing.svg
+
+
+def test_samples_are_held_since_the_rounds_whose_rows_tell_of_them(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    view = read_run(tmp_path)
+    admitted = {row.round_number: row.admitted for row in view.rounds}
+    held = Counter[int]()
+    for one in view.clients:
+        assert one.missed == 0
+        held.update(dict(one.batches))
+    assert held
+    assert all(0 < count <= admitted[number] for number, count in held.items())
+    assert max(held) == max(number for number, count in admitted.items() if count)
+
+
+def test_a_client_that_missed_rounds_is_said_to_be_counted_back(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    view = read_run(tmp_path)
+    away, *others = view.clients
+    with drawing() as picture:
+        whole = client_pictures([away, *others], picture)[1]
+        missing = client_pictures([replace(away, missed=2), *others], picture)[1]
+    assert MISSED not in whole.caption
+    assert MISSED in missing.caption

@@ -1,5 +1,6 @@
 """What went wrong in a run is found in its folder, and marked where it was."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -60,11 +61,38 @@ def test_rounds_without_an_average_and_pauses_are_found(tmp_path: Path) -> None:
     assert found["P"].startswith("round")
 
 
-def test_nodes_that_were_away_are_counted(tmp_path: Path) -> None:
+def test_clients_that_replied_with_an_error_are_told_from_those_away(tmp_path: Path) -> None:
     recorded_run(tmp_path, failing=0)
     view = read_run(tmp_path)
     short = [row.round_number for row in view.rounds if row.answered < row.fleet]
     assert short == list(range(3, ROUNDS + 1))
+    (failed,) = incidents(view)
+    assert failed.mark == "E"
+    assert failed.what == "1 client replied with an error: RuntimeError: no disk"
+    assert failed.where == f"rounds 3 to {ROUNDS}"
+    rows = [replace(row, answered=row.answered - 1) for row in view.rounds]
+    away = {one.mark: one for one in incidents(replace(view, rounds=rows))}
+    assert away["A"].what == "1 node did not take part: offline, or no reply in time"
+    assert away["A"].where == f"rounds 1 to {ROUNDS}"
+
+
+def test_a_folder_of_an_earlier_version_names_both_reasons(tmp_path: Path) -> None:
+    recorded_run(tmp_path, failing=0)
+    journal = tmp_path / "metrics.jsonl"
+    lines = [json.loads(line) for line in journal.read_text("utf-8").splitlines() if line]
+    assert sum("failed" in line for line in lines) == ROUNDS
+    new = "failed", "failed_clients", "error"
+    old = [{key: value for key, value in line.items() if key not in new} for line in lines]
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in old), "utf-8")
+    (away,) = incidents(read_run(tmp_path))
+    assert away.what.startswith("1 node did not take part: offline, no reply in time, or a reply")
+    assert "server.log" in away.what
+
+
+def test_nodes_that_were_away_are_counted(tmp_path: Path) -> None:
+    recorded_run(tmp_path, failing=0)
+    known = read_run(tmp_path)
+    view = replace(known, failures=dict.fromkeys(known.failures, (0, "")))
     (away,) = (one for one in incidents(view) if one.mark == "A")
     assert away.what.startswith("1 node did not take part")
     assert away.where == f"rounds 3 to {ROUNDS}"

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate._internal.natural_order import natural_order
 from tidegate.cli.running import AsJson
 from tidegate.client.auditing import REMEDY, Audit, audit_file, compare
 from tidegate.client.buffer_files import mark_of_file
@@ -116,6 +117,7 @@ def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
             f"there are no buffers in {', '.join(map(str, paths))}; give the folder that "
             "nodes keep them in"
         )
+    audits.sort(key=lambda one: (one.books.run, natural_order(one.books.client)))
     return audits, failed
 
 

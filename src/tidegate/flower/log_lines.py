@@ -12,6 +12,11 @@ BUYING_PAUSES = (
     "again, no update of a client that bought samples could be used: clients buy nothing in the "
     "next %d rounds, unless an update can be used earlier; see the warnings above for the reasons"
 )
+NOTHING_REPORTED = (
+    "again, no client's reply could be used, and no client reported a purchase in this round: "
+    "clients buy nothing in the next %d rounds, unless an update can be used earlier; see the "
+    "warnings above for the reasons"
+)
 NOT_KEPT = "%s was resumed without its own state: the folder holds none"
 NOT_SAVED = (
     "%s changes its attributes (%s), which a resumed run will not restore: add state_dict() and "
@@ -60,4 +65,4 @@ def tell_of(rounds: Sequence[FleetRound], averaged: int) -> None:
         logger.warning(NOTHING_USED, row.round_number)
     # A pause of one round follows a failure that may be the only one; a longer one is logged once.
     if row.pause > max(paused_before, 1):
-        logger.warning(BUYING_PAUSES, row.pause)
+        logger.warning(BUYING_PAUSES if row.spent else NOTHING_REPORTED, row.pause)

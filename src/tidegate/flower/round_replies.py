@@ -5,13 +5,14 @@ An invalid reply is left out with a reason in the log, whatever is wrong with it
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from tidegate.errors import WireError
+from tidegate.flower.flower_internals import CLIENT_RAISED
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
@@ -24,8 +25,8 @@ FORM_DIFFERS = (
     "%s is left out of the average: its reply has other records or names than most replies"
 )
 NO_ARRAYS = (
-    "%s is left out of the average: its reply has no ArrayRecord; reply with "
-    "Message(RecordDict({'arrays': arrays, 'metrics': metrics}), reply_to=message)"
+    "%s sent no model this round and is left out of the average; if it did train, add the "
+    "ArrayRecord to its reply"
 )
 
 logger = logging.getLogger("flwr.tidegate")
@@ -47,6 +48,8 @@ class RoundReplies:
     weight_key: str
     used: int = 0
     """Number of replies that were passed on."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Clients whose reply to this round's order was an error or was refused, with the reason."""
 
     def averaged_by(
         self, strategy: Strategy, now: int, replies: Iterable[Message]
@@ -98,6 +101,7 @@ class RoundReplies:
             on_time = self.controller.book(client, receipt).on_time
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
+            self._note(sent, reply, failure)
             self.nodes.forget([client])  # the next round asks it how far it got
             return False
         if receipt.exhausted:
@@ -122,6 +126,12 @@ class RoundReplies:
         if weight:
             weigh(reply.content, self.weight_key, weight)
         return bool(weight)
+
+    def _note(self, sent: Sent, reply: Message, failure: WireError) -> None:
+        """Note who failed in this round; Flower's own errors say that a client did not reply."""
+        replied = not reply.has_error() or reply.error.code == CLIENT_RAISED
+        if replied and sent.round_number == self.controller.round_number:
+            self.failed[sent.client] = f"{failure}"
 
 
 def usable_evaluations(replies: Iterable[Message], key: str, model: ArrayRecord) -> list[Message]:

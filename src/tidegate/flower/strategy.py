@@ -221,10 +221,9 @@ class AdmissionControl(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all receipts, and average the models of those that are in time."""
-        controller = self._running()
+        controller, now = self._running(), server_round + self._rounds_before
         if not controller.is_under_way:  # no client could take part
             return None, None
-        now = server_round + self._rounds_before
         before = state_of(self.strategy)
         round_replies = RoundReplies(
             controller=controller,
@@ -246,7 +245,8 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
         log_lines.tell_of(self.rounds, averaged)
-        self._sinks.settled(Moment(row, self._budget, away=controller.away, averaged=averaged))
+        failed = round_replies.failed
+        self._sinks.settled(Moment(row, self._budget, controller.away, averaged, failed))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
 

@@ -16,6 +16,8 @@ from tidegate.runs.reader import ClientView, RunView
 Level = Literal["green", "yellow", "red"]
 MOST_NAMES = 6
 """Clients that are named; the others are counted."""
+ANSWERED = "answered"
+"""The state of a client with which all is well."""
 
 SERVER_DEAD = "SERVER DEAD"
 SERVER_STOPPED = "SERVER STOPPED"
@@ -31,6 +33,10 @@ SUPPLIERS_FAIL = "SUPPLIERS FAIL"
 STREAMS_FULL = "STREAMS FULL"
 MESSAGES_DROPPED = "MESSAGES DROPPED"
 CLIENTS_EMPTY = "CLIENTS EMPTY"
+FIX_CLIENTS = (
+    "fix this error in the client app, and start the run again; server.log has a line for each "
+    "client"
+)
 PURCHASES = {
     "suppliers": (SUPPLIERS_FAIL, "check the log of that SuperNode; nothing is lost meanwhile"),
     "spools": (STREAMS_FULL, "make the spool larger, or send fewer messages"),
@@ -76,18 +82,7 @@ def alarms(view: RunView, told: Mapping[str, Any], state: RunState) -> list[Alar
         state: how far it is.
     """
     found = [*_of_server(view, state), *(_of_rounds(view, told) if view.rounds else [])]
-    if view.away:
-        found.append(
-            Alarm(
-                "yellow",
-                CLIENTS_AWAY,
-                named(view.away),
-                (
-                    "check that their SuperNodes are running: flwr supernode list. If one is gone "
-                    f"for good: tidegate retire {view.folder} NAME"
-                ),
-            )
-        )
+    found += _of_clients(view, told, found)
     return sorted(found, key=lambda alarm: alarm.level != "red")
 
 
@@ -125,6 +120,22 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
     return [Alarm("yellow", NO_PRICE, what, to_do)]
 
 
+def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) -> list[Alarm]:
+    """Who owes a receipt: clients that replied with an error, and clients that are away."""
+    failing, away = ([one for one in view.away if one.failed is bad] for bad in (True, False))
+    alarms = list[Alarm]()
+    if failing and not any(one.name == NOTHING_LEARNED for one in found):  # which tells of them
+        what = f"{named(failing)}: {told['error']}"
+        alarms.append(Alarm("yellow", CLIENTS_AWAY, what, FIX_CLIENTS))
+    if away:
+        to_do = (
+            "check that their SuperNodes are running: flwr supernode list. If one is gone "
+            f"for good: tidegate retire {view.folder} NAME"
+        )
+        alarms.append(Alarm("yellow", CLIENTS_AWAY, named(away), to_do))
+    return alarms
+
+
 def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
     """What the newest rounds tell."""
     found = list[Alarm]()
@@ -138,6 +149,10 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
     if told["rounds_without_models"] and not awaits_first(told):
         what = f"NO CLIENT'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
         to_do = "see the log for which clients failed, were away, or sent a model that was refused"
+        if told["failed"]:
+            failed = f"{_clients(told['failed'])} replied with an error"
+            what += f": {failed}, the first with {told['error']}"
+            to_do = FIX_CLIENTS
         found.append(Alarm("red", NOTHING_LEARNED, what, to_do))
     if told["buying_paused_for"] and not view.is_over:
         what = f"buying is paused: {pause_words(told['buying_paused_for'])}"
@@ -153,10 +168,16 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
         words = set_aside_words(told["set_aside"])
         found.append(Alarm("yellow", SAMPLES_SET_ASIDE, words, to_do))
     for matter, words, well in told_of_purchases(told):
+        if matter == "empty" and told["empty_clients"] <= told["failed"]:
+            continue  # they could not buy; another alarm has their error
         if not well:
             name, to_do = PURCHASES[matter]
             found.append(Alarm("yellow", name, words, to_do))
     return found
+
+
+def _clients(count: int) -> str:
+    return f"{count:,} client{'s' * (count > 1)}"
 
 
 def awaits_first(told: Mapping[str, Any]) -> bool:
@@ -198,10 +219,12 @@ def state_of(client: ClientView) -> str:
     """Whether a client is there, in a word or two."""
     if client.is_retired:
         return "retired"
+    if client.failed:
+        return "replied with an error"
     if client.owes_answer:
         return "has not replied"
     if client.away_for is None:
         return "has left"
     if client.away_for:
         return f"away for {client.away_for} round" + "s" * (client.away_for > 1)
-    return "here"
+    return ANSWERED

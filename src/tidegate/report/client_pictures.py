@@ -18,6 +18,10 @@ LONGEST = 14
 """Characters of a client's name beside its row."""
 LARGEST = 130.0
 """Area of the largest dot, in square points."""
+MISSED = (
+    "The server counts a client's orders: where a client missed rounds, samples that it bought "
+    "before may be of an earlier round than shown."
+)
 MakePicture = Callable[["Figure", str, str], Picture]
 
 
@@ -71,6 +75,8 @@ def _held(clients: Sequence[ClientView], picture: MakePicture, few: str) -> Pict
         if one.batches
     )
     caption = f"The largest dot is {most:,} sample{'s' * (most != 1)}.{few}"
+    if any(one.missed and one.batches for one in clients):
+        caption += f" {MISSED}"
     return picture(figure, f"Samples held, by client: {told or 'none at all'}.", caption)
 
 

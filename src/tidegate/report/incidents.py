@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.runs.reader import RunView
 from tidegate.server.fleet_round import FleetRound
@@ -38,6 +38,7 @@ def incidents(view: RunView) -> list[Incident]:
     """
     found = [
         _kind("R", _restarts(view), lambda count: _times("the server was restarted", count)),
+        _failed(view),
         _kind(
             "N",
             _without_models(view),
@@ -45,9 +46,7 @@ def incidents(view: RunView) -> list[Incident]:
         ),
         _kind("D", _not_finite(view), lambda _: "a metric was not finite"),
         _kind("P", paused_rounds(view), lambda _: "clients bought nothing: buying was paused"),
-        _counted(
-            view, "A", _missing(view), "node{s} did not take part: offline, or no reply in time"
-        ),
+        _counted(view, "A", _missing(view), f"node{{s}} did not take part: {_why_missing(view)}"),
         _counted(view, "S", lambda row: row.failing_suppliers, "supplier{s} failed"),
         _counted(view, "F", lambda row: row.full_spools, "stream{s} had no room for more messages"),
     ]
@@ -114,7 +113,30 @@ def _not_finite(view: RunView) -> list[int]:
 def _missing(view: RunView) -> Callable[[FleetRound], int]:
     """Counts nodes that a round was meant to reach and that gave it nothing."""
     everybody = view.fraction_train >= 1  # else a part of the fleet, by lot
-    return lambda row: (max(row.fleet, row.orders) if everybody else row.orders) - row.answered
+
+    def missing(row: FleetRound) -> int:
+        wanted = max(row.fleet, row.orders) if everybody else row.orders
+        return max(wanted - row.answered - _failures(view, row), 0)
+
+    return missing
+
+
+def _why_missing(view: RunView) -> str:
+    if all(row.round_number in view.failures for row in view.rounds):
+        return "offline, or no reply in time"
+    return "offline, no reply in time, or a reply with an error, which server.log names"
+
+
+def _failed(view: RunView) -> Incident:
+    """Clients that replied with an error; the newest error is told."""
+    errors = [error for _, error in view.failures.values() if error]
+    words = "client{s} replied with an error"
+    found = _counted(view, "E", lambda row: _failures(view, row), words)
+    return replace(found, what=f"{found.what}: {errors[-1]}") if errors else found
+
+
+def _failures(view: RunView, row: FleetRound) -> int:
+    return view.failures.get(row.round_number, (0, ""))[0]
 
 
 def _spans(rounds: Iterable[int]) -> list[Span]:

@@ -108,8 +108,7 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
         "cost debt",
         curve([row.cost_debt for row in rounds]),
         Text(
-            f"{amount(told['cost_debt'])}; overspend {amount(told['overspend'])} is "
-            f"{'within' if good else 'ABOVE'} it",
+            f"{amount(told['cost_debt'])}; {overspend_words(told['overspend'], holds=good)}",
             style="" if good else "bold red",
         ),
     )
@@ -151,6 +150,17 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
     return lines
 
 
+def overspend_words(overspend: float, *, holds: bool) -> str:
+    """How far a run is above or under its budget, and whether the cost debt certifies it.
+
+    >>> overspend_words(-116.5, holds=True), overspend_words(12.0, holds=True)
+    ('116.5 under budget', 'overspend 12 is within it')
+    """
+    if overspend < 0 and holds:
+        return f"{amount(-overspend)} under budget"
+    return f"overspend {amount(overspend)} is {'within' if holds else 'ABOVE'} it"
+
+
 def summary(view: RunView, now: float) -> dict[str, Any]:
     """The same as plain numbers."""
     rounds = view.rounds
@@ -175,6 +185,8 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         return told
     last, spent = rounds[-1], math.fsum(row.spent for row in rounds)
     stored = [row.training_size for row in rounds]
+    in_vain = sum(1 for _ in itertools.takewhile(lambda used: not used, reversed(_averaged(view))))
+    failed, error = _newest_failure(view, max(in_vain, 1))
     return told | {
         "spent": spent,
         "allowed": spent - last.overspend,
@@ -194,9 +206,9 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "peak_stored": max(stored),
         "effective_samples": last.effective_samples,
         "effective_per_round": last.effective_samples / len(rounds),
-        "rounds_without_models": sum(
-            1 for _ in itertools.takewhile(lambda used: not used, reversed(_averaged(view)))
-        ),
+        "rounds_without_models": in_vain,
+        "failed": failed,
+        "error": error,
         "buying_paused_for": last.pause,
         "answered": last.answered,
         "orders": last.orders,
@@ -244,6 +256,12 @@ def newest(values: Mapping[int, float]) -> float:
 def _measured(values: Mapping[int, float]) -> str:
     best = max(filter(math.isfinite, values.values()), default=math.nan)
     return f"{newest(values):.4g} in round {max(values):,}, highest {best:.4g}"
+
+
+def _newest_failure(view: RunView, rounds: int) -> tuple[int, str]:
+    """Of the last rounds, in some of which nothing may have been bought: who failed, and how."""
+    newest = [view.failures.get(row.round_number, (0, "")) for row in view.rounds[-rounds:]]
+    return next((one for one in reversed(newest) if one[0]), (0, ""))
 
 
 def _averaged(view: RunView) -> list[int]:

@@ -1,5 +1,6 @@
 """What a run has spent, and why it was more or less than planned, in words."""
 
+import itertools
 from typing import Any
 
 from tidegate.report.alarms import pause_words, set_aside_words
@@ -33,10 +34,12 @@ def spending_in_words(view: RunView, told: dict[str, Any]) -> list[str]:
 
 def _spent(view: RunView, told: dict[str, Any]) -> str:
     certificate = "held" if told["certificate_holds"] else "DID NOT HOLD"
+    above = told["overspend"]
+    ahead = f"{amount(-above)} under budget" if above < 0 else f"Overspend {amount(above)}"
     return (
         f"{amount(told['spent'])} in {len(view.rounds):,} rounds, "
         f"{amount(told['spent_per_round'])} a round where the budget allows "
-        f"{amount(view.allowed_per_round)}. Overspend {amount(told['overspend'])}, cost debt "
+        f"{amount(view.allowed_per_round)}. {ahead}, cost debt "
         f"{amount(told['cost_debt'])}, exposure {amount(told['exposure'])}. The certificate "
         f"{certificate} in every round."
     )
@@ -67,12 +70,16 @@ def _why_ahead(view: RunView) -> str:
 
 def _why_behind(view: RunView, told: dict[str, Any]) -> str:
     paused, dry = len(paused_rounds(view)), sum(1 for row in view.rounds if row.exhausted)
-    unanswered = sum(1 for row in view.rounds if row.answered < row.orders)
+    failed = {number: count for number, (count, _) in view.failures.items() if count}
+    unanswered = sum(
+        1 for row in view.rounds if row.answered + failed.get(row.round_number, 0) < row.orders
+    )
     reasons = [
         words
         for words, holds in (
             (f"buying paused in {paused:,} rounds", paused),
             (f"in {dry:,} rounds clients bought fewer samples than ordered", dry),
+            (f"in {len(failed):,} rounds clients replied with an error", failed),
             (f"in {unanswered:,} rounds some orders had no reply", unanswered),
             (
                 f"{amount(told['exposure'])} is reserved for orders without a reply",
@@ -119,11 +126,23 @@ def _paused(view: RunView) -> list[str]:
     if paused:
         told.append(
             f"Buying was paused in {len(paused):,} of the rounds, first in round {paused[0]:,}: "
-            "the samples that clients had bought before could not be used."
+            f"{_why_paused(view)}."
         )
     if now and not view.is_over:
         told.append(f"Buying is paused now: {pause_words(now)}.")
     return told
+
+
+def _why_paused(view: RunView) -> str:
+    """Whether what was bought was of no use, or nothing is known to have been bought."""
+    rows = [(before, row) for before, row in itertools.pairwise([None, *view.rounds]) if row]
+    begun = [row for before, row in rows if row.pause > (before.pause if before else 0)]
+    if any(row.spent for row in begun):
+        return "the samples that clients had bought before could not be used"
+    return (
+        "no reply to the orders before could be used, and no client had reported a purchase for "
+        "them"
+    )
 
 
 def _set_aside(told: dict[str, Any]) -> list[str]:

@@ -15,6 +15,11 @@ from tidegate.runs.folder import METRICS
 from tidegate.runs.server_mark import this_boot, this_machine
 from tidegate.runs.sinks import Moment, Source
 
+MOST_NAMED = 1000
+"""Clients that failed and are named in a line; the others are counted."""
+LONGEST_ERROR = 300
+"""Characters of the first client's error."""
+
 
 class Journal:
     """The sink that writes ``metrics.jsonl``."""
@@ -33,8 +38,12 @@ class Journal:
 
     def settled(self, moment: Moment) -> None:
         """Note when it ended; what it did is in a file of its own."""
-        now, averaged = moment.done.round_number, moment.averaged
-        self._write({"round": now, "source": "settled", "averaged": averaged})
+        line: dict[str, Any] = {"round": moment.done.round_number, "source": "settled"}
+        line |= {"averaged": moment.averaged, "failed": len(moment.failed)}
+        if moment.failed:
+            names, reasons = list(moment.failed), list(moment.failed.values())
+            line |= {"failed_clients": names[:MOST_NAMED], "error": _on_a_line(reasons[0])}
+        self._write(line)
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
         """Write one line; values that are not finite become null."""
@@ -49,6 +58,12 @@ class Journal:
         text = json.dumps(line | {"at": round(time.time(), 3)})
         with self._path.open("a", encoding="utf-8") as lines:
             lines.write(f"{before}{text}\n")
+
+
+def _on_a_line(error: str) -> str:
+    """Return the beginning of a client's error, which may hold any character."""
+    plain = "".join(one if one.isprintable() else " " for one in error[:LONGEST_ERROR])
+    return " ".join(plain.split())
 
 
 def versions() -> dict[str, str]:

@@ -7,10 +7,11 @@ a last row that is incomplete is ignored.
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tidegate._internal.natural_order import natural_order
 from tidegate._internal.saving import Archive, plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError
 from tidegate.runs.books_file import check_format, read_books
@@ -36,11 +37,20 @@ class ClientView:
     away_for: int | None
     """Rounds since it was online; None if it is no longer in the plan."""
     owes_answer: bool
-    """Whether an order of an earlier round has no reply."""
+    """Whether an order of an earlier round has no receipt."""
     is_retired: bool
     """Whether an operator has retired it, or has asked the server to."""
     batches: Sequence[tuple[int, int]] = ()
-    """What it stores: the round that admitted samples, and how many of them are left."""
+    """What it stores: the round that admitted samples, and how many of them are left. The books
+    count its orders, so rounds are counted back from its last one, as if it had missed none."""
+    candidates: int = 0
+    """Candidates that it reads for an order; 0 if it takes samples as they come."""
+    seen: int = 0
+    """Samples that its present buffer has read from the stream, if it chooses among them."""
+    failed: bool = False
+    """Whether it owes a receipt because it replied with an error, or its reply was refused."""
+    missed: int = 0
+    """Rounds up to its last one in which it applied no order."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,9 @@ class RunView:
     ended_at: dict[int, float]
     """When it was settled."""
     clients: list[ClientView]
+    failures: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """How many clients replied to each round with an error or were refused, and the first reason;
+    earlier versions did not note it."""
     server: ServerMark | None = None
     """The last of the servers; None before the first."""
     is_served: bool | None = None
@@ -136,13 +149,16 @@ def read_run(folder: Path) -> RunView:
         requests = asked(folder)
         clients = [
             _client(name, account, absences.get(name) if absences else 0, now, requests)
-            for name, account in sorted(record["ledger"]["accounts"].items())
+            for name, account in sorted(
+                record["ledger"]["accounts"].items(), key=lambda one: natural_order(one[0])
+            )
         ]
         run = record["ledger"]["run"]
     rounds = settled_rounds(folder / ROUNDS, now - 1)
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
-    averaged = dict[int, int]()
+    averaged, failures = dict[int, int](), dict[int, tuple[int, str]]()
+    failing = frozenset[str]()
     server: ServerMark | None = None
     starts, ending = list[tuple[float, dict[str, str]]](), ""
     for text in whole_lines(folder / METRICS):
@@ -160,6 +176,9 @@ def read_run(folder: Path) -> RunView:
                 times[source][number] = line["at"]
             if source == "settled":
                 averaged[number] = line["averaged"]
+                failing = frozenset(line.get("failed_clients", ()))
+                if "failed" in line:
+                    failures[number] = line["failed"], line.get("error", "")
             for name, value in line.get("metrics", {}).items():
                 finite = math.nan if value is None else value
                 metrics.setdefault(f"{source}/{name}", {})[number] = finite
@@ -185,7 +204,8 @@ def read_run(folder: Path) -> RunView:
         is_gone=not ending and server is not None and server.is_gone,
         begun_at=times["decided"],
         ended_at=times["settled"],
-        clients=clients,
+        clients=[replace(one, failed=one.owes_answer and one.name in failing) for one in clients],
+        failures=failures,
         server=server,
     )
 
@@ -245,7 +265,7 @@ def _client(
     now: int,
     requests: Mapping[str, bool],
 ) -> ClientView:
-    order = account["outstanding"]
+    order, missed = account["outstanding"], account["last_round"] - account["applied"]
     is_retired = requests.get(name, account.get("retired_in", 0) > 0)
     return ClientView(
         name=name,
@@ -257,7 +277,10 @@ def _client(
         away_for=away_for,
         owes_answer=order is not None and order["round_number"] < now and not is_retired,
         is_retired=is_retired,
-        batches=[(bought, count) for bought, count in account["batches"]],
+        batches=[(since + 1 + missed, count) for since, count in account["batches"]],
+        missed=missed,
+        candidates=account.get("candidates", 0),
+        seen=account.get("seen", 0),
     )
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from tidegate._internal.arguments import shown
@@ -44,6 +44,8 @@ class Moment:
     """Clients in the plan that are offline."""
     averaged: int
     """Clients whose models are in the average."""
+    failed: Mapping[str, str] = field(default_factory=dict)
+    """Clients that replied with an error, or whose reply was refused, each with the reason."""
 
     def numbers(self) -> dict[str, float]:
         """Return everything as plain numbers, by name; without the round's own number."""
