@@ -13,18 +13,26 @@ from pathlib import Path
 
 import pytest
 from check_size import at_size
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from gated_apps import MODEL, dataset
 from made_results import make_results
 from recorded_run import recorded_run
 
 from tidegate.cli import main
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import make_policy
-from tidegate.prices import UniformPrice
+from tidegate.prices import UniformPrice, price_feed
 from tidegate.problem import Problem
 from tidegate.report.page import TEMPLATES
 from tidegate.report.plan_page import PlanAnswer, write_plan_page
+from tidegate.report.selection import selection_in_words
 from tidegate.report.tables import show
 from tidegate.runs.journal import Journal
+from tidegate.runs.reader import read_run
+from tidegate.selection import Selection
 from tidegate.simulation.caps import looked_at, try_caps
 from tidegate.simulation.curves import by_budget, by_memory, trace
 
@@ -71,6 +79,50 @@ def test_a_report_after_one_round_shows_its_points(tmp_path: Path) -> None:
     assert len(marks) >= page.count("<svg") > 5  # the marks of curves; those of ticks are not cut
 
 
+def test_lines_that_never_change_have_an_axis_from_0(tmp_path: Path) -> None:
+    recorded_run(tmp_path, prices=price_feed(1.0))
+    assert command("report", str(tmp_path)) == 0
+    page = (tmp_path / "report.html").read_text("utf-8")
+    (price,) = re.findall(r'aria-label="price of a sample.*?</svg>', page, re.DOTALL)
+    ticks = re.findall(r">([0-9.]+)</text>", price)
+    assert "0.0" in ticks
+    assert max(map(float, ticks[-6:])) <= 1.25
+    table = page[page.index("What each client holds") :].partition("</table>")[0]
+    assert table.count("<td>answered</td>") == 4
+    assert "learning_rate, assumed by the planner" in page
+
+
+def test_how_clients_choose_is_told_as_far_as_the_server_knows(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    assert selection_in_words(read_run(tmp_path).clients) == []
+    folder = tmp_path / "choosing"
+    gate = ClientGate(
+        dataset,
+        4,
+        worth=lambda candidates, message, context: [0.0] * len(candidates),
+        selection=Selection(candidates=7, backlog=2),
+    )
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        with gate.round(message, context) as now:
+            return now.reply(message.content.array_records["arrays"])
+
+    control = AdmissionControl(
+        FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0, folder=folder
+    )
+    control.start(LocalGrid(app, [{"partition-id": 0}, {"partition-id": 1}]), MODEL, num_rounds=3)
+    assert command("report", str(folder)) == 0
+    page = (folder / "report.html").read_text("utf-8")
+    assert "2 of 2 clients choose by a ranking of their own among 7 new candidates" in page
+    admitted = sum(row.admitted for row in control.rounds)
+    assert f"samples from their streams and admitted {admitted}." in page
+    read = sum(one.seen for one in read_run(folder).clients)
+    assert admitted < read
+    assert f"They have read {read} samples" in page
+
+
 def test_two_runs_are_shown_beside_each_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,6 +133,15 @@ def test_two_runs_are_shown_beside_each_other(
     page = (tmp_path / "ranked" / "report.html").read_text("utf-8")
     words = re.sub(r"<[^>]+>|\s+", " ", page[page.index("Beside another run") :])
     assert re.search(r"server/beside\s+0\.75\s+0\.5\s+0\.25", words)
+    assert re.search(r"\sranked\s+plain\s+difference", words)
+    assert "server/beside by round: ranked from 0.75" in page
+    apart = tmp_path / "other" / "ranked"
+    apart.parent.mkdir()
+    recorded_run(apart, run="another")
+    assert command("report", str(tmp_path / "ranked"), "--beside", str(apart)) == 0
+    page = (tmp_path / "ranked" / "report.html").read_text("utf-8")
+    words = re.sub(r"<[^>]+>|\s+", " ", page[page.index("Beside another run") :])
+    assert re.search(r"\srecorded\s+another\s+difference", words)  # folders of one name
     results = make_results(tmp_path / "results", {"tide": [[0.1, 0.6]]})
     assert command("report", str(results), "--beside", str(tmp_path / "plain")) == 2
     assert "--beside is for two runs" in " ".join(capsys.readouterr().err.split())
@@ -230,7 +291,7 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(
 
 def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     problem = Problem(buffer_capacities=[10] * 3, budget=15.0, mean_price=5.5, num_rounds=ROUNDS)
-    law, names = UniformPrice(1, 10), ("tide", "acdpp")
+    law, names = UniformPrice(1, 10), ("tide", "acdpp", "costless_oracle")
     makers = {name: partial(make_policy, name) for name in names}
     money, memory = (
         trace(problems, law, makers, [0]) for problems in (by_budget(problem), by_memory(problem))
@@ -268,6 +329,10 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         assert f"<td>{show(cap.policy.effective_per_round)}</td>" in text
         assert f"<td>{cap.limit.effective_per_round:,.4g}</td>" in text
     assert [cap.most_uses for cap in caps] == [2, 8]
+    table = text[text.index("<caption><span>A round") :].partition("</table>")[0]
+    last = re.findall(r"<td>([^<]*)</td>\s*</tr>", table)
+    assert [cell.endswith("%") for cell in last] == [True, True, False]
+    assert last[2] == "-"  # as in the terminal: no budget holds the oracle
     alone = replace(planned, answer=[], by_cap=[], summaries=[money.points[4].policies["tide"]])
     write_plan_page(alone, tmp_path / "tide.html")  # which has no K, and needs no advice on it
     text = (tmp_path / "tide.html").read_text("utf-8")

@@ -24,6 +24,8 @@ MARKED = 8
 """Markers on a longer line."""
 TOO_NEAR = 0.045
 """Letters nearer than this part of the width are written as one word."""
+ROUNDING = 1e-9
+"""Part of a value: lines that differ by less are flat."""
 MakePicture = Callable[["Figure", str, str], Picture]
 Lines = dict[str, tuple[Sequence[float], Sequence[float]]]
 """Where and what, by the name of each line."""
@@ -61,6 +63,7 @@ def lines_over_rounds(
     axes.set_xlabel("round")
     axes.locator_params(axis="x", integer=True)
     _mark(axes, trouble)
+    _begin_at_zero(axes, lines)
     if len(lines) > 1:
         figure.legend(loc="outside lower center", ncols=3)
     told = "; ".join(
@@ -70,6 +73,16 @@ def lines_over_rounds(
     )
     marked = "".join(f" {one.mark}: {one.what}, {one.where}." for one in trouble)
     return picture(figure, f"{title} by round: {told}.{marked}", "")
+
+
+def _begin_at_zero(axes: "Axes", lines: Lines) -> None:
+    """Give lines that never change an axis from 0 on: the smallest change would fill their own."""
+    values = {value for _, line in lines.values() for value in line if math.isfinite(value)}
+    if not values:
+        return
+    low, high = min(values), max(values)
+    if low >= 0 and high - low <= ROUNDING * high:
+        axes.set_ylim(0, 1.25 * high or 1.0)
 
 
 def _mark(axes: "Axes", trouble: Sequence[Incident]) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from tidegate.report.alarms import state_of
+from tidegate.report.alarms import ANSWERED, state_of
 from tidegate.report.client_pictures import client_pictures
 from tidegate.report.incidents import Incident, incidents, restart_round
 from tidegate.report.live import SHOWN, newest, summary
@@ -13,6 +13,7 @@ from tidegate.report.over_rounds import Draw, Lines, lines_over_rounds
 from tidegate.report.page import Picture, Rows, Section, drawing, write_page
 from tidegate.report.run_answer import run_answer
 from tidegate.report.run_state import clock
+from tidegate.report.selection import selection_in_words
 from tidegate.report.spending import spending_in_words
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
@@ -20,6 +21,7 @@ from tidegate.runs.reader import ClientView, RunView
 MOST_ROWS = 500
 """Of a table; a longer one says so."""
 
+ASSUMED = "assumed by the planner's bound, not read from the app"
 CAVEATS = (
     (
         "Money is what clients' receipts say, each checked against its order. Whether a sample was "
@@ -74,7 +76,12 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
         ),
         *([Section("What was learned", pictures=model)] if model else []),
         *([] if beside is None else [Section("Beside another run", tables=[_both(view, beside)])]),
-        Section("Clients", pictures=clients, tables=[_clients(view.clients)]),
+        Section(
+            "Clients",
+            selection_in_words(view.clients),
+            pictures=clients,
+            tables=[_clients(view.clients)],
+        ),
         Section("Round by round", details=[_rounds(view)]),
         Section("Caveats", CAVEATS),
         Section("What was run", details=[_configuration(view), _starts(view)]),
@@ -141,12 +148,16 @@ def _model(view: RunView, beside: RunView | None, draw: Draw) -> list[Picture]:
         lines: Lines = {name: (list(values), list(values.values()))}
         other = {} if beside is None else beside.metrics.get(name, {})
         if beside is not None and other:
-            lines = {
-                view.run[:SHOWN]: lines[name],
-                beside.run[:SHOWN]: (list(other), list(other.values())),
-            }
+            mine, theirs = _labels(view, beside)
+            lines = {mine: lines[name], theirs: (list(other), list(other.values()))}
         pictures.append(draw(name, lines))
     return pictures
+
+
+def _labels(view: RunView, beside: RunView) -> tuple[str, str]:
+    """What two runs are called: by their folders, or by themselves where these are alike."""
+    folders = view.folder.absolute().name, beside.folder.absolute().name
+    return folders if len(set(folders)) > 1 else (view.run[:SHOWN], beside.run[:SHOWN])
 
 
 def _both(view: RunView, beside: RunView) -> Rows:
@@ -159,7 +170,7 @@ def _both(view: RunView, beside: RunView) -> Rows:
     for name in ("spent", "admitted"):
         mine, other = (sum(getattr(row, name) for row in one.rounds) for one in (view, beside))
         rows.append([name, *(amount(one) for one in (mine, other, mine - other))])
-    header = ["", view.run[:SHOWN], beside.run[:SHOWN], "difference"]
+    header = ["", *_labels(view, beside), "difference"]
     caption = "At the end, or so far. These are single runs: a difference may be chance"
     return Rows(caption, header, rows)
 
@@ -179,7 +190,7 @@ def _clients(clients: Sequence[ClientView]) -> Rows:
 
 def _interest(client: ClientView) -> int:
     """Clients that are away or owe something come first, retired ones last."""
-    return 2 if client.is_retired else int(state_of(client) == "here")
+    return 2 if client.is_retired else int(state_of(client) == ANSWERED)
 
 
 def _rounds(view: RunView) -> Rows:
@@ -208,7 +219,7 @@ def _configuration(view: RunView) -> Rows:
         "fraction_train": view.fraction_train,
         "headroom": view.headroom,
         "a shard's budget": view.is_shard,
-        **{f"learning: {name}": value for name, value in view.learning.items()},
+        **{f"{name}, {ASSUMED}": value for name, value in view.learning.items()},
         "clients": len(view.clients),
     }
     return Rows("Configuration", ["setting", "value"], [[k, str(v)] for k, v in settings.items()])
