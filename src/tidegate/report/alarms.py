@@ -34,8 +34,7 @@ STREAMS_FULL = "STREAMS FULL"
 MESSAGES_DROPPED = "MESSAGES DROPPED"
 CLIENTS_EMPTY = "CLIENTS EMPTY"
 FIX_CLIENTS = (
-    "fix this error in the client app, and start the run again; server.log has a line for each "
-    "client"
+    "fix this error in the client app or on its device; server.log has a line for each client"
 )
 PURCHASES = {
     "suppliers": (SUPPLIERS_FAIL, "check the log of that SuperNode; nothing is lost meanwhile"),
@@ -168,8 +167,6 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
         words = set_aside_words(told["set_aside"])
         found.append(Alarm("yellow", SAMPLES_SET_ASIDE, words, to_do))
     for matter, words, well in told_of_purchases(told):
-        if matter == "empty" and told["empty_clients"] <= told["failed"]:
-            continue  # they could not buy; another alarm has their error
         if not well:
             name, to_do = PURCHASES[matter]
             found.append(Alarm("yellow", name, words, to_do))

@@ -43,7 +43,7 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         dropped = told["spool_dropped"]
         words = f"{dropped:,} message{'s' * (dropped > 1)} dropped unread by full streams so far"
         found.append(("dropped", words, False))
-    if told["empty_clients"]:
+    if told["empty_clients"] > told.get("failed", 0):  # clients that fail cannot buy
         hold = "holds" if told["empty_clients"] == 1 else "hold"
         words = (
             f"{_clients(told['empty_clients'])} {hold} no sample; tidegate watch --json shows "
