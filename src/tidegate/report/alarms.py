@@ -186,7 +186,7 @@ def pause_words(rounds: int) -> str:
     """For how long nothing is bought, and why.
 
     >>> pause_words(1)
-    'nothing is bought in the next round'
+    'clients buy nothing in the next round'
     """
     if rounds == 1:
         return "clients buy nothing in the next round"

@@ -19,7 +19,7 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     >>> well = dict.fromkeys(["failing_suppliers", "full_spools", "spool_dropped"], 0)
     >>> well["empty_clients"] = 0
     >>> told_of_purchases(late | well)[0][1]
-    '3 samples, for 7.5, are bought and have not come yet, the oldest bought 12 rounds ago'
+    '3 samples, for 7.5, are bought and have not arrived yet, the oldest bought 12 rounds ago'
     """
     count, found = told["under_way"], list[tuple[str, str, bool]]()
     if count:
