@@ -112,3 +112,52 @@ def test_devices_of_a_run_are_compared_with_its_books(
     tell(capfd, str(old))
     out, _ = tell(capfd, str(old), "--against", str(run), code=1)
     assert out.count("it is an older copy") == 3
+
+
+@pytest.mark.long
+def test_a_buffer_of_another_run_is_not_compared_and_is_not_wrong(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, page = tmp_path / "run", tmp_path / "audit.html"
+    control("tide", run).start(grid(), MODEL, ROUNDS)
+    device = Device(run / "buffers", 3)
+    device.order()
+    device.close()
+    told = [str(run / "buffers"), "--against", str(run)]
+    out, _ = tell(capfd, *told, "--page", str(page))
+    assert out.count("and so do the server's books") == 3
+    assert out.count("not compared: of another run") == 1
+    assert "not compared: of another run" in page.read_text("utf-8")
+    found = json.loads(tell(capfd, *told, "--json")[0])["buffers"]
+    assert all(one["right"] for one in found)
+    apart = [one for one in found if one["compared_up_to_round"] is None]
+    assert [one["not_covered"].split(":")[0] for one in apart] == ["not compared"]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    shutil.copy(run / "buffers" / "buffer.sqlite", alone)
+    _, error = tell(capfd, str(alone), "--against", str(run), code=2)
+    assert "none of the buffers is of that run" in " ".join(error.split())
+
+
+@pytest.mark.long
+def test_books_that_end_before_the_record_are_said_to(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run, page = tmp_path / "run", tmp_path / "audit.html"
+    with suppress(ServerDiesError):
+        control("tide", run).start(grid(DyingGrid), MODEL, ROUNDS)
+    older = Path(shutil.copytree(run, tmp_path / "older"))
+    control("tide", run).start(grid(), MODEL, ROUNDS)
+    told = [str(run / "buffers"), "--against", str(older)]
+    out, _ = tell(capfd, *told, "--page", str(page))
+    found = json.loads(tell(capfd, *told, "--json")[0])["buffers"]
+    for one in found:
+        last = one["compared_up_to_round"]
+        assert 0 < last < one["rounds"] == ROUNDS
+        words = f"compared up to round {last}; what came later is not covered"
+        assert one["not_covered"] == words
+        assert words in out
+        assert f"{one['client']} in run {one['run']}: {words}" in page.read_text("utf-8")
+        assert f"so do the server's books up to round {last}\n" in out
+    out, _ = tell(capfd, str(run / "buffers"), "--against", str(run))
+    assert "not covered" not in out

@@ -41,7 +41,8 @@ def audit(
 
     The owner of a device can rewrite everything on it, which an audit of the device alone cannot
     notice. Receipts carry the digest of the record to the server, so with `--against RUN` the audit
-    notices a record that was rewritten, or a device that was restored from an older copy.
+    notices a record that was rewritten, or a device that was restored from an older copy. It does
+    not compare buffers of other runs, and says up to which round the books go.
 
     The command exits with 1 if anything is wrong. It names a file that it cannot read, and audits
     the others. Samples that are past their limit and wait for the next order or sweep are listed,
@@ -60,6 +61,12 @@ def audit(
     audits, failed = _audited(paths)
     if against is not None:
         run, accounts = read_accounts(against)
+        if not failed and all(one.books.run != run for one in audits):
+            raise ConfigurationError(
+                f"{against} holds run {run!r}, and none of the buffers is of that run, but of "
+                f"{', '.join(sorted({repr(one.books.run) for one in audits}))}; give the folder of "
+                "one of these runs"
+            )
         for one in audits:
             _compare(one, run, accounts)
     if as_json:
@@ -72,7 +79,7 @@ def audit(
         typer.echo(json.dumps(told | limits, indent=2))
     else:
         for one in audits:
-            _show(one, compared=against is not None)
+            _show(one)
         for reason in failed:
             typer.echo(f"{reason}", err=True)
     wrong = bool(failed) or not all(one.is_right for one in audits)
@@ -124,14 +131,14 @@ def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
 def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:
     account = accounts.get(audit.books.client)
     if run != audit.books.run:
-        audit.problems.append(f"its run is {audit.books.run!r}, but the server's is {run!r}")
+        audit.not_covered = f"not compared: of another run than the server's, {run!r}"
     elif account is None:
         audit.problems.append("the server does not know this client")
     else:
         compare(audit, account)
 
 
-def _show(audit: Audit, *, compared: bool) -> None:
+def _show(audit: Audit) -> None:
     books, counts = audit.books, audit.replay.counts
     named = {"uses" if name == "used" else name: counts[name] for name in sorted(counts)}
     told = ", ".join(f"{name} {count:,}" for name, count in named.items())
@@ -140,6 +147,10 @@ def _show(audit: Audit, *, compared: bool) -> None:
         typer.echo(f"  WRONG: {wrong}")
     for waits in audit.waiting:
         typer.echo(f"  waits for the next order or sweep: {waits}")
+    if audit.not_covered:
+        typer.echo(f"  {audit.not_covered}")
     if audit.is_right:
-        beside = ", and so do the server's books" if compared else ""
+        beside = "" if audit.compared_to is None else ", and so do the server's books"
+        if audit.compared_to is not None and audit.not_covered:
+            beside += f" up to round {audit.compared_to}"
         typer.echo(f"  OK: the record is complete, and what is stored agrees with it{beside}")

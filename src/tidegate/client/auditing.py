@@ -51,6 +51,10 @@ class Audit:
     """By round, how many samples trained in it, by their uses including that round."""
     unbound: set[int] = field(default_factory=set)
     """Rounds whose digest does not cover the sums of sealed entries."""
+    compared_to: int | None = None
+    """The round up to which it was compared with the server's books; None if it was not."""
+    not_covered: str = ""
+    """What the comparison with the server's books leaves out, if anything."""
 
     @property
     def is_right(self) -> bool:
@@ -232,7 +236,7 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
     """Compare an audit with the server's account of the same client.
 
     Args:
-        audit: of the client's file; contradictions are added to it.
+        audit: of the client's file; contradictions are added to it, and how far the account goes.
         account: the server's, from its books.
     """
     books, last = audit.books, account["last_round"]
@@ -248,6 +252,9 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
             f"{books.last_round}: it is an older copy"
         )
         return
+    audit.compared_to = last
+    if last < books.last_round:
+        audit.not_covered = f"compared up to round {last}; what came later is not covered"
     told = account.get("record", "")  # empty if an earlier version replied
     if last not in audit.digests:
         if told:

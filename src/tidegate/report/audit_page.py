@@ -23,8 +23,9 @@ PROVEN = [
         "then."
     ),
     (
-        "By the server's books: the record up to the newest receipt is the one whose digest the "
-        "server received at the time, and the device was not restored from an older copy."
+        "By the server's books, for each buffer that was compared: the record up to the newest "
+        "receipt in these books is the one whose digest the server received at the time, and the "
+        "device was not restored from an older copy."
     ),
 ]
 NOT_PROVEN = [
@@ -77,6 +78,8 @@ def facts(audit: Audit) -> dict[str, Any]:
         "problems": audit.problems,
         "limits_broken": audit.broken,
         "waiting": audit.waiting,
+        "compared_up_to_round": audit.compared_to,
+        "not_covered": audit.not_covered or None,
         "keep_at_most": in_words(replay.keep) if replay.keep else None,
         "longest_held_when_used_days": round(replay.longest / DAY, 3),
         "most_uses_of_a_sample": replay.most_used,
@@ -154,7 +157,9 @@ def _row(told: dict[str, Any]) -> list[str]:
 def _told(audit: Audit) -> list[str]:
     name = audit.books.client
     wrong = [f"{name}: WRONG: {text}." for text in (*audit.problems, *audit.broken)]
-    return wrong + [f"{name}: waits for the next order or sweep: {text}." for text in audit.waiting]
+    waits = [f"{name}: waits for the next order or sweep: {text}." for text in audit.waiting]
+    beyond = [f"{name} in run {audit.books.run}: {audit.not_covered}."] if audit.not_covered else []
+    return wrong + waits + beyond
 
 
 def _details(audit: Audit) -> Rows:
