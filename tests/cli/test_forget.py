@@ -115,3 +115,15 @@ def test_messages_of_which_nobody_said_whose_they_are_are_told(
 def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "is not a folder" in tell(capfd, str(tmp_path / "none"), "--subject", "x", code=2)[1]
     assert "got an empty one" in tell(capfd, str(tmp_path), "--subject", "", code=2)[1]
+
+
+def test_a_name_of_which_nothing_is_found_is_questioned(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path)
+    out, error = tell(capfd, str(tmp_path), "--subject", "patient-47ll")
+    assert "0 deleted in 1 file;" in out
+    assert "no sample of this subject was found here; is the name right?" in error
+    out, error = tell(capfd, str(tmp_path), "--subject", NAME)
+    assert "2 deleted in 1 file;" in out
+    assert not error

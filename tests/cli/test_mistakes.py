@@ -70,6 +70,7 @@ MISTAKES = {
     "plan --html plan.pdf": "must end in .html",
     "plan --html no/plan.html": "its folder does not exist",
     "sweep nowhere": "nowhere is not a folder",
+    "sweep full": "there are no buffers or spools in full",
     "forget nowhere --subject x": "nowhere is not a folder",
     "forget full --subject=": "must be a name",
     "audit nowhere": "nowhere does not exist",

@@ -96,11 +96,11 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
         assert "Traceback" not in screen.text
 
 
-def look(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def look(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> str:
     with pytest.raises(SystemExit) as stopped:
         main(["watch", *arguments])
     out, error = capsys.readouterr()
-    assert not stopped.value.code, error
+    assert (stopped.value.code or 0) == code, error
     return out
 
 
@@ -127,7 +127,7 @@ def test_its_numbers_are_those_of_the_run(
 def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     play(tmp_path, until=4, failing=2)
     capsys.readouterr()
-    shown = look([str(tmp_path), "--once"], capsys)
+    shown = look([str(tmp_path), "--once"], capsys, code=1)  # its server has stopped
     assert "2 (replied with an error): RuntimeError: no disk" in " ".join(shown.split())
     assert "fix this error in the client app" in shown
     assert "supernode list" not in shown
@@ -266,6 +266,30 @@ def test_what_the_log_says_is_shown_below(tmp_path: Path) -> None:
     assert "WARNING no client's model was used in round 5" in told
     assert "ERROR the server stops: ServerStopsError" in told
     assert "SERVER STOPPED: the server app ended before its last round" in " ".join(lines)
+
+
+def test_no_line_of_the_log_is_shown_if_none_is_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path)
+    capsys.readouterr()
+    assert last_lines(tmp_path, 10_000)
+    assert last_lines(tmp_path, 0) == []
+    assert "replied" in look([str(tmp_path), "--log", "0"], capsys)
+    assert json.loads(look([str(tmp_path), "--json", "--log", "0"], capsys))["log"] == []
+
+
+def test_a_script_is_told_of_a_red_alarm(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    play(tmp_path / "silent", failing=ALL)
+    play(tmp_path / "away", failing=2)
+    capsys.readouterr()
+    silent, away = str(tmp_path / "silent"), str(tmp_path / "away")
+    assert "NOTHING LEARNED" in look([silent, "--once"], capsys, code=1)
+    assert json.loads(look([silent, "--once", "--json"], capsys, code=1))["alarms"]
+    look([silent, "--json"], capsys)
+    assert "CLIENTS AWAY" in look([away, "--once"], capsys)  # yellow
 
 
 def test_the_guide_explains_every_alarm() -> None:

@@ -277,6 +277,12 @@ def test_totals_for_prometheus_go_on_from_the_books_after_a_restart(tmp_path: Pa
 
         wait_for(there, "money on the page", 30)
         pages.append(page_of(page.port)["tidegate_spent_total", ""])
+        if server_round == 3:  # resumed, and nothing is settled since
+            shown, last = page_of(page.port), read_run(tmp_path).rounds[-1]
+            assert shown["tidegate_round", ""] == last.round_number == 3
+            assert shown["tidegate_budget", ""] == pytest.approx(22.0)
+            for name in ("overspend", "fleet", "slots", "cost_debt", "price"):
+                assert shown[f"tidegate_{name}", ""] == getattr(last, name) != 0, name
         if server_round > 3:
             told = sum(row.spent for row in read_run(tmp_path).rounds)
             wait_for(

@@ -77,6 +77,12 @@ def forget(
             f"{deleted:,} deleted in {in_files(len(swept))}; later samples of this subject "
             "will be refused"
         )
+        if not deleted:
+            typer.echo(
+                "no sample of this subject was found here; is the name right? It must be what "
+                "ClientGate(subject=...) returns, letter by letter",
+                err=True,
+            )
         for reason in wrong:
             typer.echo(f"{reason}", err=True)
         _tell_of_unnamed(swept, samples, messages)

@@ -28,7 +28,7 @@ def sweep(
     It overwrites samples in buffers, waiting candidates, samples of purchases under way and
     messages in spools (files that end in .sqlite). Files without a limit stay as they are. The node
     may be running. If the command cannot sweep a file, it names the file, sweeps the others, and
-    exits with 1.
+    exits with 1. Folders without any buffer or spool are a mistake, and it exits with 2.
 
     Once, by hand:
 
@@ -45,6 +45,11 @@ def sweep(
         done, failed = sweep_folder(folder)
         swept += done
         wrong += failed
+    if not swept and not wrong:
+        raise ConfigurationError(
+            f"there are no buffers or spools in {', '.join(map(str, folders))}; give the folder "
+            "that nodes keep them in"
+        )
     if as_json:
         told = {
             "swept": [{**vars(one), "path": str(one.path)} for one in swept],

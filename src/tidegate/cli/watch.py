@@ -51,7 +51,10 @@ def watch(
         typer.Option(min=0, max=65_535, help="With --shards: a port to serve /metrics on."),
     ] = None,
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between two updates.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Show the run once, and stop.")] = False,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="Show the run once, and exit with 1 if anything is red."),
+    ] = False,
     log_lines: Annotated[
         int, typer.Option("--log", min=0, help="Lines of the server's log to show.")
     ] = LOG_LINES,
@@ -66,6 +69,7 @@ def watch(
     Green: all is well. Yellow: look at it. Red: act; the lines below say how. If the server ran on
     this machine, the command tells a dead server from slow clients at once, by the lock that a
     server holds while it lives. The guide "When something is red" explains each name in capitals.
+    With `--once` the command exits with 1 if anything is red, also with `--json`; else with 0.
 
     A run in one terminal, and this in another:
 
@@ -89,14 +93,16 @@ def watch(
             "--prometheus needs --shards; for a single server, pass AdmissionControl the sink "
             "Prometheus()"
         )
-    if as_json:
-        typer.echo(json.dumps(_facts(read_watched(folder), log_lines), indent=2))
-        return
     out = screen()
-    if once or not sys.stdout.isatty():
+    if as_json or once or not sys.stdout.isatty():
         seen = read_watched(folder)
-        log = last_lines(folder, log_lines)
-        out.print(live_view(seen, wide=out.width >= WIDE, log=log))
+        facts = _facts(seen, log_lines)
+        if as_json:
+            typer.echo(json.dumps(facts, indent=2))
+        else:
+            out.print(live_view(seen, wide=out.width >= WIDE, log=facts["log"]))
+        if once and any(alarm["level"] == "red" for alarm in facts["alarms"]):
+            raise typer.Exit(1)
         return
     with _asked_to_stop() as asked, Live(console=out, auto_refresh=False) as live:
         while not asked:

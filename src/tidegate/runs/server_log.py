@@ -66,4 +66,5 @@ def last_lines(folder: Path, count: int) -> list[str]:
     except FileNotFoundError:
         return []
     lines = [line for line in text.splitlines() if line.strip()]
-    return ["".join(one if one.isprintable() else " " for one in line) for line in lines[-count:]]
+    shown = lines[max(len(lines) - count, 0) :]
+    return ["".join(one if one.isprintable() else " " for one in line) for line in shown]

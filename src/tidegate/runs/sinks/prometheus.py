@@ -115,12 +115,21 @@ class Prometheus:
         return int(self._server.server_port)
 
     def resumed(self, before: Sequence[FleetRound]) -> None:
-        """Continue the totals from the books; none exist before, so that none falls to 0."""
+        """Continue the totals from the books; none exist before, so that none falls to 0.
+
+        Gauges show the last settled round, as far as its row tells.
+        """
         with self._registry.lock:
+            spent = math.fsum(row.spent for row in before)
             self._refunded = before[-1].refunded if before else 0.0
-            paid = math.fsum(row.spent for row in before) + self._refunded
-            self._counters["spent"].labels(self._run).inc(paid)
+            self._counters["spent"].labels(self._run).inc(spent + self._refunded)
             self._counters["admitted"].labels(self._run).inc(sum(row.admitted for row in before))
+            if before:
+                last = before[-1]
+                for name in self._gauges.keys() & vars(last).keys():
+                    self._gauges[name].set(getattr(last, name))
+                self._gauges["budget"].set((spent - last.overspend) / len(before))
+                self._round.set(last.round_number)
 
     def decided(self, round_number: int, price: float) -> None:
         """Note the time, and the price."""
