@@ -33,7 +33,7 @@ def test_nobody_waits_for_it_any_more(run: Path, capsys: pytest.CaptureFixture[s
     assert said == "partition-3 is retired when the server is started again"
     watched = json.loads(told(capsys, "watch", str(run), "--json"))
     assert (watched["away"], watched["retired"], watched["clients"]) == ([], [GONE], 4)
-    shown = told(capsys, "watch", str(run), "--once")
+    shown = told(capsys, "watch", str(run))
     assert "1 retired" in shown
     assert "has not replied" not in shown
     told(capsys, "report", str(run))

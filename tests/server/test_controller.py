@@ -476,6 +476,24 @@ def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None
         old.join(hello("a", 30))
 
 
+def test_a_client_that_is_ahead_of_an_older_copy_of_the_books_is_refused_with_a_remedy() -> None:
+    on = terms()
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    older = controller
+    for number in range(1, 5):
+        orders = controller.decide(gates, gates)
+        for name, order in orders.items():
+            newest = gates[name].apply(order)
+            controller.book(name, newest)
+        controller.close()
+        if number == 2:
+            older = restored(controller, on)
+    told = "books of run 'r' end at round 2, and b is at round 4: .* Put the newer folder back"
+    with pytest.raises(WireError, match=told):
+        older.join(hello("b", 20), newest)
+
+
 def test_terms_that_are_refused_stay_refused() -> None:
     controller = Controller(terms("tide", headroom=4.0), "r")
     controller.join(hello("a", 10))

@@ -61,7 +61,7 @@ def welcome(
             f"its buffer with that order. {BEGIN_AGAIN}"
         )
     elif newest is not None:
-        raise _unknown(ledger, client, newest)
+        raise _unknown(ledger, client, newest, now)
     else:
         lost = ledger.begin_again(client, buffer_id)
         logger.warning(
@@ -91,7 +91,7 @@ def _settle_unheard(ledger: Ledger, client: str, newest: Receipt, now: int) -> N
     """Book what a client did in a closed round; the receipt of an open round is still to come."""
     order = ledger.account(client).outstanding if client in ledger else None
     if order is None or order.round_number != newest.round_number:
-        raise _unknown(ledger, client, newest)
+        raise _unknown(ledger, client, newest, now)
     if newest.round_number < now:
         try:
             ledger.book(client, newest)
@@ -99,7 +99,14 @@ def _settle_unheard(ledger: Ledger, client: str, newest: Receipt, now: int) -> N
             raise WireError(f"{refused}. {BEGIN_AGAIN}") from refused
 
 
-def _unknown(ledger: Ledger, client: str, newest: Receipt) -> WireError:
+def _unknown(ledger: Ledger, client: str, newest: Receipt, now: int) -> WireError:
+    """Return why a receipt cannot be booked: the books are older, or of another run."""
+    if 1 < now <= newest.round_number:
+        return WireError(
+            f"the server's books of run {ledger.run!r} end at round {now - 1}, and {client} is at "
+            f"round {newest.round_number}: the server's folder is an older copy. Put the newer "
+            "folder back, or start a new run under another name"
+        )
     return WireError(
         f"{client} is at round {newest.round_number} of run {ledger.run!r}, which this server "
         "does not know: resume the run from its folder, or give the new run another name"
