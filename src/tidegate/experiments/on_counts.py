@@ -41,7 +41,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass
-class _Client:
+class Client:
     """What a client reads, looks at and holds, as places in its part of the data."""
 
     name: str
@@ -94,27 +94,61 @@ class _Client:
         return new
 
 
+@dataclass(frozen=True)
+class Played:
+    """A round: what it cost, what clients then hold, and the model after it."""
+
+    row: RoundRow
+    fresh: IntArray
+    """Samples that each client took in: the last of those that it holds."""
+    stored: IntArray
+    clients: list[Client]
+    """In the order of their names; the next round changes them."""
+    model: Floats
+    """One column a class, the bias last."""
+
+
 def run_on_counts(job: Job) -> None:
     """Play a job, and leave the rows that the Flower app would leave.
 
     Raises:
         ConfigurationError: if counts alone do not say what is trained on, or a stream ends.
     """
-    _check(job)
-    inputs, wanted = job.federated_data.test_arrays(job.test_inputs)
-    test, clients = _with_one(inputs), _clients(job)
-    model = _first_model(job)
+    _check(job)  # before there is a file for its rows
+    test, wanted = judged_part(job)
     with contextlib.closing(RowWriter(Path(job.results))) as rows:
-        for row, fresh, stored in _counts(job):
-            for client, new, kept in zip(clients, fresh.tolist(), stored.tolist(), strict=True):
-                client.admit(new, kept, job, model, row.round_number)
-            model = _after_round(model, clients, job)
-            judged = row.round_number == job.rounds or row.round_number % job.judge_every == 0
-            accuracy, loss = (
-                _judge(test @ model, wanted) if judged else (float("nan"), float("nan"))
-            )
-            rows.write(_told(row, job, stored), accuracy, loss, job.learning)
+        for played in rounds_on_counts(job):
+            accuracy, loss = float("nan"), float("nan")
+            if judged(job, played.row.round_number):
+                accuracy, loss = _judge(test @ played.model, wanted)
+            rows.write(_told(played.row, job, played.stored), accuracy, loss, job.learning)
         rows.finish()
+
+
+def rounds_on_counts(job: Job) -> Iterator[Played]:
+    """Play the rounds of a job one by one.
+
+    Raises:
+        ConfigurationError: if counts alone do not say what is trained on, or a stream ends.
+    """
+    _check(job)
+    clients, model = clients_of(job), first_model(job)
+    for row, fresh, stored in _counts(job):
+        for client, new, kept in zip(clients, fresh.tolist(), stored.tolist(), strict=True):
+            client.admit(new, kept, job, model, row.round_number)
+        model = _after_round(model, clients, job)
+        yield Played(row, fresh, stored, clients, model)
+
+
+def judged(job: Job, round_number: int) -> bool:
+    """Whether the model is judged after a round: in every so many, and in the last."""
+    return round_number == job.rounds or round_number % job.judge_every == 0
+
+
+def judged_part(job: Job) -> tuple[Floats, IntArray]:
+    """Inputs of the test part, with a 1 for the bias, and labels."""
+    inputs, wanted = job.federated_data.test_arrays(job.test_inputs)
+    return _with_one(inputs), wanted
 
 
 def _check(job: Job) -> None:
@@ -172,13 +206,14 @@ def _by_name(job: Job) -> list[int]:
     return sorted(range(job.clients), key=lambda number: f"partition-{number}")
 
 
-def _clients(job: Job) -> list[_Client]:
+def clients_of(job: Job) -> list[Client]:
+    """What every client reads, in the order of their names; nothing is held yet."""
     parts = _parts(job.federated_data, job.partition, job.clients, job.seed)
     made = []
     for number in _by_name(job):
         inputs, labels = parts[number]
         order = generator(job.seed, STREAM, number).permutation(len(labels))
-        made.append(_Client(f"partition-{number}", inputs, labels, order))
+        made.append(Client(f"partition-{number}", inputs, labels, order))
     return made
 
 
@@ -194,14 +229,15 @@ def _with_one(inputs: NDArray[Any]) -> Floats:
     return np.hstack([flat, np.ones((len(flat), 1), np.float32)])
 
 
-def _first_model(job: Job) -> Floats:
+def first_model(job: Job) -> Floats:
+    """The weights of a seed before round 1, one column a class, the bias last."""
     data = job.federated_data
     model = new_model(job.model, data.input_shape, data.num_classes, seed=job.seed)
     weights, bias = (one.numpy() for one in model.state_dict().values())
     return np.vstack([weights.T, bias[None]])
 
 
-def _after_round(model: Floats, clients: list[_Client], job: Job) -> Floats:
+def _after_round(model: Floats, clients: list[Client], job: Job) -> Floats:
     """The average of the clients' models by what they hold, each after its E steps."""
     sizes = np.array([len(client.held) for client in clients])
     if not sizes.any():
