@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -26,6 +27,7 @@ from rich.console import Console
 
 from tidegate.cli import main
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
+from tidegate.flower.flower_internals import why_it_ends
 from tidegate.report.alarms import NAMES
 from tidegate.report.live import bars, live_view, summary
 from tidegate.report.run_page import write_run_page
@@ -33,7 +35,7 @@ from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
 from tidegate.runs.lock import read_watched
 from tidegate.runs.reader import read_run
-from tidegate.runs.server_log import last_lines
+from tidegate.runs.server_log import last_lines, logged
 
 
 class Screen:
@@ -290,6 +292,34 @@ def test_a_script_is_told_of_a_red_alarm(
     assert json.loads(look([silent, "--once", "--json"], capsys, code=1))["alarms"]
     look([silent, "--json"], capsys)
     assert "CLIENTS AWAY" in look([away, "--once"], capsys)  # yellow
+
+
+def test_a_run_that_somebody_stopped_is_told_from_one_that_failed(tmp_path: Path) -> None:
+    play(tmp_path, until=4)
+    assert colours(tmp_path) == {"red"}
+    refused = httpx.Response(401, request=httpx.Request("POST", "https://127.0.0.1/pull"))
+    with pytest.raises(httpx.HTTPStatusError), logged(tmp_path, why_it_ends):
+        refused.raise_for_status()  # as Flower's client does after flwr stop
+    shown = " ".join(shown_of(tmp_path, 120, time.time()).split())
+    assert "SERVER STOPPED: somebody stopped the run (flwr stop), or" in shown
+    assert "to go on, start the same run again with this folder" in shown
+    assert "mozilla" not in shown
+    assert colours(tmp_path) == {"yellow"}
+    with pytest.raises(OSError, match="full"), logged(tmp_path, why_it_ends):
+        raise OSError("the disk is full")
+    assert colours(tmp_path) == {"red"}
+
+
+def test_a_run_that_begins_is_not_called_quiet(tmp_path: Path) -> None:
+    play(tmp_path, until=1)
+    lines = (tmp_path / METRICS).read_text("utf-8").splitlines(keepends=True)
+    begun = next(place for place, line in enumerate(lines) if '"decided"' in line)
+    (tmp_path / METRICS).write_text("".join(lines[:begun]), "utf-8")  # it waits for its nodes
+    view = replace(read_run(tmp_path), rounds=[])
+    at = view.starts[-1][0]
+    soon, late = (summary(view, at + seconds)["state"] for seconds in (120, 3600))
+    assert soon.endswith("for 120 s")
+    assert late.endswith("for 3,600 s: QUIET")
 
 
 def test_the_guide_explains_every_alarm() -> None:

@@ -97,7 +97,10 @@ def _show(found: list[BufferFile], place: Path, now: float) -> None:
     if not found:
         out.print(f"no buffers in {place}", highlight=False, markup=False, soft_wrap=True)
         return
-    table = Table(title=Text(f"{len(found):,} buffers in {place}"), title_justify="left")
+    table = Table(
+        title=Text(f"{len(found):,} buffer{'s' * (len(found) > 1)} in {place}"),
+        title_justify="left",
+    )
     for name in ("run", "client"):
         table.add_column(name, overflow="fold")
     for name in ("samples", "candidates", "size", "days unused"):

@@ -6,6 +6,7 @@ all others on import.
 
 import importlib.metadata
 import logging
+import re
 from collections.abc import Callable, Mapping
 
 from packaging.specifiers import SpecifierSet
@@ -31,12 +32,19 @@ from flwr.proto.node_pb2 import NodeInfo  # noqa: E402
 from flwr.supercore.run import Run  # noqa: E402
 from flwr.supercore.task_identity import TaskIdentity  # noqa: E402
 
+from tidegate.runs.server_log import RUN_STOPPED, in_words  # noqa: E402
+
 SERVER_NODE_ID = 1
 """The id that Flower gives the server side of a run."""
 CLIENT_RAISED = 2
 """Flower's error code for a ClientApp that raised."""
+UNAUTHORIZED = 401
+"""The SuperLink's answer to a server app whose run was stopped: its token is no longer valid."""
 LOGGER = "flwr"
 """The logger of Flower and of everything that runs on it."""
+
+AWAITED = re.compile(r"Waiting for nodes to connect: \d+ connected \(minimum required: (\d+)\)")
+"""A line of Flower's log, as ``flwr log`` shows it."""
 
 __all__ = [
     "CLIENT_RAISED",
@@ -52,9 +60,11 @@ __all__ = [
     "metrics_in",
     "name_message",
     "nodes_awaited",
+    "nodes_required",
     "round_in",
     "rounds_asked",
     "run_of",
+    "why_it_ends",
 ]
 
 
@@ -113,6 +123,23 @@ def nodes_awaited(record: logging.LogRecord) -> tuple[int, int] | None:
         return None
     there, wanted = (int(str(number)) for number in record.args)
     return there, wanted
+
+
+def nodes_required(log: str) -> int | None:
+    """Return how many nodes a strategy waits for by the end of a run's log; None if it does not.
+
+    >>> nodes_required("Waiting for nodes to connect: 1 connected (minimum required: 2).")
+    2
+    """
+    lines = [line for line in log.splitlines() if line.strip()]
+    found = AWAITED.search(lines[-1]) if lines else None
+    return None if found is None else int(found[1])
+
+
+def why_it_ends(wrong: Exception) -> str:
+    """Return in words why an exception ends a server app."""
+    status = getattr(getattr(wrong, "response", None), "status_code", None)
+    return RUN_STOPPED if status == UNAUTHORIZED else in_words(wrong)
 
 
 def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:

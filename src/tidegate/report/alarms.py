@@ -12,6 +12,7 @@ from tidegate.report.purchases import told_of_purchases
 from tidegate.report.run_state import RunState
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
+from tidegate.runs.server_log import RUN_STOPPED, was_stopped
 
 Level = Literal["green", "yellow", "red"]
 MOST_NAMES = 6
@@ -98,6 +99,9 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
         what = f"its process ended without a message, in round {now:,}"
         to_do = f"{again}: it continues with round {now:,}, and nothing is paid twice"
         return [Alarm("red", SERVER_DEAD, what, to_do)]
+    if state.kind == "stopped" and was_stopped(view.folder):
+        what = f"{RUN_STOPPED}, after round {now - 1:,}"
+        return [Alarm("yellow", SERVER_STOPPED, what, f"to go on, {again}")]
     if state.kind == "stopped":
         what = f"the server app ended before its last round, after round {now - 1:,}"
         return [
@@ -128,8 +132,9 @@ def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) 
         alarms.append(Alarm("yellow", CLIENTS_AWAY, what, FIX_CLIENTS))
     if away:
         to_do = (
-            "check that their SuperNodes are running: flwr supernode list. If one is gone "
-            f"for good: tidegate retire {view.folder} NAME"
+            "check that their SuperNodes are running: flwr supernode list. If one is online, "
+            "the server has refused it, and the log says why. If one is gone for good: "
+            f"tidegate retire {view.folder} NAME"
         )
         alarms.append(Alarm("yellow", CLIENTS_AWAY, named(away), to_do))
     return alarms

@@ -15,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.admission.debt import certificate_holds
-from tidegate.report.alarms import Level, alarms, worst
+from tidegate.report.alarms import SERVER_STOPPED, Alarm, Level, alarms, worst
 from tidegate.report.purchases import told_of_purchases
-from tidegate.report.run_state import RunState, gains, run_state, server_in_a_word
+from tidegate.report.run_state import gains, run_state, server_in_a_word
 from tidegate.report.tables import amount
 from tidegate.runs.reader import RunView
 
@@ -53,7 +53,7 @@ def live_view(
     wrong = alarms(view, told, state)
     colour = worst(wrong)
     title = Text(f"run {view.run[:SHOWN]}: {view.policy}", COLOUR[colour])  # no markup
-    parts: list[RenderableType] = [Text(state.words, COLOUR[colour]), _server_line(view, state)]
+    parts: list[RenderableType] = [Text(state.words, COLOUR[colour]), _server_line(view, wrong)]
     for alarm in wrong:
         parts.append(Text.assemble((f"{alarm.name}: ", COLOUR[alarm.level]), alarm.what))
         parts.append(Padding(Text(f"what to do: {alarm.to_do}"), (0, 0, 0, 2)))
@@ -74,7 +74,7 @@ def _log_line(line: str) -> Text:
     return Text.assemble((f"{at} ", "dim"), (f"{level} {words}", style))
 
 
-def _server_line(view: RunView, state: RunState) -> Text:
+def _server_line(view: RunView, wrong: Sequence[Alarm]) -> Text:
     """Whether the server lives, first of all."""
     word = server_in_a_word(view)
     process = "" if view.server is None else f", process {view.server.pid}"
@@ -85,8 +85,8 @@ def _server_line(view: RunView, state: RunState) -> Text:
         "not known": "cannot tell from this machine whether the server is alive",
     }[word]
     style = "bold red" if word == "dead" else "" if word == "not known" else "green"
-    if state.kind == "stopped":
-        style = "bold red"
+    for alarm in wrong:
+        style = COLOUR[alarm.level] if alarm.name == SERVER_STOPPED else style
     return Text(told, style)
 
 

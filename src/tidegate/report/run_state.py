@@ -11,6 +11,8 @@ from tidegate.runs.reader import RunView
 QUIET_ROUNDS = 5.0
 """After so many times as long as a round usually takes, a run is called quiet."""
 FEWEST_SECONDS = 30.0
+FIRST_SECONDS = 600.0
+"""As long as nobody knows what a round takes: nodes connect, and apps start for the first time."""
 
 Kind = Literal["over", "judging", "stopped", "starting", "dead", "prices", "answers"]
 """Of a run that goes on, what it waits for: the next price or nodes, or answers."""
@@ -52,14 +54,16 @@ def run_state(view: RunView, now: float) -> RunState:
 def _waiting(view: RunView, now: float, place: str, ends: Sequence[float]) -> RunState:
     """What a run that goes on waits for, and whether it takes longer than usual."""
     begun = view.begun_at.get(view.round_number)
-    usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else 0.0
+    usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else None
     started = [at for at, _ in view.starts[-1:]]
     last = max([*ends[-1:], *started, *([] if begun is None else [begun])], default=now)
     since = max(now - last, 0.0)
     waits_for = "the next price, or for nodes" if begun is None else "answers"
     told = f"{place}, waiting for {waits_for} for {since:,.0f} s"
     kind: Kind = "prices" if begun is None else "answers"
-    if since > max(QUIET_ROUNDS * usual, FEWEST_SECONDS):
+    if usual is None and since > FIRST_SECONDS:
+        return RunState(kind, f"{told}: QUIET", is_quiet=True)
+    if usual is not None and since > max(QUIET_ROUNDS * usual, FEWEST_SECONDS):
         return RunState(kind, f"{told}: QUIET, a round takes {usual:,.3g} s", is_quiet=True)
     return RunState(kind, told)
 

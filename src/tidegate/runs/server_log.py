@@ -7,7 +7,7 @@ Flower's own log is gone with the SuperLink. Like that log, it names clients and
 import logging
 import logging.handlers
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,13 +18,25 @@ LARGEST = 2_000_000
 """Bytes after which a new file starts; the previous one is kept as ``server.log.1``."""
 TAIL = 64_000
 """Bytes at its end that are searched for the last lines."""
+ENDING = "the server stops: "
+"""Before the reason why a server ended early."""
+RUN_STOPPED = "somebody stopped the run (flwr stop), or the SuperLink was started anew"
+
+
+def in_words(wrong: Exception) -> str:
+    """Return the kind of an exception, and what it says."""
+    return f"{type(wrong).__name__}: {wrong}"
 
 
 @contextmanager
-def logged(folder: Path) -> Iterator[None]:
+def logged(folder: Path, reason: Callable[[Exception], str] = in_words) -> Iterator[None]:
     """Write the log of a run to its folder, with the exception that ends the run, if any.
 
     A log that cannot be written does not stop the run.
+
+    Args:
+        folder: of the run.
+        reason: says in words why an exception ends the run.
     """
     handler = logging.handlers.RotatingFileHandler(
         folder / LOG, maxBytes=LARGEST, backupCount=1, encoding="utf-8", delay=True
@@ -40,7 +52,7 @@ def logged(folder: Path) -> Iterator[None]:
     except Exception as wrong:
         told = logging.makeLogRecord(
             {
-                "msg": f"the server stops: {type(wrong).__name__}: {wrong}",
+                "msg": f"{ENDING}{reason(wrong)}",
                 "levelno": logging.ERROR,
                 "levelname": "ERROR",
             }
@@ -55,6 +67,11 @@ def logged(folder: Path) -> Iterator[None]:
 def _is_of_use(record: logging.LogRecord) -> bool:
     """Return whether an operator needs a line: all of Tidegate's, and Flower's warnings."""
     return record.name == OURS or record.levelno >= logging.WARNING
+
+
+def was_stopped(folder: Path) -> bool:
+    """Return whether somebody stopped a run that ended early, by the end of its log."""
+    return any(f"{ENDING}{RUN_STOPPED}" in line for line in last_lines(folder, 1))
 
 
 def last_lines(folder: Path, count: int) -> list[str]:
