@@ -106,6 +106,24 @@ def test_an_app_that_fails_is_told_with_the_end_of_its_log(
     assert processes_of(folder) == []
 
 
+@pytest.mark.deployment
+def test_a_strategy_that_waits_for_more_nodes_than_there_are_ends_the_rehearsal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, app = tmp_path / "few", tmp_path / "app"
+    with pytest.raises(SystemExit):
+        main(["new", str(app)])  # FedAvg waits for two nodes by default
+    capsys.readouterr()
+    code, out, error = call([str(app), "--nodes", "1", "--out", str(folder), "--json"], capsys)
+    told = json.loads(out)
+    assert code == 1, error
+    assert "waits for 2 nodes, and the rehearsal has 1: give --nodes 2 or more" in (
+        " ".join(told["problems"])
+    )
+    assert "1 SuperNode is online: site-0" in [one["what"] for one in told["events"]]
+    assert processes_of(folder) == []
+
+
 def test_what_cannot_be_rehearsed_is_said_before_anything_starts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

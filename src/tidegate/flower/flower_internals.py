@@ -43,7 +43,9 @@ UNAUTHORIZED = 401
 LOGGER = "flwr"
 """The logger of Flower and of everything that runs on it."""
 
-AWAITED = re.compile(r"Waiting for nodes to connect: \d+ connected \(minimum required: (\d+)\)")
+AWAITED = re.compile(
+    r"Waiting\s+for\s+nodes\s+to\s+connect:\s+\d+\s+connected\s+\(minimum\s+required:\s+(\d+)\)"
+)
 """A line of Flower's log, as ``flwr log`` shows it."""
 
 __all__ = [
@@ -126,14 +128,13 @@ def nodes_awaited(record: logging.LogRecord) -> tuple[int, int] | None:
 
 
 def nodes_required(log: str) -> int | None:
-    """Return how many nodes a strategy waits for by the end of a run's log; None if it does not.
+    """Return how many nodes a strategy waits for, or has waited for, by a run's log.
 
     >>> nodes_required("Waiting for nodes to connect: 1 connected (minimum required: 2).")
     2
     """
-    lines = [line for line in log.splitlines() if line.strip()]
-    found = AWAITED.search(lines[-1]) if lines else None
-    return None if found is None else int(found[1])
+    found = AWAITED.findall(log)
+    return int(found[-1]) if found else None
 
 
 def why_it_ends(wrong: Exception) -> str:

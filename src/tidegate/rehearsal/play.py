@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.flower.flower_internals import nodes_required
 from tidegate.rehearsal.books import BothBooks, compare_books, newest_round
 from tidegate.rehearsal.commands import commands_text
 from tidegate.rehearsal.deployment import Deployment
@@ -119,7 +120,8 @@ class Rehearsal:
         self._say(f"the SuperLink is running on https://127.0.0.1:{deployment.port}")
         deployment.start_nodes(count)
         names = ", ".join(deployment.name(number) for number in range(count))
-        self._say(f"{count} SuperNodes are online: {names}", "each has authenticated with its key")
+        online = "1 SuperNode is" if count == 1 else f"{count} SuperNodes are"
+        self._say(f"{online} online: {names}", "each has authenticated with its key")
 
     def _run(self, deployment: Deployment) -> None:
         """Play the run to its end, with a crash on the way if it was asked for."""
@@ -219,10 +221,25 @@ class Rehearsal:
         # Flower is not asked while a server holds the folder: that takes seconds, and in them a
         # whole round could pass.
         is_served = server_process(self._plan.run_folder) is not None
-        if not is_served and time.monotonic() > self._asked + STATUS_SECONDS:
-            self._asked = time.monotonic()
-            return deployment.status(run_id).startswith("finished") or None
-        return None
+        has_begun = view is not None and view.begun_at
+        if (is_served and has_begun) or time.monotonic() < self._asked + STATUS_SECONDS:
+            return None
+        self._asked = time.monotonic()
+        if is_served:
+            self._check_nodes(deployment, run_id)
+            return None
+        return deployment.status(run_id).startswith("finished") or None
+
+    def _check_nodes(self, deployment: Deployment, run_id: str) -> None:
+        """Stop if the strategy waits for more nodes than the rehearsal has."""
+        required, nodes = nodes_required(deployment.log(run_id)), self._plan.nodes
+        if required is not None and required > nodes:
+            raise SupplierError(
+                "the run",
+                f"waits for {required} nodes, and the rehearsal has {nodes}: give --nodes "
+                f"{required} or more, or let the app's strategy begin with fewer "
+                "(min_available_nodes, min_train_nodes, min_evaluate_nodes)",
+            )
 
     def _view(self) -> RunView | None:
         """The run, as soon as there is one."""
