@@ -76,3 +76,14 @@ def test_money_that_is_left_is_explained(view: RunView) -> None:
     rounds = [replace(row, pause=1, exposure=3.0) for row in troubled.rounds]
     told = spent(replace(troubled, rounds=rounds))
     assert f"buying paused in {ROUNDS - 1} rounds; 3 is reserved for orders without a reply" in told
+
+
+def test_every_reason_for_money_that_is_left_is_named(view: RunView) -> None:
+    behind = ending(view, -44.0)
+    apart = [replace(row, slots=row.training_size + 1) for row in behind.rounds]
+    apart[2] = replace(apart[2], answered=apart[2].orders - 1)
+    apart[4:6] = [replace(row, slots=row.training_size) for row in apart[4:6]]
+    told = spent(replace(behind, rounds=apart))
+    assert "in 1 round some orders had no reply" in told
+    assert "in 2 rounds all slots were full" in told
+    assert "saved the rest, if any, for lower prices" in told

@@ -74,24 +74,32 @@ def _why_behind(view: RunView, told: dict[str, Any]) -> str:
     unanswered = sum(
         1 for row in view.rounds if row.answered + failed.get(row.round_number, 0) < row.orders
     )
+    full = [row for row in view.rounds if row.training_size >= row.slots > 0]
     reasons = [
         words
         for words, holds in (
-            (f"buying paused in {paused:,} rounds", paused),
-            (f"in {dry:,} rounds clients bought fewer samples than ordered", dry),
-            (f"in {len(failed):,} rounds clients replied with an error", failed),
-            (f"in {unanswered:,} rounds some orders had no reply", unanswered),
+            (f"buying paused in {_rounds(paused)}", paused),
+            (f"in {_rounds(dry)} clients bought fewer samples than ordered", dry),
+            (f"in {_rounds(len(failed))} clients replied with an error", failed),
+            (f"in {_rounds(unanswered)} some orders had no reply", unanswered),
             (
                 f"{amount(told['exposure'])} is reserved for orders without a reply",
                 told["exposure"],
             ),
+            (f"in {_rounds(len(full))} all slots were full", full),
         )
         if holds
     ]
     if reasons:
-        return f"The reasons: {'; '.join(reasons)}."
+        rest = "the policy saved the rest, if any, for lower prices"
+        return f"The reasons: {'; '.join([*reasons, rest])}."
     saved = "The policy saved it for lower prices, or the buffers had no room for more"
     return f"{saved}; {'the run ended first' if view.is_over else 'it may still be spent'}."
+
+
+def _rounds(count: int) -> str:
+    """A number of rounds, in words."""
+    return f"{count:,} round{'s' * (count != 1)}"
 
 
 def _amounts(view: RunView) -> list[str]:
