@@ -141,7 +141,7 @@ COMMANDS = [
 TUTORIAL_FIGURES = {
     "tidegate watch run": {
         "2,634 of 2,750": "spent 2,634 of 2,750",
-        "198.7; overspend -116.5": "cost debt 198.7, overspend -116.5",
+        "198.7; 116.5 under budget": "cost debt 198.7, overspend -116.5",
         "16.9 a round": "16.9 effective samples a round",
         "0.9235 in round 50": "accuracy 0.9235",
     },

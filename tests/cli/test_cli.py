@@ -8,9 +8,14 @@ from check_size import at_size
 
 from tidegate.cli import main
 from tidegate.cli.plan import plan
-from tidegate.cli.running import limit_told
+from tidegate.cli.running import show_summaries
 from tidegate.cli.simulate import simulate
 from tidegate.policies import POLICIES
+from tidegate.policies.presets import make_policy
+from tidegate.prices import UniformPrice
+from tidegate.problem import Problem
+from tidegate.simulation.rounds import simulate as play
+from tidegate.simulation.summary import summarise
 
 MNIST = "--capacities 8,9,10,11,12,8,9,10,11,12 --budget 55 --price uniform:1,10 --rounds 1000"
 ROW_KEYS = {
@@ -485,5 +490,16 @@ def test_how_much_may_be_spent_ahead_is_a_flag(tidegate: Shell, tmp_path: Path) 
     assert nothing <= 0 < some <= 3 < unlimited
 
 
-def test_the_terminal_says_that_a_finite_run_can_end_above_the_limit() -> None:
-    assert "a run of finite length can end a little above 100%" in limit_told({"limit": 20.0})
+def test_the_terminal_says_why_a_run_ends_above_the_limit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    problem = Problem(buffer_capacities=[10], budget=5.0, mean_price=5.5, num_rounds=20)
+    names = ("tide", "costless_oracle")
+    runs = [play(make_policy(name, problem), problem, UniformPrice(1, 10), 0) for name in names]
+    summaries = [summarise(name, [run]) for run, name in zip(runs, names, strict=True)]
+    reached = summaries[0].effective_per_round.mean
+    words = "A run of finite length can end a little above 100%."
+    for limit, told in ((reached / 1.02, True), (reached, False)):
+        show_summaries(summaries, {"limit": limit})
+        assert (words in capsys.readouterr().out) is told

@@ -15,7 +15,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, NotApplicable
 from tidegate.policies.presets import PRESETS, make_policy
 from tidegate.prices import RecordedPrices
-from tidegate.report.tables import LEGEND, summary_table
+from tidegate.report.tables import LEGEND, any_above_limit, summary_table
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
 from tidegate.theory.distribution import price_distribution
@@ -26,6 +26,7 @@ ROUNDS_A_TICK = 50
 MOST_GROUPS = 100
 LONGEST_PATH = 5000
 """Rounds for which the bound in hindsight takes seconds."""
+ABOVE = "A run of finite length can end a little above 100%."
 WIDE = 120
 """Columns that a table with intervals needs."""
 
@@ -162,6 +163,8 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
     out.print(LEGEND, style="dim", highlight=False)
     if possible:
         out.print(limit_told(possible), style="dim", highlight=False)
+    if limit is not None and any_above_limit(summaries, limit):
+        out.print(ABOVE, style="dim", highlight=False)
     if not wide and summaries[0].seeds > 1:
         note = f"{CONFIDENCE:.0%} intervals, and distinct samples, need {WIDE} columns or --json."
         out.print(note, style="dim", highlight=False)
@@ -190,7 +193,7 @@ def limit_told(possible: Mapping[str, float]) -> str:
     return (
         f"limit: effective samples as a part of {possible['limit']:,.4g}, the most that full "
         f"buffers can gain in the long run for this budget{capped} if prices are independent from "
-        "round to round (tidegate optimum); a run of finite length can end a little above 100%."
+        "round to round (tidegate optimum)."
     )
 
 

@@ -39,6 +39,12 @@ def part_of_limit(policy: str, effective: float, limit: float) -> str:
     return "-" if policy.startswith(ORACLE) else f"{effective / limit:.0%}"
 
 
+def any_above_limit(summaries: Sequence[PolicySummary], limit: float) -> bool:
+    """Return whether the table shows more than 100 % of the limit for any policy."""
+    parts = [part_of_limit(one.policy, one.effective_per_round.mean, limit) for one in summaries]
+    return any(part != "-" and int(part.rstrip("%")) > 100 for part in parts)  # noqa: PLR2004
+
+
 def summary_table(
     summaries: Sequence[PolicySummary], limit: float | None = None, *, intervals: bool = True
 ) -> Table:
