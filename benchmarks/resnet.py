@@ -14,6 +14,7 @@ import copy
 import statistics
 import time
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from rich.console import Console
@@ -49,7 +50,9 @@ class Ways:
 
     def __init__(self, width: int, steps: int) -> None:
         self.width, self.steps = width, steps
-        self.compiled = torch.compile(new_model("resnet9", SHAPE, CLASSES, width))
+        self.compiled = cast(
+            "nn.Module", torch.compile(new_model("resnet9", SHAPE, CLASSES, width))
+        )
 
     def as_it_is(self, model: nn.Module, data: list[Data]) -> None:
         """Channels last, one client after another."""
@@ -77,7 +80,7 @@ class Ways:
     def together(self, model: nn.Module, data: list[Data]) -> None:
         """All clients, of equal size, in one batch with weights of their own."""
         base = self._channels_first(model)
-        weights, _ = stack_module_state([base for _ in data])  # type: ignore[arg-type]
+        weights, _ = stack_module_state([base for _ in data])
         inputs, labels = (torch.stack(parts) for parts in zip(*data, strict=True))
 
         def loss(mine: dict[str, Tensor], images: Tensor, wanted: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ MODEL_DIVERGED = "MODEL DIVERGED"
 SLOW_CLIENTS = "SLOW CLIENTS"
 NO_PRICE = "NO PRICE OR NO NODES"
 CLIENTS_AWAY = "CLIENTS AWAY"
+CLIENTS_FAIL = "CLIENTS FAIL"
 SAMPLES_SET_ASIDE = "SAMPLES SET ASIDE"
 SUPPLIERS_FAIL = "SUPPLIERS FAIL"
 STREAMS_FULL = "STREAMS FULL"
@@ -57,6 +58,7 @@ NAMES = (
     SLOW_CLIENTS,
     NO_PRICE,
     CLIENTS_AWAY,
+    CLIENTS_FAIL,
     SAMPLES_SET_ASIDE,
     *(name for name, _ in PURCHASES.values()),
 )
@@ -129,7 +131,7 @@ def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) 
     alarms = list[Alarm]()
     if failing and not any(one.name == NOTHING_LEARNED for one in found):  # which tells of them
         what = f"{named(failing)}: {told['error']}"
-        alarms.append(Alarm("yellow", CLIENTS_AWAY, what, FIX_CLIENTS))
+        alarms.append(Alarm("yellow", CLIENTS_FAIL, what, FIX_CLIENTS))
     if away:
         to_do = (
             "check that their SuperNodes are running: flwr supernode list. If one is online, "
