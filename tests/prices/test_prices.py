@@ -111,6 +111,8 @@ def test_as_many_columns_as_clients() -> None:
         ),
         ("gauss:1,2", "unknown price law 'gauss'; choose constant, uniform, markov or trace"),
         ("trace:prices.csv", "must have the form trace:FILE.csv:COLUMN"),
+        ("prices.csv", r"law 'prices.csv'; did you mean trace:prices.csv:COLUMN\?"),
+        ("my/prices.csv:eur", r"did you mean trace:my/prices.csv:eur\?"),
     ],
 )
 def test_wrong_texts_name_value_limit_and_remedy(text: str, complaint: str) -> None:
@@ -122,6 +124,7 @@ def test_wrong_texts_name_value_limit_and_remedy(text: str, complaint: str) -> N
     ("content", "complaint"),
     [
         ("hour,eur\n0,1\n", "no column 'usd'; it has hour, eur"),
+        ("hour;usd\n0;1\n", "has one column, 'hour;usd'; separate columns by commas"),
         ("usd\n", "no prices below it"),
         ("usd\n1\nx\n", "line 3, column usd: 'x' is not a price"),
         ("hour,usd\n1\n", "line 2, column usd: None is not a price"),

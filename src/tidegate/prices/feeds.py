@@ -259,6 +259,8 @@ def csv_header(text: str, path: Path) -> list[str]:
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ConfigurationError(f"{path} has two columns {twice[0]!r}; rename one")
+    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+        raise ConfigurationError(f"{path} has one column, {names[0]!r}; separate columns by commas")
     return names
 
 

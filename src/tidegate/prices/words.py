@@ -36,6 +36,11 @@ def price_law(text: str) -> PriceLaw:
         "markov": (MarkovPrice, "markov:LOW,HIGH,STAY_LOW,STAY_HIGH"),
     }
     if kind not in laws:
+        if kind.lower().endswith(".csv"):
+            column = rest or "COLUMN"
+            raise ConfigurationError(
+                f"unknown price law {text!r}; did you mean trace:{kind}:{column}?"
+            )
         raise ConfigurationError(
             f"unknown price law {kind!r}; choose constant, uniform, markov or trace, "
             "for example uniform:1,10, or give a number"
