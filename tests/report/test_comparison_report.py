@@ -9,6 +9,7 @@ from made_results import make_results
 from rich.console import Console
 
 from tidegate.experiments.results import read_results
+from tidegate.policies import POLICIES
 from tidegate.report.comparison import Comparison, write_tables
 from tidegate.report.comparison_figures import draw
 from tidegate.report.comparison_page import write_comparison_page
@@ -106,6 +107,8 @@ def test_a_difference_that_may_be_chance_is_not_called_a_lead(tmp_path: Path) ->
 
 
 def test_two_labels_of_one_policy_do_not_look_alike() -> None:
+    assert look_of("tide") == ("#009E73", "-")
+    assert len({colour for colour, _ in map(look_of, POLICIES)}) == len(POLICIES)
     looks = looks_of(["tide", *(f"tide-{number}" for number in range(12))])
     assert looks["tide"] == look_of("tide")
     assert len({str(look) for look in looks.values()}) == len(looks) == 13
@@ -152,6 +155,9 @@ def test_one_run_has_no_interval_and_no_oracle_no_gap(tmp_path: Path) -> None:
     alone = Comparison(results, about)
     assert alone.baseline == "tide"
     assert alone.gap_closed("tide") is None
+    headings = [column.header for column in alone.table().columns]
+    assert "gap" not in headings
+    assert "gain" in headings
     (row,) = alone.rows()
     assert row["best_accuracy_half_width"] is None
     assert row["last_accuracy"] == 60.0

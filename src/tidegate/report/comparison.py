@@ -199,6 +199,8 @@ class Comparison:
                 told = f"{first:g}{whole}" if math.isfinite(first) else f"-{whole}"
                 cells[f"to {100 * target:g}%"] = told
             names = [name for name in cells if intervals or name not in LESS_ASKED]
+            if self.gap_closed(self.baseline) is None:
+                names.remove("gap")
             if not table.rows:
                 for name in names:
                     table.add_column(name, justify="right", no_wrap=True)

@@ -22,6 +22,8 @@ Look = tuple[str, object]
 LOOKS: Mapping[str, Look] = {
     name: (COLOURS[number], STYLES[number]) for number, name in enumerate(POLICIES)
 } | {
+    "hybrid": (COLOURS[5], STYLES[2]),
+    "tide": (COLOURS[2], "-"),
     "acdpp-released_settings": (COLOURS[6], STYLES[6]),
     "acdpp-released_settings-matched": ("0.55", STYLES[4]),
 }
