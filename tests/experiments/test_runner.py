@@ -269,6 +269,13 @@ def test_a_task_that_cannot_be_run_is_refused_before_anything_is(
         check_task(experiment(small, **changes))
 
 
+def test_capacities_are_also_a_text_as_on_the_command_line(small: str) -> None:
+    for text in ("40x3,5x2", "40 x 3, 5 x 2"):
+        assert experiment(small, capacities=text).capacities == (40, 40, 40, 5, 5)
+    with pytest.raises(ValueError, match="'40y3' is not a capacity; write 8,9,10 or 10x1000"):
+        experiment(small, capacities="40y3")
+
+
 def test_too_little_money_for_full_buffers_leaves_the_limit_open(small: str) -> None:
     assert about(experiment(small), []).limit is not None
     assert about(experiment(small, budget=1e-4), []).limit is None

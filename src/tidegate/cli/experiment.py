@@ -42,6 +42,7 @@ def run_experiment_file(
         engine: ``here``, ``counts`` or ``ray``.
     """
     experiment = ExperimentConfig.read(file, changes)  # report its mistakes before missing packages
+    experiment.prices(experiment.all_seeds[-1])  # and a short trace before data are loaded
     from tidegate.experiments.runner import (  # noqa: PLC0415 - not everyone has what it needs
         about,
         check_task,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from tidegate._internal.capacities import capacity_groups
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.admission.floor import LEAST_SHARE
@@ -18,8 +19,6 @@ from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, find_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
 from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
-
-MOST_CLIENTS = 100_000_000
 
 
 class Setting(BaseModel):
@@ -145,22 +144,7 @@ class Setting(BaseModel):
     @classmethod
     def _expand(cls, given: object) -> tuple[tuple[int, int], ...]:
         """Expand 8,9,10x3 to one client with 8, one with 9 and three with 10."""
-        parts = given.split(",") if isinstance(given, str) else given
-        if not isinstance(parts, list | tuple):
-            raise ConfigurationError("write a list [8, 9, 10] or a text such as 10x1000")
-        groups: list[tuple[int, int]] = []
-        for part in parts:
-            size, times, count = str(part).strip().partition("x")
-            if not (size.isdecimal() and (count if times else "1").isdecimal()):
-                raise ConfigurationError(f"{part!r} is not a capacity; write 8,9,10 or 10x1000")
-            if int(size) < 1:
-                raise ConfigurationError(f"{part!r}: every client needs room for at least 1 sample")
-            before = groups.pop() if groups and groups[-1][0] == int(size) else (int(size), 0)
-            groups.append((int(size), before[1] + int(count or "1")))
-        clients = sum(count for _, count in groups)
-        if not 1 <= clients <= MOST_CLIENTS:
-            raise ConfigurationError(f"this is {clients:,} clients; give 1 to {MOST_CLIENTS:,}")
-        return tuple(groups)
+        return capacity_groups(given)
 
     @classmethod
     def resolve(cls, experiment: str, file: Path | None, flags: dict[str, object]) -> Self:
@@ -194,6 +178,13 @@ class Setting(BaseModel):
     def price_law(self) -> PriceLaw:
         """The law that ``price`` names."""
         return price_law(self.price)
+
+    @property
+    def recorded(self) -> str:
+        """The name of the file that prices come from; empty if they are drawn from a law."""
+        if not isinstance(self.price_law, RecordedPrices):
+            return ""
+        return Path(self.price.removeprefix("trace:").rpartition(":")[0]).name
 
     def seeds(self, wanted: int) -> range:
         """Return the seeds to run; one for a recorded price path, which is always the same."""
@@ -239,7 +230,7 @@ class Setting(BaseModel):
         if len(law) < self.rounds:
             raise ConfigurationError(
                 f"the trace has {len(law)} rounds, but the run has {self.rounds}: add --rounds "
-                f"{len(law)}"
+                f"{len(law)}, or add rows to the file"
             )
         if law.num_columns not in (1, clients if self.price_per_client else 1):
             raise ConfigurationError(

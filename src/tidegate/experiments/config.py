@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from tidegate._internal.capacities import capacity_groups
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.delays import Delays, delay_text
@@ -142,6 +143,7 @@ class ExperimentConfig(BaseModel):
     momentum: float = Field(0.0, ge=0, lt=1)
     local_steps: int = Field(10, ge=1)
     capacities: tuple[int, ...] = EXPERIMENTS["mnist"].buffer_capacities
+    """One a client: a list, or a text as on the command line."""
     budget: float = Field(EXPERIMENTS["mnist"].budget, gt=0)
     price: Annotated[str, BeforeValidator(price_text)] = EXPERIMENTS["mnist"].price_text
     """As on the command line. Of a recorded trace, seed s takes the s-th stretch of T prices."""
@@ -157,6 +159,14 @@ class ExperimentConfig(BaseModel):
     loss_bound: float = Field(CONSTANTS.loss_bound, gt=0)
     pseudo_dimension: float = Field(CONSTANTS.pseudo_dimension, gt=0)
     policies: tuple[PolicyChoice, ...] = Field(min_length=1)
+
+    @field_validator("capacities", mode="before")
+    @classmethod
+    def _sizes(cls, given: object) -> object:
+        """One size a client, also of a text such as 40x10,5x2."""
+        if not isinstance(given, str):
+            return given
+        return tuple(size for size, count in capacity_groups(given) for _ in range(count))
 
     @classmethod
     def read(cls, file: Path, changes: Mapping[str, Any] | None = None) -> Self:
