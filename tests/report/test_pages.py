@@ -309,6 +309,8 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         answer=["Use tide."],
         advice=["Buy <less>."],
         command="tidegate plan",
+        recorded="",
+        rounds=ROUNDS,
         budget=15.0,
         slots=30,
         summaries=list(money.points[4].policies.values()),
@@ -333,6 +335,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     last = re.findall(r"<td>([^<]*)</td>\s*</tr>", table)
     assert [cell.endswith("%") for cell in last] == [True, True, False]
     assert last[2] == "-"  # as in the terminal: no budget holds the oracle
+    assert "Prices are drawn from the law" in text
     alone = replace(planned, answer=[], by_cap=[], summaries=[money.points[4].policies["tide"]])
     write_plan_page(alone, tmp_path / "tide.html")  # which has no K, and needs no advice on it
     text = (tmp_path / "tide.html").read_text("utf-8")

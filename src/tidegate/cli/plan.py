@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from tidegate.cli.plan_answer import answer, in_words
+from tidegate.cli.plan_answer import answer, given_in_words, in_words
 from tidegate.cli.running import (
     AsJson,
     PolicyNames,
@@ -120,7 +120,8 @@ def plan(
     closing = contraction(problem.num_rounds, setting.phi)
     share = closed.target_admission / problem.num_clients
     found = answer(setting, summaries, runs)
-    first = [] if found is None else in_words(found, setting, currency)
+    given = given_in_words(setting, currency)
+    first = in_words(found, setting, currency)
     advice = [
         f"Keep a sample for {rounds_told(closed.retention_horizon)} (K).",
         f"Admit {closed.target_admission:,.4g} samples a round in all, {share:,.3g} a client.",
@@ -150,7 +151,8 @@ def plan(
         typer.echo(json.dumps(told, indent=2))
     else:
         out = screen()
-        out.print(f"{headline(setting)}.\n", highlight=False)
+        out.print(f"{headline(setting)}.", highlight=False)
+        out.print(f"{given}\n", highlight=False)
         for line in first:
             out.print(line, highlight=False, soft_wrap=True)
         out.print(f"\n{PAPERS}", highlight=False)
@@ -162,7 +164,8 @@ def plan(
         show_summaries(summaries, possible)
     if html is not None:
         chosen_for_curves = [name for name in policy or CURVES if name in runs]
-        _write_page(setting, first, advice, summaries, possible, chosen_for_curves, preset, html)
+        told = [given, *first]
+        _write_page(setting, told, advice, summaries, possible, chosen_for_curves, preset, html)
         typer.echo(f"wrote {html}", err=True)
 
 
@@ -217,7 +220,9 @@ def _write_page(
         answer=first,
         advice=advice,
         command=shlex.join(["tidegate", *sys.argv[1:]]),
+        recorded=setting.recorded,
         budget=problem.budget,
+        rounds=problem.num_rounds,
         slots=problem.total_capacity,
         summaries=summaries,
         limit=possible.get("in_hindsight", possible.get("limit")),

@@ -1,18 +1,17 @@
 """The answer of ``tidegate plan``: which policy to use, what it gains, and what more would add."""
 
-import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tidegate.cli.setting import Setting
 from tidegate.errors import ConfigurationError
+from tidegate.policies import POLICIES
 from tidegate.prices import RecordedPrices
 from tidegate.problem import Problem
-from tidegate.report.tables import WHOLE
+from tidegate.report.tables import WHOLE, show
 from tidegate.simulation.rounds import Run
-from tidegate.simulation.summary import PolicySummary, estimate
+from tidegate.simulation.summary import Estimate, PolicySummary, estimate
 from tidegate.theory.distribution import price_distribution
 from tidegate.theory.optimum import optimum
 
@@ -22,11 +21,13 @@ FREE = "costless_oracle"
 NEAR_THE_LIMIT = "tide"
 """It gains about the limit, so more budget or memory adds about what it adds to the limit."""
 A_LEAD = 0.01
-"""Part of another policy's gain; a smaller lead is not mentioned."""
-FORGIVEN = 1.05
-"""Factor of the budget: a policy that spends more on average is not recommended."""
+"""Part of another policy's gain; policies that are nearer are alike."""
+ROUNDING = 0.01
+"""Part of the budget, or of the slots, by which a policy that is recommended may exceed them."""
 MORE = 1.1
 """Times the budget or the memory."""
+MOST_SIZES = 6
+"""Different sizes of clients that are listed one by one."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,16 @@ class Answer:
 
     policy: str
     effective_per_round: float
+    interval: tuple[float, float] | None
+    """Of the effective samples; None for a single run."""
     times_constant_admission: float | None
     """None if it was not simulated, or is the answer itself."""
-    rivals: tuple[str, ...]
-    """Policies that it does not lead by 1 % on the same prices with confidence."""
+    alike: tuple[str, ...]
+    """Less simple policies that gain no more than 1 % more or less, on average."""
+    within_chance: tuple[str, ...]
+    """Policies whose gain is lower by more than 1 % on average, but perhaps only by chance."""
+    beyond: tuple[str, ...]
+    """What is wrong with policies that gain more, a sentence each."""
     price_paid: float
     """For a sample, on average."""
     spent_per_round: float
@@ -55,45 +62,73 @@ def answer(
     summaries: Sequence[PolicySummary],
     runs: Mapping[str, Sequence[Run]],
 ) -> Answer | None:
-    """Return the policy with the most effective samples among those that keep to the budget.
+    """Return the policy to use among those that keep to the budget and to the memory.
 
-    If none does, choose among all.
+    That is the one with the most effective samples, or the simplest of those that gain as many but
+    for 1 %.
 
     Args:
         setting: the setting.
-        summaries: of all policies that were simulated.
+        summaries: of all policies that were simulated, the simplest first.
         runs: the runs behind the summaries, by policy, on the same seeds.
+
+    Returns:
+        None if no policy keeps to both.
     """
-    most = FORGIVEN * setting.problem.budget
-    tried = {one.policy: one for one in summaries if one.spent_per_round.mean <= most}
-    tried.pop(FREE, None)
-    if not tried:
+    tried = {one.policy: one for one in summaries if one.policy != FREE}
+    broken = {name: _broken(one, runs[name], setting) for name, one in tried.items()}
+    gains = {name: one.effective_per_round.mean for name, one in tried.items()}
+    kept = [name for name in POLICIES if name in tried and not broken[name]]
+    if not kept:
         return None
-    best = max(tried.values(), key=lambda one: one.effective_per_round.mean)
-    constant = tried.get(CONSTANT)
-    gained = None
-    if constant is not None and constant is not best and constant.effective_per_round.mean:
-        gained = best.effective_per_round.mean / constant.effective_per_round.mean
-    budget, memory = _with_more(setting) if best.policy == NEAR_THE_LIMIT else (None, None)
-    distinct = best.distinct_per_round.mean
+    most = max(gains[name] for name in kept)
+    best, *alike = [name for name in kept if gains[name] >= (1 - A_LEAD) * most]
+    chosen = tried[best]
+    behind = [name for name in kept if gains[name] < (1 - A_LEAD) * most]
+    constant = gains.get(CONSTANT) if best != CONSTANT else None
+    budget, memory = _with_more(setting) if best == NEAR_THE_LIMIT else (None, None)
+    distinct = chosen.distinct_per_round.mean
     return Answer(
-        policy=best.policy,
-        effective_per_round=best.effective_per_round.mean,
-        times_constant_admission=gained,
-        rivals=tuple(
-            one
-            for one in tried
-            if one != best.policy and not _leads(runs[best.policy], runs[one], setting)
+        policy=best,
+        effective_per_round=gains[best],
+        interval=chosen.effective_per_round.interval,
+        times_constant_admission=gains[best] / constant if constant else None,
+        alike=tuple(alike),
+        within_chance=tuple(name for name in behind if not _leads(runs[best], runs[name])),
+        beyond=tuple(
+            f"{name} would gain more, but {wrong}."
+            for name, wrong in broken.items()
+            if wrong and gains[name] > (1 + A_LEAD) * gains[best]
         ),
-        price_paid=best.spent_per_round.mean / distinct if distinct else 0.0,
-        spent_per_round=best.spent_per_round.mean,
-        most_in_training=int(max(run.columns["training_size"].max() for run in runs[best.policy])),
+        price_paid=chosen.spent_per_round.mean / distinct if distinct else 0.0,
+        spent_per_round=chosen.spent_per_round.mean,
+        most_in_training=_peak(runs[best]),
         more_budget=budget,
         more_memory=memory,
     )
 
 
-def in_words(found: Answer, setting: Setting, currency: str) -> list[str]:
+def _broken(summary: PolicySummary, runs: Sequence[Run], setting: Setting) -> str:
+    """Return which limit a policy breaks by more than rounding or chance; empty if none."""
+    slots, budget = setting.problem.total_capacity, setting.problem.budget
+    over = int(max(run.columns["overflow"].max() for run in runs))
+    if over > ROUNDING * slots:
+        peak = _peak(runs)
+        if peak > slots:
+            return f"stores up to {peak:,} samples where {slots:,} fit"
+        return f"stores up to {over:,} samples more than their clients have slots for"
+    spent = summary.spent_per_round
+    least = spent.interval[0] if spent.interval else spent.mean
+    if least > (1 + ROUNDING) * budget:
+        return f"spends {_about(spent.mean)} a round where the budget is {_about(budget)}"
+    return ""
+
+
+def _peak(runs: Sequence[Run]) -> int:
+    return int(max(run.columns["training_size"].max() for run in runs))
+
+
+def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]:
     """Return the answer as sentences.
 
     Args:
@@ -101,32 +136,69 @@ def in_words(found: Answer, setting: Setting, currency: str) -> list[str]:
         setting: the setting.
         currency: of the budget, such as EUR; empty for none.
     """
+    if found is None:
+        return ["None of these policies keeps to both the budget and the memory."]
     unit = f" {currency}" if currency else ""
     times = ""
-    if CONSTANT not in found.rivals and found.times_constant_admission is not None:
+    if CONSTANT not in found.within_chance and found.times_constant_admission is not None:
         times = f" ({found.times_constant_admission:.3g} times those of constant admission)"
     over = found.spent_per_round / setting.problem.budget - 1
-    above = f" ({over:.0%} above the budget)" if over > A_LEAD else ""
-    lead = f"Use {found.policy}"
-    if found.rivals:
-        lead += f" (not clearly 1 % ahead of {', '.join(found.rivals)})"
-    told = [
-        (
-            f"{lead}: about {_about(found.effective_per_round)} effective samples a round{times} "
-            f"for {_about(found.spent_per_round)}{unit}{above}, training on "
-            f"{found.most_in_training:,} samples at most."
-        ),
-        (
-            f"It pays {_about(found.price_paid)}{unit} for a sample on average, where the mean "
-            f"price is {_about(setting.problem.average_price)}{unit}."
-        ),
-    ]
+    above = f" ({over:.0%} above the budget, perhaps by chance)" if over > ROUNDING else ""
+    gained = _about(found.effective_per_round)
+    if found.interval is not None:
+        low, high = found.interval
+        gained = show(Estimate(found.effective_per_round, (high - low) / 2))
+    first = (
+        f"Use {found.policy}: about {gained} effective samples a round{times} "
+        f"for {_about(found.spent_per_round)}{unit}{above}, training on "
+        f"{found.most_in_training:,} samples at most."
+    )
+    told = [first]
+    if found.alike:
+        are = "is" if len(found.alike) == 1 else "are"
+        told.append(f"{_listed(found.alike)} {are} within 1 %, and {found.policy} is the simplest.")
+    if found.within_chance and found.interval is not None:
+        told.append(
+            f"Its lead over {_listed(found.within_chance)} may be chance; more --seeds can tell."
+        )
+    told += found.beyond
+    if isinstance(setting.price_law, RecordedPrices):
+        told.append("This is from one path of prices: no interval; other days will differ.")
+    elif found.interval is None:
+        told.append("This is from one seed: no interval; more --seeds give one.")
+    told.append(
+        f"It pays {_about(found.price_paid)}{unit} for a sample on average, where the mean "
+        f"price is {_about(setting.problem.average_price)}{unit}."
+    )
     if found.more_budget is not None and found.more_memory is not None:
         told.append(
-            f"10 % more budget could add {_about(found.more_budget)} effective samples a round, "
-            f"10 % more memory {_about(found.more_memory)}."
+            f"In the long run, 10 % more budget could add {_about(found.more_budget)} effective "
+            f"samples a round, 10 % more memory {_about(found.more_memory)}."
         )
     return told + delay_told(setting.problem)
+
+
+def given_in_words(setting: Setting, currency: str) -> str:
+    """Return how many clients of which size there are, and the money of the whole run.
+
+    Args:
+        setting: the setting.
+        currency: of the budget, such as EUR; empty for none.
+    """
+    problem, unit = setting.problem, f" {currency}" if currency else ""
+    counts: Counter[int] = Counter()
+    for size, count in setting.capacities:
+        counts[size] += count
+    groups = sorted(counts.items(), reverse=True)
+    largest = f"{groups[0][0]:,} slot" + ("" if groups[0][0] == 1 else "s")
+    clients = "1 client" if groups[0][1] == 1 else f"{groups[0][1]:,} clients"
+    slots = f"{clients} with {largest} each"
+    if len(groups) > MOST_SIZES:
+        slots = f"Clients with {groups[-1][0]:,} to {largest}"
+    else:
+        slots = ", ".join([slots, *(f"{count:,} with {size:,}" for size, count in groups[1:])])
+    whole = problem.budget * problem.num_rounds
+    return f"{slots}; {problem.budget:,.10g}{unit} a round, {whole:,.10g}{unit} in all."
 
 
 def delay_told(problem: Problem) -> list[str]:
@@ -149,16 +221,15 @@ def _about(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:,.3g}"
 
 
-def _leads(best: Sequence[Run], other: Sequence[Run], setting: Setting) -> bool:
-    """Return whether a policy clearly gains more than another on the same prices.
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
-    A single run says nothing about other price paths; a trace has only one.
-    """
+
+def _leads(best: Sequence[Run], other: Sequence[Run]) -> bool:
+    """Return whether a policy gains more than another on the same prices, beyond chance."""
     mine, its = ([run.columns["effective_samples"][-1] for run in runs] for runs in (best, other))
     lead = estimate([one - two for one, two in zip(mine, its, strict=True)])
-    is_certain = isinstance(setting.price_law, RecordedPrices)
-    low = lead.interval[0] if lead.interval else lead.mean if is_certain else -math.inf
-    return low > A_LEAD * float(np.mean(its))
+    return lead.interval is not None and lead.interval[0] > 0
 
 
 def _with_more(setting: Setting) -> tuple[float | None, float | None]:

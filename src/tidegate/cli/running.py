@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
+import click
 import numpy as np
 import typer
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -15,7 +17,7 @@ from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, NotApplicable
 from tidegate.policies.presets import PRESETS, make_policy
 from tidegate.prices import RecordedPrices
-from tidegate.report.tables import LEGEND, any_above_limit, summary_table
+from tidegate.report.tables import any_above_limit, legend, summary_table
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
 from tidegate.theory.distribution import price_distribution
@@ -63,6 +65,7 @@ def run_policies(
 ) -> dict[str, list[Run]]:
     """Return runs of each policy, or of all, on seeds 0, 1, ...; the same price paths for all."""
     problem, law = setting.problem, setting.price_law
+    _warn_of_seeds(setting, seeds)
     made = {}
     for name in policies or POLICIES:
         if "," in name:
@@ -92,6 +95,16 @@ def run_policies(
                 )
                 runs[name].append(run)
     return runs
+
+
+def _warn_of_seeds(setting: Setting, seeds: int) -> None:
+    """Say so if seeds that were asked for change nothing, because prices are recorded."""
+    asked = click.get_current_context().get_parameter_source("seeds")
+    if asked is ParameterSource.COMMANDLINE and len(setting.seeds(seeds)) < seeds:
+        typer.echo(
+            "--seeds has no effect: a trace is one path of prices, the same for every seed",
+            err=True,
+        )
 
 
 def described(setting: Setting) -> dict[str, Any]:
@@ -160,7 +173,7 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
     limit = possible.get("in_hindsight", possible.get("limit"))
     out.print(summary_table(summaries, limit, intervals=wide), highlight=False)
     out.print()
-    out.print(LEGEND, style="dim", highlight=False)
+    out.print(legend(distinct=wide), style="dim", highlight=False)
     if possible:
         out.print(limit_told(possible), style="dim", highlight=False)
     if limit is not None and any_above_limit(summaries, limit):

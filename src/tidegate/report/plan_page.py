@@ -11,7 +11,7 @@ from tidegate._internal.arrays import FloatArray
 from tidegate.report.cap_section import cap_section
 from tidegate.report.figures import looks_of
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
-from tidegate.report.tables import LEGEND, part_of_limit, show
+from tidegate.report.tables import legend, part_of_limit, show
 from tidegate.simulation.caps import CapPoint
 from tidegate.simulation.curves import FACTORS, Curves
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
@@ -33,9 +33,9 @@ ENDS = (
 )
 CAVEAT = (
     "They come from a simulation of counts, prices and money: no model was trained. Effective "
-    "samples are what the paper's bound counts; accuracy need not follow them. Prices are drawn "
-    "from the law that was given; real ones can differ from it."
+    "samples are what the paper's bound counts; accuracy need not follow them."
 )
+DRAWN = "Prices are drawn from the law that was given; real ones can differ from it."
 KEEPING = ("constant_admission", "drift_plus_penalty", "acdpp")
 """Policies that keep every sample for K rounds."""
 NOT_TIDE = (
@@ -57,12 +57,15 @@ class PlanAnswer:
     headline: str
     """The problem in one line."""
     answer: Sequence[str]
-    """Which policy to use and what it gives, sentence by sentence."""
+    """What is given, which policy to use and what it gives, sentence by sentence."""
     advice: Sequence[str]
     """What follows for the paper's policies."""
     command: str
     """That makes this page again."""
+    recorded: str
+    """The file that prices come from; empty if they are drawn from a law."""
     budget: float
+    rounds: int
     slots: int
     summaries: Sequence[PolicySummary]
     limit: float | None
@@ -78,8 +81,6 @@ class PlanAnswer:
 def write_plan_page(planned: PlanAnswer, path: Path) -> None:
     """Write the page."""
     lead = f"{planned.headline}. {' '.join(planned.answer)}"
-    if not planned.answer:
-        lead = f"{planned.headline}. None of these policies keeps to the budget."
     with drawing() as picture:
         money = _curves(
             planned.by_budget, planned.budget, "budget, a round", "one more unit of money", picture
@@ -90,12 +91,12 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
         *_keeping(planned),
         Section(
             "What each policy gives",
-            [text for text in (LEGEND, planned.limit_told) if text],
+            [text for text in (legend(), planned.limit_told) if text],
             tables=[_policies(planned)],
         ),
         Section(
             "What money buys",
-            [AROUND, f"Each point is the mean of {_seeds(planned)}.", LIMIT],
+            [AROUND, _each_point(planned), LIMIT],
             pictures=money,
             details=[_points(planned.by_budget, "budget")],
         ),
@@ -113,7 +114,7 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
         *caps,
         Section(
             "What these numbers are not",
-            [CAVEAT],
+            [f"{CAVEAT} {_prices(planned)}"],
         ),
         Section(
             "How to make this page again",
@@ -130,9 +131,18 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
     write_page(path, "What this budget gives", lead, sections)
 
 
-def _seeds(planned: PlanAnswer) -> str:
+def _each_point(planned: PlanAnswer) -> str:
+    if planned.recorded:
+        return "Each point is one run on the recorded prices."
     seeds = next(iter(planned.by_budget.points[0].policies.values())).seeds
-    return f"{seeds} seeds" if seeds > 1 else "one seed"
+    return f"Each point is the mean of {seeds} seeds."
+
+
+def _prices(planned: PlanAnswer) -> str:
+    if not planned.recorded:
+        return DRAWN
+    rows = f"{planned.rounds:,} rows" if planned.rounds > 1 else "row"
+    return f"Prices are the first {rows} of {planned.recorded}; other days will differ."
 
 
 def _keeping(planned: PlanAnswer) -> list[Section]:

@@ -13,12 +13,20 @@ ORACLE = "costless_oracle"
 """The policy that no budget holds."""
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
 WHOLE = 1000
-LEGEND = (
-    "A round: spent, samples stored in all buffers on average and at their peak, distinct and "
-    "effective samples gained, the paper's bound on the learning error (what ACDPP lowers; "
-    "measured accuracy need not follow it). overspend: above budget in the whole run, or below "
-    "if negative."
-)
+
+
+def legend(*, distinct: bool = True) -> str:
+    """Return what the columns of a table of policies mean.
+
+    Args:
+        distinct: whether the table has that column.
+    """
+    return (
+        "A round: spent, samples stored in all buffers on average and at their peak, "
+        f"{'distinct and ' * distinct}effective samples gained, the paper's bound on the learning "
+        "error (what ACDPP lowers; measured accuracy need not follow it). overspend: above budget "
+        "in the whole run, or below if negative."
+    )
 
 
 def amount(value: float) -> str:

@@ -1,0 +1,129 @@
+"""Which policy a plan recommends, and in which words."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tidegate.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
+    """What ``tidegate`` prints, each of both outputs in one line."""
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    out, error = capsys.readouterr()
+    assert not stopped.value.code, error
+    return " ".join(out.split()), " ".join(error.split())
+
+
+def plan(capsys: pytest.CaptureFixture[str], flags: str) -> str:
+    return run(capsys, "plan", *flags.split())[0]
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> str:
+    file = tmp_path / "prices.csv"
+    cells = (f"{1 + 7 * number % 10}" for number in range(40))
+    file.write_text("eur\n" + "\n".join(cells) + "\n", encoding="utf-8")
+    return f"trace:{file}:eur"
+
+
+def test_a_policy_that_does_not_fit_into_memory_is_not_recommended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = "--rounds 100 --seeds 3 --policy constant_admission --policy acdpp"
+    told = json.loads(plan(capsys, f"{flags} --json"))
+    rows = {row["policy"]: row for row in told["policies"]}
+    gained = {name: row["effective_per_round"] for name, row in rows.items()}
+    assert gained["acdpp"] > 1.01 * gained["constant_admission"]
+    assert rows["acdpp"]["peak_overflow"] > 1
+    assert told["answer"]["policy"] == "constant_admission"
+    said = plan(capsys, flags)
+    assert re.search(r"acdpp would gain more, but stores up to 1\d\d samples where 100 fit\.", said)
+    kept = plan(capsys, "--rounds 100 --seeds 3 --policy acdpp --hard-capacity")
+    assert "Use acdpp: about " in kept
+    alone = plan(capsys, "--rounds 100 --seeds 3 --policy acdpp")
+    assert "None of these policies keeps to both the budget and the memory." in alone
+
+
+def test_a_policy_that_spends_more_than_the_budget_is_not_recommended(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rising = tmp_path / "rising.csv"
+    cells = (f"{1 + number // 8}" for number in range(40))
+    rising.write_text("eur\n" + "\n".join(cells) + "\n", encoding="utf-8")
+    flags = f"--price trace:{rising}:eur --policy tide --policy drift_plus_penalty"
+    told = json.loads(plan(capsys, f"{flags} --json"))
+    for row in told["policies"]:
+        if row["policy"] == told["answer"]["policy"]:
+            assert row["spent_per_round"] <= 1.01 * told["problem"]["budget"]
+
+
+def test_of_policies_that_gain_the_same_the_simplest_is_recommended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = plan(capsys, "--capacities 3x50 --budget 97 --price 4 --rounds 200 --seeds 2")
+    assert "Use constant_admission: about 24.1 ±0.0 effective samples a round" in said
+    assert "tide is within 1 %, and constant_admission is the simplest." in said
+
+
+def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert re.search(
+        r"Use tide: about 1\d\.\d ±0?\d*\.\d eff", plan(capsys, "--rounds 60 --seeds 4")
+    )
+    few = plan(capsys, "--rounds 60 --seeds 2")
+    assert "Its lead over constant_admission and hybrid may be chance; more --seeds can" in few
+    assert "In the long run, 10 % more budget could add" in few
+
+
+def test_recorded_prices_are_one_path_and_seeds_change_nothing(
+    capsys: pytest.CaptureFixture[str], prices: str
+) -> None:
+    told, error = run(capsys, "plan", "--price", prices, "--seeds", "5")
+    assert "This is from one path of prices: no interval; other days will differ." in told
+    assert "--seeds has no effect: a trace is one path of prices" in error
+    told, error = run(capsys, "plan", "--price", prices)
+    assert "--seeds" not in error
+    _, error = run(capsys, "simulate", "--rounds", "20", "--seeds", "2", "--policy", "tide")
+    assert "--seeds" not in error
+
+
+def test_a_plan_tells_groups_of_clients_and_the_money_of_the_whole_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fixed = ("--budget", "30", "--rounds", "60", "--seeds", "1", "--policy", "tide")
+    told, _ = run(capsys, "plan", "--capacities", "5 x 2, 40 x 10", *fixed)
+    assert "10 clients with 40 slots each, 2 with 5; 30 a round, 1,800 in all." in told
+    many = ",".join(map(str, range(1, 9)))
+    told, _ = run(capsys, "plan", "--capacities", many, *fixed, "--currency", "EUR")
+    assert "Clients with 1 to 8 slots; 30 EUR a round, 1,800 EUR in all." in told
+    told, _ = run(capsys, "plan", "--capacities", "1", *fixed)
+    assert " 1 client with 1 slot each; 30 a round" in told
+
+
+def test_a_narrow_table_does_not_explain_a_column_that_it_leaves_out(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = "--rounds 20 --seeds 1 --policy tide"
+    assert "distinct and effective samples gained" in plan(capsys, flags)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert "at their peak, effective samples gained" in plan(capsys, flags)
+
+
+def test_the_page_of_recorded_prices_names_their_file(
+    capsys: pytest.CaptureFixture[str], prices: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "plan.html"
+    policies = ("--policy", "tide", "--policy", "costless_oracle")
+    run(capsys, "plan", "--price", prices, "--rounds", "9", *policies, "--html", str(page))
+    text = " ".join(re.sub(r"<[^>]+>", " ", page.read_text("utf-8")).split())
+    assert "Prices are the first 9 rows of prices.csv; other days will differ." in text
+    assert "Each point is one run on the recorded prices." in text
+    assert "drawn from the law" not in text
+    assert "55 a round, 495 in all." in text
+    (oracle,) = re.findall(r"costless_oracle .*?(?= tide )", text[text.index("overspend limit") :])
+    assert oracle.endswith(" -")
