@@ -94,6 +94,7 @@ MISTAKES = {
     "rehearse no-app --kill --rounds 1": "--kill needs",
     "run bad.toml": "is not TOML",
     "run experiment.toml --clients 3": "is for apps",
+    "run experiment.toml --set price=trace:prices.csv:eur": "has 2 prices, but seed 9 needs",
     "watch nowhere --once": "there is no folder nowhere; give the folder that AdmissionControl(",
     "watch damaged --once": "is damaged",
     "watch full --json": "holds no run",
