@@ -128,7 +128,7 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line.startswith("tidegate ")]
 
 
-FIRST_RUN = commands(ROOT / "README.md")[:4]
+FIRST_RUN = commands(ROOT / "README.md")[:3]
 COMMANDS = [
     line
     for page in PAGES
@@ -141,7 +141,7 @@ COMMANDS = [
 TUTORIAL_FIGURES = {
     "tidegate watch run": {
         "2,634 of 2,750": "spent 2,634 of 2,750",
-        "198.7; 116.5 under budget": "cost debt 198.7, overspend -116.5",
+        "198.7; 116.5 under budget": "cost debt 198.7, 116.5 under budget",
         "16.9 a round": "16.9 effective samples a round",
         "0.9235 in round 50": "accuracy 0.9235",
     },

@@ -164,8 +164,8 @@ def plan(
         show_summaries(summaries, possible)
     if html is not None:
         chosen_for_curves = [name for name in policy or CURVES if name in runs]
-        told = [given, *first]
-        _write_page(setting, told, advice, summaries, possible, chosen_for_curves, preset, html)
+        lead = [given, *first]
+        _write_page(setting, lead, advice, summaries, possible, chosen_for_curves, preset, html)
         typer.echo(f"wrote {html}", err=True)
 
 
