@@ -185,7 +185,7 @@ def killed(folder: Path, draw: random.Random) -> list[str]:
     os.close(write)
     said = b""
     while DYING not in said:
-        ready, _, _ = select.select([read], [], [], 120.0)
+        ready, _, _ = select.select([read], [], [], 600.0)
         assert ready, "the server does not come to its end"
         more = os.read(read, 4096)
         assert more, "the server failed"
