@@ -5,8 +5,8 @@ from unittest.mock import patch
 from fuzz.choices import Choices
 from fuzz.limits import empty_folder, may_refuse
 from tidegate import problem
+from tidegate._internal import capacities
 from tidegate.admission.rule import Quote
-from tidegate.cli import setting
 from tidegate.cli.run import key_and_value
 from tidegate.cli.setting import Setting
 from tidegate.flower.app import _settings
@@ -28,7 +28,7 @@ FEW_ROUNDS = 10_000
 """What the true limits permit is slow, not wrong."""
 
 
-@patch.object(setting, "MOST_CLIENTS", FEW_CLIENTS)
+@patch.object(capacities, "MOST_CLIENTS", FEW_CLIENTS)
 @patch.object(problem, "MOST_ROUNDS", FEW_ROUNDS)
 def target(data: bytes) -> None:
     """A file of settings, one flag's text, a ``--set`` of an app, or an app's own file."""

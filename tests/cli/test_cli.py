@@ -137,8 +137,9 @@ def test_a_plan_says_what_a_delay_allows(tidegate: Shell) -> None:
     assert told["possible"] == {}
     line = "so 100 slots gain at most 9.091 samples a round under a hard capacity"
     assert line in tidegate("plan --rounds 60 --seeds 1 --policy tide --delay 10")
-    first = "This does not take the delay into account. A slot waits 10 rounds for a purchase, "
-    assert first + line in (tidegate("optimum --delay 10"))
+    first = "This does not take the delay into account. "
+    waits = "A slot waits 10 rounds for a purchase, on average, "
+    assert first + waits + line in tidegate("optimum --delay 10")
     assert "at most 10 samples a round" in tidegate("optimum --delay uniform:1,17")
     assert "A slot waits" not in tidegate("optimum --delay 10 --fraction-train 0.5")
 

@@ -291,7 +291,7 @@ def test_a_script_is_told_of_a_red_alarm(
     assert "NOTHING LEARNED" in look([silent, "--once"], capsys, code=1)
     assert json.loads(look([silent, "--once", "--json"], capsys, code=1))["alarms"]
     look([silent, "--json"], capsys)
-    assert "CLIENTS AWAY" in look([away, "--once"], capsys)  # yellow
+    assert "CLIENTS FAIL" in look([away, "--once"], capsys)  # yellow
 
 
 def test_a_run_that_somebody_stopped_is_told_from_one_that_failed(tmp_path: Path) -> None:

@@ -317,8 +317,8 @@ def breaks_off(handler: http.server.BaseHTTPRequestHandler) -> None:
         (breaks_off, r"cannot be reached \(IncompleteRead"),
         (sends(200, b"<html>"), "does not reply as Label Studio does"),
         (sends(502, b"<html>"), "status 502; the client asks again with the next order"),
-        (sends(302, b"", Location="https://elsewhere/"), "sends to https://elsewhere/: give"),
-        (sends(500, b'{"detail": 7, "validation_errors": 1}'), "status 500; it is asked"),
+        (sends(302, b"", Location="https://elsewhere/"), "redirects to https://elsewhere/: give"),
+        (sends(500, b'{"detail": 7, "validation_errors": 1}'), "status 500; the client asks again"),
     ],
 )
 def test_what_does_not_answer_as_it_should_fails_by_name(

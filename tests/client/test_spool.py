@@ -175,7 +175,7 @@ def test_a_stream_that_cannot_forget_fails_no_order(
     monkeypatch.setattr(Spool, "confirm", lambda *_: 1 / 0)
     gate = Gate(MemoryStore("r", "site", 10), SpooledStream(spool, as_text))
     assert gate.apply(order(1, 2)).admitted == 2
-    assert "the stream of r/site keeps its samples" in caplog.text
+    assert "the stream of r/site could not confirm its samples and keeps them" in caplog.text
 
 
 def test_a_message_that_cannot_be_decoded_is_set_aside(spool: Spool) -> None:

@@ -74,7 +74,7 @@ def test_an_iterable_that_cannot_go_back_says_so() -> None:
 
 def test_an_iterable_that_became_shorter_says_so() -> None:
     stream = IterableStream(lambda: range(3))
-    with pytest.raises(ValueError, match="has 3 samples, 10 were taken before"):
+    with pytest.raises(ValueError, match="has 3 samples, but 10 were taken before"):
         stream.seek("10")
 
 

@@ -90,9 +90,8 @@ def test_a_server_that_runs_takes_it_out_at_its_next_round(
     assert {moment.away for moment in kept.moments} == {0}
     # Its node is online all the time, and is not asked again.
     about = [one.getMessage() for one in caplog.records if GONE in one.getMessage().split()]
-    assert about == [
-        "partition-2 is retired from round 4 on; 0 that it may have paid without a reply is boo"
-    ]
+    booked = "0 that it may have paid without a reply is booked as spent"
+    assert about == [f"partition-2 is retired from round 4 on; {booked}"]
     view = read_run(tmp_path / "run")
     assert ([one.name for one in view.retired], view.away) == ([GONE], [])
 

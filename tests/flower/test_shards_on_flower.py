@@ -107,7 +107,7 @@ def test_another_budget_is_refused_before_the_first_round(tmp_path: Path) -> Non
     play(shard("east", meeting), 1)
     other = shard("west", meeting, budget=45.0, folder=tmp_path)
     with pytest.raises(
-        RunDiffersError, match=r"a budget of 44.0, and 'west' was started with 45.0"
+        RunDiffersError, match=r"a budget of 44.0, but 'west' was started with 45.0"
     ):
         play(other)
     assert not (tmp_path / "books.sqlite").exists()

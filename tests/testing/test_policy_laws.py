@@ -219,7 +219,7 @@ def test_a_wrong_count_of_samples_is_caught() -> None:
         return 0
 
     law = "sums_equal_samples_counted_one_by_one"
-    with pytest.raises(LawBrokenError, match=r"n is \d+, and \d+ are stored"):
+    with pytest.raises(LawBrokenError, match=r"n is \d+, but \d+ are stored"):
         check_policy(policy_of(Honest), laws=[law], leaving=keeps_all, rounds=40)
 
 
@@ -249,8 +249,14 @@ def test_a_retention_rule_of_ones_own_must_say_when_samples_go() -> None:
 @pytest.mark.parametrize(
     ("laws", "hint"),
     [
-        (["a_limit_is_ketp"], "no law 'a_limit_is_ketp'; did you mean a_limit_is_kept"),
-        (["same_seed_same_run", "typo"], "no law 'typo'; choose from those of POLICY_LAWS"),
+        (
+            ["a_limit_is_ketp"],
+            "no law 'a_limit_is_ketp' for policies; did you mean a_limit_is_kept",
+        ),
+        (
+            ["same_seed_same_run", "typo"],
+            "no law 'typo' for policies; choose from those of POLICY_LAWS",
+        ),
     ],
 )
 def test_a_law_that_there_is_not_is_refused_before_any_is_tried(laws: list[str], hint: str) -> None:

@@ -196,7 +196,7 @@ class ForgetsItsKey(MemoryStore):
         (in_memory(BuysFirst), "refuses_purchases_from_old_books", "was refused, its purchases"),
         (in_memory(KeepsAll), "lets_go_what_is_too_old", "after let_go(), it holds"),
         (in_memory(DropsAll), "lets_go_what_is_too_old", "without a limit, it holds"),
-        (in_memory(TellsNobody), "lets_go_what_is_too_old", "unheard() is {} in place of"),
+        (in_memory(TellsNobody), "lets_go_what_is_too_old", "unheard() is {}, not"),
         (in_memory(TellsForEver), "lets_go_what_is_too_old", "though that was reported"),
         (in_memory(CountsNoExpired), "lets_go_what_is_too_old", "total_expired grew by 0"),
         (in_memory(NamesNames), "knows_subjects_by_a_hash", "which reveals the name"),

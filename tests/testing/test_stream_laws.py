@@ -101,8 +101,12 @@ class Throws(IndexedStream):
 @pytest.mark.parametrize(
     ("make", "law", "found"),
     [
-        (Repeats, "gives_the_same_samples_however_many_are_asked_for", "returned other samples"),
-        (GivesTooMany, "gives_the_same_samples_however_many_are_asked_for", "take(4) gave 5"),
+        (
+            Repeats,
+            "gives_the_same_samples_however_many_are_asked_for",
+            "it returned different ones",
+        ),
+        (GivesTooMany, "gives_the_same_samples_however_many_are_asked_for", "take(4) returned 5"),
         (TakesUnasked, "asked_for_none_it_stays_where_it_is", "take(0) returned samples"),
         (StandsStill, "a_cursor_is_a_short_text_that_moves", "its cursor is '0' again"),
         (CountsInNumbers, "a_cursor_is_a_short_text_that_moves", "0, which is not a text"),
