@@ -187,7 +187,7 @@ def test_a_personal_token_is_exchanged_and_exchanged_again_when_it_is_old(
     monkeypatch.setenv("LABEL_STUDIO_TOKEN", f"{personal}x")
     server._exchanged = None
     with pytest.raises(
-        SupplierError, match="refuses POST /api/token/refresh with status 401"
+        SupplierError, match="refused POST /api/token/refresh with status 401"
     ) as no:
         supplier.ask(requests(2))
     assert "check that the token is valid" in str(no.value)

@@ -245,11 +245,11 @@ def test_a_client_that_fails_ends_the_run(
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"partition": "by:label", "capacities": (5,) * 6}, "has 4 parts 'by:label' for 6 clients"),
+        ({"partition": "by:label", "capacities": (5,) * 6}, "4 parts 'by:label', but there are 6"),
         ({"partition": "odd"}, "unknown partition 'odd'"),
         ({"partition": "by:persn"}, "has no column 'persn'; it has image, label"),
         ({"model": "vgg"}, "unknown model 'vgg'"),
-        ({"model": "sensor_cnn"}, r"takes windows.* the shape \(1, 8, 8\)"),
+        ({"model": "sensor_cnn"}, r"needs windows.* the shape \(1, 8, 8\)"),
         ({"data": "no/such"}, r"no/such is not a folder here.*`tidegate data NAME"),
         ({"data": "tests/fault"}, "tests/fault is not a folder; did you mean tests/faults?"),
         ({"data": "tests"}, "tests is a folder without a data set"),
