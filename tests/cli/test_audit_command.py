@@ -1,6 +1,7 @@
 """``tidegate audit``: what an operator and an auditor are told."""
 
 import json
+import platform
 import shutil
 import sqlite3
 import sys
@@ -10,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from gated_apps import MODEL
-from histories import DAY, Device
+from histories import DAY, Device, person
 from old_files import ROUNDS, DyingGrid, ServerDiesError, control, grid
 
 from tidegate.cli import main
+from tidegate.report import audit_page
 
 
 def tell(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
@@ -37,6 +39,8 @@ def test_a_device_is_audited_and_a_page_says_what_that_proves(
     assert "OK: the record is complete, and what is stored agrees with it" in out
     assert "waits for the next order or sweep" in out
     text = page.read_text("utf-8")
+    assert f" UTC on {platform.node()}." in text
+    assert "Deletions" not in text
     assert '<th scope="col">uses</th>' in text  # not samples
     assert "Expired samples were past their days when an order came, swept ones when" in text
     for words in ("What this proves", "What it does not prove", "not unlearning", "flash disk"):
@@ -54,6 +58,38 @@ def test_a_device_is_audited_and_a_page_says_what_that_proves(
     out, _ = tell(capfd, str(path), "--page", str(page), code=1)
     assert "WRONG: " in out
     assert "1 contradicts itself" in page.read_text("utf-8")
+
+
+def test_a_page_dates_deletions_and_names_the_command(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(tmp_path, 3, now=1_790_000_000.0)  # 2026-09-21 14:13:20 UTC
+    for _ in range(4):
+        device.order()
+    held = {person(number) for number in device.came}
+    device.forget(min(held))
+    device.now += 6 * DAY
+    device.sweep()
+    device.close()
+    page = tmp_path / "audit.html"
+    given = [str(tmp_path), "--page", str(page)]
+    monkeypatch.setattr(sys, "argv", ["tidegate", "audit", *given])
+    tell(capfd, *given)
+    text = page.read_text("utf-8")
+    assert f"tidegate audit {tmp_path} --page {page}" in text
+    assert "2026-09-21 14:13:20" in text
+    assert "2026-09-27 14:13:20" in text
+    (buffer,) = json.loads(tell(capfd, str(tmp_path), "--json")[0])["buffers"]
+    erased, swept = buffer["deletions"]
+    assert (erased["at"], erased["event"]) == ("2026-09-21 14:13:20", "erased")
+    assert (swept["at"], swept["event"]) == ("2026-09-27 14:13:20", "swept")
+    gone = sum(count for name, count in buffer["counts"].items() if "erased" in name)
+    assert erased["count"] == gone > 0
+    monkeypatch.setattr(audit_page, "NEWEST", 1)
+    tell(capfd, *given)
+    text = page.read_text("utf-8")
+    assert "1 of 2, --json lists all" in text
+    assert "2026-09-21 14:13:20" not in text.split("How to check it again")[0]
 
 
 def test_without_jinja2_the_audit_is_printed_before_the_remedy(

@@ -29,6 +29,18 @@ from tidegate.errors import DamagedFileError
 REMEDY = "keep the file as it is, and find out who had access to the device"
 
 
+@dataclass(frozen=True)
+class Deletion:
+    """Content that a device overwrote before it left the buffer in its turn."""
+
+    at: int
+    """By the file's own time, in milliseconds since 1970."""
+    event: str
+    """expired, swept or erased."""
+    count: int
+    """Samples, candidates and purchases together."""
+
+
 @dataclass
 class Audit:
     """What an audit of one file found."""
@@ -49,6 +61,8 @@ class Audit:
     """By round, the digest before the entry of its order."""
     holdings: dict[int, Counter[int]] = field(default_factory=dict)
     """By round, how many samples trained in it, by their uses including that round."""
+    deletions: list[Deletion] = field(default_factory=list)
+    """By a limit, a sweep or ``tidegate forget``, without those of entries that were summed up."""
     unbound: set[int] = field(default_factory=set)
     """Rounds whose digest does not cover the sums of sealed entries."""
     compared_to: int | None = None
@@ -114,12 +128,7 @@ def _follow(audit: Audit, file: sqlite3.Connection) -> bool:
         except (ValueError, TypeError, LookupError) as wrong:
             audit.problems.append(f"entry {number} of the record is not possible: {wrong}")
             return False
-        if entry.event == "order":
-            held = [one.uses for one in audit.replay.items.values() if one.kind == "sample"]
-            audit.digests[entry.round_number] = digest
-            audit.holdings[entry.round_number] = Counter(held)
-            if bound:
-                audit.unbound.add(entry.round_number)
+        _note(audit, entry, digest, bound=not bound)
         if entry.event == "sealed" and entry.note == bound:
             bound = ""
         digest = next_digest(digest, text)
@@ -132,6 +141,25 @@ def _follow(audit: Audit, file: sqlite3.Connection) -> bool:
             f"{audit.books.record_number} and {audit.books.record_digest[:16]}"
         )
     return True
+
+
+def _note(audit: Audit, entry: Entry, digest: str, *, bound: bool) -> None:
+    """Note what an order used, and what was deleted.
+
+    Args:
+        audit: to note it in.
+        entry: of the record.
+        digest: before the entry.
+        bound: whether the digest covers the sums of sealed entries.
+    """
+    if entry.event == "order":
+        held = [one.uses for one in audit.replay.items.values() if one.kind == "sample"]
+        audit.digests[entry.round_number] = digest
+        audit.holdings[entry.round_number] = Counter(held)
+        if not bound:
+            audit.unbound.add(entry.round_number)
+    if entry.event in ("expired", "swept", "erased") and entry.gone:
+        audit.deletions.append(Deletion(entry.at, entry.event, len(entry.gone)))
 
 
 def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:

@@ -1,5 +1,8 @@
 """A page for an auditor: what devices held and did, what that proves, and what it does not."""
 
+import platform
+import shlex
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,6 +52,13 @@ NOT_PROVEN = [
     "Single entries that were summed up: the seal keeps their sums, and what was then held.",
 ]
 
+NEWEST = 200
+"""Deletions on the page; JSON has all."""
+
+AGAIN = (
+    "Each record ends in a digest, below. As long as a device adds no entry, an audit of it or of "
+    "a copy finds the same digest."
+)
 COUNTED = (
     "All counts are of samples, but for uses: a sample that trained in three rounds has three. "
     "Expired samples were past their days when an order came, swept ones when a sweep came between "
@@ -89,6 +99,9 @@ def facts(audit: Audit) -> dict[str, Any]:
         "entries": audit.entries,
         "entries_sealed": audit.sealed,
         "digest": books.record_digest,
+        "deletions": [
+            {"at": _date(one.at), "event": one.event, "count": one.count} for one in audit.deletions
+        ],
         "clock_jumps": [
             {"at": _date(at), "days": round(jump / DAY, 2)} for at, jump in replay.jumps
         ],
@@ -96,7 +109,7 @@ def facts(audit: Audit) -> dict[str, Any]:
 
 
 def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) -> None:
-    """Write the page of some audits.
+    """Write the page of some audits, with the time, the computer and the command.
 
     Args:
         audits: one a buffer.
@@ -112,6 +125,8 @@ def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) 
     lead = f"{len(audits)} buffer{'s' * (len(audits) > 1)}, {beside}. "
     found = f"{wrong} contradict themselves or broke a limit." if wrong else "Nothing is wrong."
     lead += "1 contradicts itself or broke a limit." if wrong == 1 else found
+    now = _date(int(time.time() * 1000))
+    lead += f"\nAudited on {now} UTC on {platform.node() or 'a computer without a name'}."
     rows = [_row(facts(one)) for one in audits]
     header = ["client", "run", "right", "limit", "oldest at use, days", "most uses"]
     sections = [
@@ -126,12 +141,14 @@ def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) 
                     [row[6:] for row in rows],
                 ),
             ],
+            details=_deletions(audits),
         ),
         Section("What it would prove" if wrong else "What this proves", proven(against)),
         Section("What it does not prove", NOT_PROVEN),
         Section(
             "How to check it again",
-            command=f"tidegate audit FILE{' --against RUN' if against else ''} --json",
+            [AGAIN],
+            command=shlex.join(["tidegate", *sys.argv[1:]]),
             details=[_details(one) for one in audits],
         ),
     ]
@@ -162,8 +179,19 @@ def _told(audit: Audit) -> list[str]:
     return wrong + waits + beyond
 
 
+def _deletions(audits: Sequence[Audit]) -> list[Rows]:
+    """Return a table of the newest deletions; none if there are none."""
+    found = [(one.at, audit.books.client, one) for audit in audits for one in audit.deletions]
+    found.sort(key=lambda row: row[:2], reverse=True)
+    caption = "Deletions before a sample's turn, the newest first; times are UTC"
+    if len(found) > NEWEST:
+        caption += f"; {NEWEST} of {len(found):,}, --json lists all"
+    rows = [[_date(at), name, one.event, f"{one.count:,}"] for at, name, one in found[:NEWEST]]
+    return [Rows(caption, ["time", "client", "why", "number"], rows)] if rows else []
+
+
 def _details(audit: Audit) -> Rows:
-    told = facts(audit)
+    told = {name: value for name, value in facts(audit).items() if name != "deletions"}
     return Rows(
         f"{told['client']} in run {told['run']}",
         ["fact", "value"],
