@@ -67,7 +67,7 @@ def test_room_is_never_exceeded(
         assert np.all((samples >= 0) & (samples <= room))
         # What is owed is handed out as far as anybody with a share has room for it.
         free = int(room[np.array(weights) > 0].sum())
-        owed = math.floor(before.owed + total) - int(before.ordered.sum())
+        owed = math.floor(before.owed + total + ROUNDING) - int(before.ordered.sum())
         assert int(samples.sum()) == min(owed, free)
         # What did not fit is given up: what is owed runs at most one sample ahead.
         assert allocation.owed - allocation.ordered.sum() < 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from real_data import DATA, needs_mnist
 
-from tidegate.cli import main
+from tidegate.cli import main, rounds_bar
 from tidegate.errors import SupplierError
 from tidegate.flower.app import AppError, run_app
 
@@ -137,6 +137,20 @@ def test_a_run_ends_with_what_was_measured_and_who_failed(
     assert printed.count("Traceback") == (failing > 0)
     assert printed.count("error: ") == (failing > 0)
     assert len(printed.splitlines()) < 25
+
+
+def test_a_run_without_a_terminal_prints_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = make_app(tmp_path, WHOLE)
+    (tmp_path / "lonely.py").write_text(ROUNDS)
+    _, printed = run(capsys, app, "--clients", "2", "--set", "rounds=0")
+    assert "round 2 of 4" not in printed  # a run of seconds needs none
+    sys.modules.pop("lonely", None)
+    monkeypatch.setattr(rounds_bar, "BETWEEN_LINES", 0.0)
+    _, printed = run(capsys, app, "--clients", "2", "--set", "rounds=0")
+    assert "round 2 of 4; train_loss 0.25; accuracy 0.125\n" in printed
+    assert "round 4 of 4; train_loss 0.25; accuracy 0.375\n" in printed
 
 
 def app_with(folder: Path, body: str, config: str = "") -> str:

@@ -114,6 +114,22 @@ def test_strict_spending_is_a_word_for_nothing_ahead() -> None:
     assert np.array_equal(word.columns["spent"], number.columns["spent"])
 
 
+@pytest.mark.parametrize(("price", "count"), [(1.0, 20), (0.1, 3), (0.07, 11), (1 / 3, 30)])
+@pytest.mark.parametrize("name", ["constant_admission", "tide"])
+def test_a_price_that_divides_the_budget_buys_all_of_it(
+    name: str, price: float, count: int
+) -> None:
+    rounds, budget = 40, round(count * price, 9)
+    problem = Problem(
+        buffer_capacities=[10] * 10, budget=budget, mean_price=price, num_rounds=rounds
+    )
+    policy = make_policy(name, problem, ControlOptions(spend_ahead=0.0))
+    run = simulate(policy, problem, str(price), 0)
+    assert run.columns["admitted"][0] == count
+    assert run.columns["admitted"].sum() >= count * (rounds - 1)
+    assert run.columns["spent"].sum() <= budget * rounds * (1 + 1e-9)
+
+
 def test_tide_loses_little_by_spending_nothing_ahead_where_clients_have_their_own_prices() -> None:
     problem = Problem(buffer_capacities=[10] * 10, budget=55.0, mean_price=5.5, num_rounds=300)
     gained = []

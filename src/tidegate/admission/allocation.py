@@ -28,6 +28,9 @@ from tidegate._internal.saving import FIXED
 from tidegate.errors import ConfigurationError
 from tidegate.wire import NO_LIMIT
 
+ROUNDING = 1e-9
+"""Part of a sample. A total that is nearer to a whole number counts as that number."""
+
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
@@ -105,7 +108,7 @@ class Allocation:
         if not 0 <= total_admission < math.inf:
             raise ValueError(f"the total admission must be 0 or more, got {total_admission}")
         carried, before = self.credited, self.handed_out
-        whole = max(math.floor(self.owed + total_admission + carried) - before, 0)
+        whole = max(math.floor(self.owed + total_admission + carried + ROUNDING) - before, 0)
         if most is not None and whole > most:
             whole, total_admission = most, float(most)
         owed = self.owed + total_admission

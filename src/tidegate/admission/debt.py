@@ -45,7 +45,8 @@ def certificate_holds(overspend: ArrayLike, cost_debt: ArrayLike, spent: ArrayLi
 def cash(budget: float, round_number: int, overspend: float, ahead: float = 0.0) -> float:
     """What may be spent in a round if no more than C·t is ever spent by its end.
 
-    A little less, so that the sums of a long run cannot exceed it by rounding.
+    Plus one part in 10¹², so that a price that divides the budget buys whole samples: ten samples
+    at 0.1 cost a little more than 1 in floating point.
 
     Args:
         budget: C.
@@ -57,6 +58,8 @@ def cash(budget: float, round_number: int, overspend: float, ahead: float = 0.0)
     65.0
     >>> round(cash(budget=55.0, round_number=3, overspend=-10.0, ahead=110.0), 6)
     175.0
+    >>> cash(budget=0.3, round_number=1, overspend=0.0) >= 3 * 0.1
+    True
     """
     rounding = ROUNDING * (budget * round_number + ahead)
-    return max(budget + ahead - overspend - rounding, 0.0)
+    return max(budget + ahead - overspend + rounding, 0.0)

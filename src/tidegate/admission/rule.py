@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
+from tidegate.admission.debt import ROUNDING
 from tidegate.prices import Price, as_price
 
 
@@ -63,11 +64,13 @@ class Quote:
 
         >>> Quote(2.5).affordable(11.0)
         4.0
+        >>> Quote(0.1).affordable(0.3)  # 2.9999999999999996 in floating point
+        3.0
         """
         price = self.highest
         if self.own is not None and price > up_to:
             price = float(self.own.max(where=self.own <= up_to, initial=0.0))
-        count = money / price if price else math.inf
+        count = money / price * (1 + ROUNDING) if price else math.inf
         return float(max(math.floor(count), 0)) if math.isfinite(count) else math.inf
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from rich.console import Console
@@ -26,6 +27,8 @@ from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
 
 LONG = 80
 """Characters of a client's error that is shown once; shorter ones are repeated."""
+BETWEEN_LINES = 10.0
+"""Seconds between two lines about the current round, if standard error is not a terminal."""
 
 
 class Rounds(logging.Handler):
@@ -44,6 +47,7 @@ class Rounds(logging.Handler):
         self._errors: list[str] = []
         """Long errors of clients that were shown in full."""
         self._resumes = False
+        self._said_at = monotonic()
         self.measured: list[str] = []
         """Metrics of the last finished round, as text."""
         self.begun = 0
@@ -88,12 +92,22 @@ class Rounds(logging.Handler):
             self._tell(record)
         elif (begins := round_in(record)) is not None:
             now, rounds = begins
+            self._say(now, rounds)
             self.finished, self.measured = self.begun, []
             self.begun += 1
             self._progress.update(self._task, description="round", completed=now, total=rounds)
         elif is_last_record(record):
             self.finished = self.begun
         self.measured += [f"{name} {_short(value)}" for name, value in metrics_in(record).items()]
+
+    def _say(self, now: int, rounds: int) -> None:
+        """Print a line about the current round now and then, if there is no bar."""
+        if not self._tells or not self._progress.disable:
+            return
+        if monotonic() - self._said_at >= BETWEEN_LINES:
+            self._said_at = monotonic()
+            told = "; ".join([f"round {now} of {rounds}", *self.measured])
+            self._progress.console.print(Text(told), soft_wrap=True)
 
     def once(self, text: str) -> str:
         """Return a text without the long errors of clients that were shown before it."""

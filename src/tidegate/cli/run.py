@@ -55,7 +55,7 @@ def run(
         ),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option(help="Flower's whole log (app), not a progress bar.")
+        bool, typer.Option(help="Flower's whole log (app) instead of progress.")
     ] = False,
 ) -> None:
     """Run a Flower app in this process, or every policy and seed of an experiment.
