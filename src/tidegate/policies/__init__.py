@@ -14,7 +14,7 @@ from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, NotApplic
 from tidegate.policies.tide import tide
 
 PolicyMaker = Callable[..., JointPolicy[Any]]
-"""Called with a problem and ``ControlOptions``; may take keyword options of its own."""
+"""A function of a problem and ``ControlOptions``; it may take its own keyword options."""
 
 POLICIES: Mapping[str, PolicyMaker] = {
     "costless_oracle": costless_oracle,

@@ -25,22 +25,22 @@ def acdpp(  # noqa: PLR0913 - all but two are given by name
     admission_cap: float = math.inf,
     learning: LearningConstants | None = None,
 ) -> JointPolicy[ServerState]:
-    """The paper's policy (Zhao and Liang, 2026, Algorithm 1).
+    """Return the paper's policy (Zhao and Liang, 2026, Algorithm 1).
 
-    As printed unless told otherwise: K and Λ̄ from the plan, V = T^γ, ρ = 1 - T^-φ, capacity
-    respected on average only.
+    The defaults follow the paper: K and Λ̄ from the plan, V = T^γ, ρ = 1 - T^-φ, and capacity
+    limits only the average.
 
     Args:
-        problem: what is given.
+        problem: capacities, budget, mean price, rounds and learning constants.
         options: K, hard capacity and limits of spending.
-        retention_horizon: K of a preset, before that of the options.
-        target_admission: Λ̄, if not the planned one.
-        penalty_exponent: γ; more weight on learning, less on debt.
-        contraction_exponent: φ; keeps the interval open longer.
-        penalty_weight: V itself, in place of T^γ.
-        contraction: ρ itself, in place of 1 - T^-φ.
+        retention_horizon: K of a preset; overrides that of the options.
+        target_admission: Λ̄; the planned one by default.
+        penalty_exponent: γ; a larger one gives learning more weight, and debt less.
+        contraction_exponent: φ; a larger one keeps the interval open longer.
+        penalty_weight: V, in place of T^γ.
+        contraction: ρ, in place of 1 - T^-φ.
         admission_cap: an upper end that the interval never exceeds.
-        learning: constants to decide with, if not the problem's own.
+        learning: the constants of the penalty; the problem's own by default.
     """
     wanted = options.retention_horizon if retention_horizon is None else retention_horizon
     plan = parameters.plan_constant_admission(problem, wanted)

@@ -1,4 +1,4 @@
-"""Constant admission: the planned number in every round, whatever the price."""
+"""Constant admission: the planned number of samples in every round, whatever the price."""
 
 from tidegate.admission.constant import ConstantAdmission
 from tidegate.admission.state import ServerState
@@ -12,7 +12,7 @@ from tidegate.theory import parameters
 def constant_admission(
     problem: Problem, options: ControlOptions = DEFAULT_OPTIONS
 ) -> JointPolicy[ServerState]:
-    """π^CK at the planned K and target admission."""
+    """Return π^CK with the planned K and target admission."""
     plan = parameters.plan_constant_admission(problem, options.retention_horizon)
     return JointPolicy(
         admission=ConstantAdmission(plan.target_admission, problem.budget),

@@ -1,4 +1,4 @@
-"""The costless oracle: every buffer refilled every round, each sample used once, at any price."""
+"""The costless oracle: it refills every buffer in every round, and uses each sample once."""
 
 from tidegate.admission.constant import ConstantAdmission
 from tidegate.admission.state import ServerState
@@ -11,12 +11,12 @@ from tidegate.retention.k_step import KStepRetention
 def costless_oracle(
     problem: Problem, options: ControlOptions = DEFAULT_OPTIONS
 ) -> JointPolicy[ServerState]:
-    """The benchmark of the regret; it ignores the budget."""
+    """Return the policy that regret is measured against; it ignores prices and the budget."""
     return JointPolicy(
         admission=ConstantAdmission(float(problem.total_capacity), problem.budget),
         retention=KStepRetention(1),
         shares=problem.capacity_shares,
-        hard_capacity=True,  # whoever takes part fills what it has
+        hard_capacity=True,  # a client that takes part fills its own buffer
         strict_spending=options.strict_spending,
         spend_ahead=options.spend_ahead,
     )

@@ -16,13 +16,13 @@ def drift_plus_penalty(
     *,
     penalty_exponent: float = parameters.PENALTY_EXPONENT,
 ) -> JointPolicy[ServerState]:
-    """Minimise J_t over [0, ΣB_m] in every round, with K-step retention at the planned K.
+    """Return the policy that minimises J_t over [0, ΣB_m] and keeps samples for the planned K.
 
-    The classical rule needs a bounded set of actions; one round can then at most refill every
-    buffer, which is what the costless oracle does in all of them.
+    The classical rule needs a bounded set of actions: a round can at most refill every buffer, as
+    the costless oracle always does.
 
     Args:
-        problem: what is given.
+        problem: capacities, budget, mean price, rounds and learning constants.
         options: K, hard capacity and limits of spending.
         penalty_exponent: γ of V = T^γ.
     """

@@ -19,15 +19,15 @@ def hybrid(
     retention_horizon: int | None = None,
     charge_prefill: bool = False,
 ) -> JointPolicy[ServerState]:
-    """The paper's baseline after Marfoq et al. (2023).
+    """Return the paper's baseline after Marfoq et al. (2023).
 
-    The second half of the clients hold full buffers from before round 1 and never change them.
-    The first half are planned for alone, with the whole budget.
+    The second half of the clients have full buffers before round 1 and never change them. The plan
+    covers only the first half, and gives it the whole budget.
 
     Args:
-        problem: what is given; at least two clients.
+        problem: capacities of at least two clients, budget, mean price and rounds.
         options: K of the first half, and hard capacity.
-        retention_horizon: K of a preset that keeps the target admission of the plan.
+        retention_horizon: K of a preset; the target admission stays as planned.
         charge_prefill: pay for the stale samples, at the price of their client's first round;
             free by default.
     """

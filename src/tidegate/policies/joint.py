@@ -10,12 +10,12 @@ from tidegate.retention.buffers import RetentionRule
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class JointPolicy(Generic[State]):
-    """Admission at the server, retention at the clients."""
+    """An admission rule for the server, a retention rule for the clients, and shares."""
 
     admission: AdmissionRule[State]
     retention: RetentionRule
     shares: FloatArray
-    """Each client's part of an order; sums to 1."""
+    """Each client's part of an order; they sum to 1."""
     hard_capacity: bool = False
     """Never store more than B_m at any client. The paper limits the average only."""
     strict_spending: bool = False
@@ -23,17 +23,17 @@ class JointPolicy(Generic[State]):
     spend_ahead: float | None = None
     """s: never have spent more than C·(t + s) by the end of any round t; None for no limit."""
     least_share: float = 0.0
-    """The part of a client's share of the budget that is spent on it whatever its price."""
+    """The part of its share of the budget that each client gets whatever its price."""
     charge_prefill: bool = False
-    """Whether samples stored before a client's first round are paid for, at that round's price."""
+    """Whether a client pays for samples from before its first round, at that round's price."""
 
     @property
     def ahead(self) -> float | None:
-        """Rounds whose budget may be spent early; None for no limit."""
+        """How many rounds' budget the run may spend in advance; None for no limit."""
         return 0.0 if self.strict_spending else self.spend_ahead
 
     def most_uses(self, num_rounds: int) -> int:
-        """The most rounds in which a sample takes part: K, or all if samples do not expire."""
+        """Return the most rounds that a sample trains in: K, U, or all if it does not expire."""
         clients = len(self.shares)
         horizons = (self.retention.for_client(one, clients)[1] for one in range(clients))
         return max(min(horizon or num_rounds, num_rounds) for horizon in horizons)

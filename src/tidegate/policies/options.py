@@ -10,33 +10,32 @@ from tidegate.policies.joint import JointPolicy
 from tidegate.problem import MOST_ROUNDS
 
 
-class NotApplicable(ConfigurationError):  # noqa: N818 - says what is the case
-    """Why a policy cannot be used for this problem."""
+class NotApplicable(ConfigurationError):  # noqa: N818 - names the situation
+    """A policy cannot be used for this problem."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControlOptions:
-    """Choices of the controller, not of the problem."""
+    """Settings that hold for every policy and do not belong to the problem."""
 
     retention_horizon: int | None = None
-    """K, instead of the planned one; the oracle keeps its samples for one round in any case."""
+    """K, in place of the planned one; the oracle always keeps samples for one round."""
     most_uses: int | None = None
-    """U: no sample trains in more than so many rounds, whatever prices do. Tide replaces its
-    samples in time, or lets them go; a policy with a larger K is refused. None for no cap."""
+    """U: no sample trains in more than U rounds, whatever prices do. Tide replaces or deletes its
+    samples in time; a policy with a larger K is refused. None for no cap."""
     hard_capacity: bool = False
-    """Never store more than B_m at any client. Without it the policy decides: the paper's policies
-    limit only the average, Tide and the costless oracle never store more."""
+    """No client ever stores more than B_m. If False, the policy decides: the paper's policies limit
+    only the average; Tide and the costless oracle never store more."""
     strict_spending: bool = False
-    """Never have spent more than C·t by the end of any round t: ``spend_ahead`` of 0."""
+    """By the end of every round t the run has spent at most C·t: a ``spend_ahead`` of 0."""
     spend_ahead: float | None = None
-    """s, the rounds whose budget may be spent early: never have spent more than C·(t + s) by the
-    end of any round t. None for no limit: the paper limits the average."""
+    """s, how many rounds' budget the run may spend in advance: by the end of every round t it has
+    spent at most C·(t + s). None for no limit: the paper limits only the average."""
     least_share: float = LEAST_SHARE
-    """The part of an equal share of the money, by memory, that is spent on every client whatever
-    its price, if clients have prices of their own. Only Tide buys by price; the other policies
-    split an order by memory, and need none."""
+    """If clients have their own prices: the part of its share of the budget, by memory, that each
+    client gets whatever its price. Only Tide uses it; the other policies split orders by memory."""
     endless: bool = False
-    """Plan without a last round; only Tide can."""
+    """Plan for a run without a last round; Tide only."""
 
     def __post_init__(self) -> None:
         if self.most_uses is not None:
@@ -58,7 +57,7 @@ class ControlOptions:
             )
 
     def check_uses(self, name: str, policy: JointPolicy[Any], num_rounds: int) -> None:
-        """Refuse a policy that lets a sample train in more rounds than it may."""
+        """Refuse a policy that lets a sample train in more than ``most_uses`` rounds."""
         if self.most_uses is None:
             return
         uses = policy.most_uses(num_rounds)

@@ -1,4 +1,4 @@
-"""The paper's three experiments, and the two ways in which its policies were run."""
+"""The settings of the paper's three experiments, and two presets for its policies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MNIST_CAPACITIES = (8, 9, 10, 11, 12, 8, 9, 10, 11, 12)
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """A setting of the paper's Section 7, as far as the control problem sees it."""
+    """The control problem of one experiment in the paper's Section 7."""
 
     buffer_capacities: tuple[int, ...]
     budget: float
@@ -35,7 +35,7 @@ class Experiment:
         return price_law(self.price_text)
 
     def problem(self, num_rounds: int | None = None) -> Problem:
-        """The control problem; the paper does not give T, 1,000 rounds are the default."""
+        """Return the control problem; the paper does not state T, the default is 1,000 rounds."""
         rounds = self.num_rounds if num_rounds is None else num_rounds
         return Problem(
             buffer_capacities=self.buffer_capacities,
@@ -59,7 +59,7 @@ EXPERIMENTS: Mapping[str, Experiment] = {
     "cifar10": _scaled(2, 5e-3),
     "imagenette": _scaled(4, 5e-4),
 }
-"""The settings of the paper's three experiments by the name of their data set."""
+"""The settings of the paper's three experiments, by data set."""
 
 PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     # The policies as the paper prints them.
@@ -83,7 +83,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "hybrid": {"retention_horizon": 10},
     },
 }
-"""By the name of a preset: the arguments that it gives to each policy."""
+"""The arguments that each preset gives to each policy, by preset and policy."""
 
 
 def make_policy(
@@ -94,7 +94,7 @@ def make_policy(
     preset: str = "as_printed",
     **arguments: Any,
 ) -> JointPolicy[Any]:
-    """Return a policy by name, set up by a preset; arguments of its own override the preset.
+    """Return a policy by name, with the arguments of a preset; yours override them.
 
     >>> make_policy("acdpp", EXPERIMENTS["mnist"].problem()).retention
     KStepRetention(retention_horizon=10)

@@ -13,15 +13,15 @@ def tide(
     *,
     price_groups: int = PRICE_GROUPS,
 ) -> JointPolicy[TideState]:
-    """Keep buffers full and replace the oldest sample below a price threshold that rises with age.
+    """Return Tide, which keeps buffers full and replaces the oldest sample at a low enough price.
 
-    Of the problem it uses capacities, budget and rounds: neither the mean price nor the learning
-    constants. It has no K, γ or φ, and capacity is always a hard limit.
+    The price threshold rises with the sample's age. Tide uses neither the mean price nor the
+    learning constants of the problem. It has no K, γ or φ, and capacity is always a hard limit.
 
     Args:
-        problem: the problem.
+        problem: capacities, budget and rounds.
         options: strict spending, whether the run has an end, and a cap on uses.
-        price_groups: between which the next price may depend on the present one; 1 takes prices as
+        price_groups: groups of prices, for prices that depend on the price before; 1 treats them as
             independent.
     """
     return JointPolicy(
