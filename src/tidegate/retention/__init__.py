@@ -1,4 +1,4 @@
-"""The client decides what stays: retention rules, here as counts of samples.
+"""Retention rules: how long clients keep samples, simulated as counts.
 
-A retention rule gives buffers for a fleet; ``Buffers`` says what they can do.
+A retention rule creates the buffers of a fleet, which implement ``Buffers``.
 """

@@ -1,6 +1,6 @@
-"""What a fleet's buffers can do, as far as the control plane is concerned.
+"""The buffers of a fleet, as the control plane sees them.
 
-Counts only: how many samples each client holds and how old they are, never what is in them.
+They hold counts: how many samples each client stores and how old they are, never their content.
 """
 
 from dataclasses import dataclass
@@ -12,38 +12,38 @@ from tidegate.wire import Retention
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """What the clients of a round hold while they train; one number for each of them."""
+    """The samples of a round's clients while they train; arrays have one entry a client."""
 
     occupancy: CountArray
-    """n_m(t), samples that each stores."""
+    """n_m(t), the samples that each client stores."""
     fresh: CountArray
-    """Those of them that train for the first time."""
+    """Stored samples that train for the first time."""
     expiring: CountArray
-    """Those of them that leave before the client's next round."""
+    """Stored samples that leave before the client's next round."""
     prior_uses: int
-    """Sum, over all of them, of the earlier rounds each was trained on."""
+    """The earlier uses of all stored samples together."""
 
 
 class Buffers(Protocol):
     """The buffers of all clients, between rounds.
 
-    Every client has a clock of its own: the rounds that it has taken part in. Nothing happens to
-    the samples of a client that does not take part. ``step`` changes the buffers in place: a round
-    costs what the clients in it cost, however many there are besides.
+    Every client has its own clock: the rounds that it has taken part in. The samples of a client
+    that does not take part do not change. ``step`` changes the buffers in place, so the cost of a
+    round depends only on the clients that take part.
     """
 
     @property
     def occupancy(self) -> CountArray:
-        """Samples that each client of the fleet stores."""
+        """The samples that each client of the fleet stores."""
         ...
 
     @property
     def clocks(self) -> CountArray:
-        """Rounds that each client of the fleet has taken part in."""
+        """The rounds that each client of the fleet has taken part in."""
         ...
 
     def room(self, who: Members) -> IntArray:
-        """Samples that each of these could admit now without storing more than it has room for."""
+        """Return how many samples each of these clients can admit within its capacity."""
         ...
 
     def step(self, who: Members, admissions: CountArray) -> Stored:
@@ -51,17 +51,17 @@ class Buffers(Protocol):
         ...
 
     def copy(self) -> Self:
-        """Buffers that go their own way from here."""
+        """Return an independent copy."""
         ...
 
 
 class RetentionRule(Protocol):
-    """How long samples stay."""
+    """A rule for how long samples stay."""
 
     def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> Buffers:
-        """Buffers of a fleet with these capacities, before the first of so many rounds."""
+        """Return the buffers of a fleet with these capacities, before round 1 of ``num_rounds``."""
         ...
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
-        """What an order tells a client of the fleet: its rule, K or a cap on uses; 0 for none."""
+        """Return the rule in a client's order, and its K or cap on uses; 0 for none."""
         ...

@@ -1,7 +1,7 @@
 """K-step retention: a sample trains in K rounds of its client, then leaves.
 
-The round that admits it is the first. A client that is away keeps what it has: rounds that it does
-not take part in do not count.
+The round that admits a sample is the first. Rounds in which its client does not take part do not
+count.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,29 +18,32 @@ from tidegate.wire import Retention
 
 @dataclass(frozen=True, eq=False)
 class KStepBuffers:
-    """What each client admitted in its last K rounds: 4·K + 16 bytes a client, and 8 to share."""
+    """The admissions of each client in its last K rounds.
+
+    4·K + 16 bytes a client, and 8 for capacities, which others share.
+    """
 
     retention_horizon: int = field(metadata=FIXED)
     """K."""
     capacities: IntArray = field(metadata=FIXED)
     """B_m."""
     ring: NDArray[np.int32]
-    """In each column what one client admitted in its last K rounds; in its round number c, counted
-    from 0, row c modulo K is the oldest and is written anew."""
+    """One column a client, with its admissions in its last K rounds. In the client's round c,
+    counted from 0, row c modulo K is the oldest and is overwritten."""
     clocks: CountArray
     """Rounds that each client has taken part in."""
     occupancy: CountArray
-    """Samples that each client stores; those that were used K times go when it next takes part."""
+    """Samples that each client stores; those that were used K times leave in its next round."""
     uses: IntArray
-    """Sum, over them, of the rounds each was trained on."""
+    """The uses of each client's stored samples so far, summed."""
 
     def room(self, who: Members) -> IntArray:
-        """What is free once the samples that were used K times are gone; none if there are more."""
+        """Return the free slots once the samples that were used K times have left; at least 0."""
         free: IntArray = self.capacities[who] - self.occupancy[who] + self.ring[self._oldest(who)]
         return np.maximum(free, 0)
 
     def step(self, who: Members, admissions: CountArray) -> Stored:
-        """Drop the samples that were used K times, then take in the new ones."""
+        """Delete the samples that were used K times, then admit the new ones."""
         place = self._oldest(who)
         gone = self.ring[place]
         occupancy = self.occupancy[who] - gone + admissions
@@ -57,7 +60,7 @@ class KStepBuffers:
         )
 
     def copy(self) -> "KStepBuffers":
-        """Buffers that go their own way from here."""
+        """Return an independent copy."""
         return replace(
             self,
             ring=self.ring.copy(),
@@ -67,11 +70,11 @@ class KStepBuffers:
         )
 
     def _oldest(self, who: Members) -> tuple[int | CountArray, Members]:
-        """Where the ring holds what these clients admitted K of their rounds ago."""
+        """Return the place in the ring of these clients' admissions K of their rounds ago."""
         clocks = self.clocks[who]
         if isinstance(who, slice):
             first = int(clocks[0])
-            if (clocks == first).all():  # nobody was ever away: one row, and no copy
+            if (clocks == first).all():  # no client was ever away: one row, and no copy
                 return first % len(self.ring), who
             who = np.arange(len(clocks))
         return clocks % len(self.ring), who
@@ -79,7 +82,7 @@ class KStepBuffers:
 
 @dataclass(frozen=True)
 class KStepRetention:
-    """d_{m,i}(t) = 1 exactly when the sample was trained on K times.
+    """A sample leaves once it was used K times: then d_{m,i}(t) = 1.
 
     >>> from tidegate._internal.arrays import EVERYONE
     >>> buffers = KStepRetention(2).buffers(np.array([10]), num_rounds=3)
@@ -101,9 +104,9 @@ class KStepRetention:
             )
 
     def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> KStepBuffers:
-        """Empty buffers."""
+        """Return empty buffers."""
         clients = len(buffer_capacities)
-        rows = min(self.retention_horizon, num_rounds + 1)  # what is not reached needs no row
+        rows = min(self.retention_horizon, num_rounds + 1)  # a run never uses more rows
         return KStepBuffers(
             retention_horizon=self.retention_horizon,
             capacities=buffer_capacities,
@@ -114,5 +117,5 @@ class KStepRetention:
         )
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
-        """The same for all."""
+        """Return K, the same for every client."""
         return "k_step", self.retention_horizon

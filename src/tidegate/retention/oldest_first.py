@@ -1,12 +1,12 @@
 """Oldest-first retention: a sample stays until a fresh one takes its place, the oldest first.
 
-Samples of a client are numbered as they come. Since the oldest leave first, sample number s always
-lies in slot s modulo B_m, and a slot needs one number: the round of its client in which its sample
-came. Clients of like capacity share a table, so that a large one does not cost the small ones
-memory.
+Each client numbers its samples as they come. The oldest leave first, so sample s always lies in
+slot s modulo B_m, and a slot needs only one number: the client's round in which its sample came.
+Clients of similar capacity share a table, so that a large client does not waste memory for small
+ones.
 
-With a cap on uses, a sample that was used as often as it may be leaves, and its slot is empty. That
-is the oldest sample of its client too, so that the next one comes into its slot.
+With a cap of U uses, a sample that was used U times leaves, and its slot is empty. It is also the
+oldest sample of its client, so the next sample goes into its slot.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,9 +22,9 @@ from tidegate.retention.buffers import Stored
 from tidegate.wire import Retention
 
 EMPTY = np.int32(2**31 - 1)
-"""In place of a round: a slot that holds no sample. No sample is that young."""
+"""Marks an empty slot in place of a round; no sample comes in so late a round."""
 AT_ONCE = 4_000_000
-"""Slots that are worked on together, so that what is in between needs little memory."""
+"""Slots that are processed together, to limit the memory of intermediate results."""
 
 Table = NDArray[np.int32]
 """One column a client, one row a slot."""
@@ -32,9 +32,10 @@ Table = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class OldestFirstBuffers:
-    """When each sample came: 4 bytes a slot, 24 a client, and 8 to share.
+    """The round in which each sample came.
 
-    Where some have twice the slots of others, 9 bytes a client more, and a slot costs up to 8.
+    4 bytes a slot, 24 a client, and 8 for capacities, which others share. If some clients
+    have twice the slots of others, 9 bytes a client more, and up to 8 a slot.
     """
 
     capacities: IntArray = field(metadata=FIXED)
@@ -42,22 +43,22 @@ class OldestFirstBuffers:
     most_uses: int = field(metadata=FIXED)
     """U; 0 for no cap."""
     born: tuple[Table, ...]
-    """For each group of clients, the round of its client in which the sample of a slot came."""
+    """For each group of clients, the client's round in which the sample of each slot came."""
     clocks: CountArray
     """Rounds that each client has taken part in."""
     admitted: IntArray
-    """Samples that each client has taken in so far; the last of them are stored."""
+    """Samples that each client has admitted so far; it stores the newest of them."""
     occupancy: CountArray
     """Samples that each client stores, without those that were used U times."""
     uses: IntArray
-    """Sum, over the stored samples, of the rounds each was trained on."""
+    """The uses of each client's stored samples so far, summed."""
 
     def room(self, who: Members) -> IntArray:
-        """Every slot can take a fresh sample."""
+        """Return all slots of these clients: each can take a fresh sample."""
         return self.capacities[who]
 
     def empty(self, who: Members, reserved: IntArray | int = 0) -> int:
-        """Slots of these clients that hold no sample, and wait for nothing."""
+        """Return how many slots of these clients are empty and not reserved."""
         return int(self._empty(who, reserved).sum())
 
     def _empty(self, who: Members, reserved: IntArray | int) -> IntArray:
@@ -71,18 +72,18 @@ class OldestFirstBuffers:
         price: float | FloatArray,
         reserved: IntArray | int = 0,
     ) -> IntArray:
-        """How many samples each of these clients takes in that follows a rule.
+        """Return how many samples each of these clients admits under a rule.
 
         Args:
             who: the clients.
-            thresholds: the price up to which a slot takes a fresh sample: an empty one first, then
-                by rounds in which its sample was trained on; the last for all that follow.
+            thresholds: the price up to which a slot takes a fresh sample: first for an empty slot,
+                then by the uses of its sample; the last for all older ones.
             price: one for all, or each client's own.
-            reserved: slots that samples bought earlier will take: empty ones first, then those of
-                the oldest.
+            reserved: slots for samples that are under way: empty ones first, then those of the
+                oldest.
         """
         by_age = thresholds[1:] or thresholds
-        too_young = np.searchsorted(by_age, price)  # uses that are too few at this price
+        too_young = np.searchsorted(by_age, price)  # samples with fewer uses stay at this price
         empty = self._empty(who, reserved)
         wanted: IntArray = np.where(np.less_equal(price, thresholds[0]), empty, 0)
         if np.min(too_young, initial=len(by_age)) == len(by_age):
@@ -99,9 +100,9 @@ class OldestFirstBuffers:
         return wanted
 
     def step(self, who: Members, admissions: CountArray) -> Stored:
-        """Fill empty slots, and let the oldest samples make room for what does not fit.
+        """Fill empty slots, then replace the oldest samples.
 
-        After the round samples go that were used U times.
+        Samples that were used U times leave after the round.
         """
         uses = self.uses[who].copy()
         if admissions.any():
@@ -127,7 +128,7 @@ class OldestFirstBuffers:
         )
 
     def _expire(self, who: Members) -> CountArray:
-        """Empty the slots whose sample was used U times; how many each of these clients has."""
+        """Empty the slots whose sample was used U times, and count them for each client."""
         came = self.clocks[who] - self.most_uses
         expiring = np.zeros(len(came), dtype=np.int32)
         if not self.most_uses or came.max(initial=-1) < 0:
@@ -140,7 +141,7 @@ class OldestFirstBuffers:
         return expiring
 
     def copy(self) -> "OldestFirstBuffers":
-        """Buffers that go their own way from here."""
+        """Return an independent copy."""
         return replace(
             self,
             born=tuple(table.copy() for table in self.born),
@@ -151,7 +152,7 @@ class OldestFirstBuffers:
         )
 
     def _tables(self, who: Members) -> Iterator[tuple[Table, Members, Members]]:
-        """Tables, and for some of these clients at a time where they stand among them and there."""
+        """Yield each table, with places of some clients in ``who`` and their columns in it."""
         if len(self.born) == 1:
             count = len(self.clocks[who])
             for piece in _pieces(count, len(self.born[0])):
@@ -181,7 +182,7 @@ class OldestFirstBuffers:
 
 
 def _group_numbers(capacities: IntArray) -> NDArray[np.uint8]:
-    """Clients none of which has twice the slots of another get the same number, from 0 on."""
+    """Return the group of each client, from 0; in a group none has twice another's slots."""
     _, numbers = np.unique(np.frexp(capacities)[1], return_inverse=True)
     return numbers.astype(np.uint8)
 
@@ -195,7 +196,7 @@ def _pieces(clients: int, slots: int) -> Iterator[slice]:
 def _overwritten(
     rows: int, first: IntArray, slots: IntArray, count: CountArray | IntArray
 ) -> BoolArray:
-    """Which slots the samples number first, first + 1, ... come into, for each client."""
+    """Return which slots of each client the samples first, first + 1, ... go into."""
     row = np.arange(rows, dtype=np.int32)[:, None]
     behind = row - (first % slots).astype(np.int32)
     behind += np.where(behind < 0, slots, 0).astype(np.int32)
@@ -205,13 +206,13 @@ def _overwritten(
 
 @dataclass(frozen=True)
 class OldestFirst:
-    """Samples stay until others come; or, with a cap, until they were used so often."""
+    """A sample stays until a fresh one replaces it or, with a cap, until it was used U times."""
 
     most_uses: int = 0
     """U; 0 for no cap."""
 
     def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> OldestFirstBuffers:
-        """Empty buffers."""
+        """Return empty buffers."""
         clients, groups = len(buffer_capacities), _group_numbers(buffer_capacities)
         members = [groups == group for group in range(int(groups.max()) + 1)]
         return OldestFirstBuffers(
@@ -228,5 +229,5 @@ class OldestFirst:
         )
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
-        """The same for all."""
+        """Return U, the same for every client."""
         return "oldest_first", self.most_uses

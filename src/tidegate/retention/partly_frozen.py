@@ -31,13 +31,13 @@ class PartlyFrozenBuffers:
         return np.concatenate([self.active.clocks, self.frozen_clocks])
 
     def room(self, who: Members) -> IntArray:
-        """Frozen clients admit nothing."""
+        """Return the room of each of these clients; frozen ones have none."""
         active, frozen = self._split(who)
         nothing = np.zeros(len(self.frozen[frozen]), dtype=np.int64)
         return np.concatenate([self.active.room(active), nothing])
 
     def step(self, who: Members, admissions: CountArray) -> Stored:
-        """One round more for the active clients; the frozen ones admit nothing.
+        """Play a round of the active clients; frozen ones admit nothing.
 
         In its first round a frozen client trains on all of its samples for the first time.
         """
@@ -53,13 +53,13 @@ class PartlyFrozenBuffers:
         )
 
     def copy(self) -> "PartlyFrozenBuffers":
-        """Buffers that go their own way from here."""
+        """Return an independent copy."""
         return PartlyFrozenBuffers(
             self.active.copy(), self.frozen, self.frozen_clocks.copy(), self.num_active
         )
 
     def _split(self, who: Members) -> tuple[Members, Members]:
-        """The active clients of a round, and the places of the frozen ones."""
+        """Return the active clients of a round, and the places of the frozen ones."""
         if isinstance(who, slice):
             return EVERYONE, EVERYONE
         active = int(np.searchsorted(who, self.num_active))
@@ -72,10 +72,10 @@ class PartlyFrozenRetention:
 
     active: RetentionRule
     frozen_clients: int
-    """How many, counted from the end of the list of clients."""
+    """How many clients are frozen, counted from the end of the list."""
 
     def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> PartlyFrozenBuffers:
-        """Active buffers empty, frozen ones full."""
+        """Return empty buffers for active clients, and full ones for frozen clients."""
         split = len(buffer_capacities) - self.frozen_clients
         return PartlyFrozenBuffers(
             active=self.active.buffers(buffer_capacities[:split], num_rounds),
@@ -85,6 +85,6 @@ class PartlyFrozenRetention:
         )
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
-        """The last clients never change."""
+        """Return the rule of the active clients, or ``frozen`` for the last ones."""
         active = num_clients - self.frozen_clients
         return self.active.for_client(number, active) if number < active else ("frozen", 0)
