@@ -1,4 +1,4 @@
-"""What a client does with its samples, and how a model is judged."""
+"""Local training on a client's samples, and evaluation of a model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,22 +10,22 @@ from torch import Tensor, nn
 from tidegate._internal.arrays import FloatArray
 
 BATCH = 200
-"""Test inputs that are judged at once: what fits a cache is fastest."""
+"""Test inputs that are evaluated at once: a batch that fits a cache is fastest."""
 
 
 def device() -> torch.device:
-    """Where models are trained: a GPU if PyTorch finds one."""
+    """Return the device to train on: a GPU if PyTorch finds one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def batch(samples: Sequence[tuple[Any, int]]) -> tuple[Tensor, Tensor]:
-    """Inputs, channels first, and labels of samples; bytes become numbers from 0 to 1."""
+    """Return inputs, channels first, and labels of samples; bytes become numbers from 0 to 1."""
     inputs = np.stack([sample for sample, _ in samples])
     return as_inputs(inputs), torch.tensor([label for _, label in samples])
 
 
 def as_inputs(values: np.ndarray[Any, Any]) -> Tensor:
-    """Arrays of one kind of input as a model takes them."""
+    """Return arrays of inputs in the form that a model takes."""
     inputs = torch.as_tensor(values)
     return inputs.float().div_(255) if inputs.dtype == torch.uint8 else inputs.float()
 
@@ -39,18 +39,18 @@ def train(
     learning_rate: float,
     momentum: float = 0.0,
 ) -> float:
-    """E steps of gradient descent on all samples at once.
+    """Take E steps of gradient descent on all samples at once.
 
     Args:
-        model: changed in place.
-        inputs: of all samples.
-        labels: of all samples.
+        model: the model, changed in place.
+        inputs: the inputs of all samples.
+        labels: the labels of all samples.
         local_steps: E.
         learning_rate: η.
-        momentum: of the steps of one round; it begins anew in the next.
+        momentum: within one round; the next round starts without any.
 
     Returns:
-        the loss before the last step.
+        The loss before the last step.
     """
     inputs, labels = _beside(model, inputs, labels)
     optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=momentum)
@@ -64,14 +64,14 @@ def train(
 
 
 def _beside(model: nn.Module, *values: Tensor) -> list[Tensor]:
-    """Values where the model is."""
+    """Return values on the model's device."""
     there = next(model.parameters()).device
     return [value.to(there) for value in values]
 
 
 @torch.no_grad()
 def judge(model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, float]:
-    """Accuracy and mean loss on inputs that were not trained on."""
+    """Return accuracy and mean loss on test inputs."""
     inputs, labels = _beside(model, inputs, labels)
     correct, loss = 0, 0.0
     for now, wanted in zip(inputs.split(BATCH), labels.split(BATCH), strict=True):
@@ -83,7 +83,7 @@ def judge(model: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[float, floa
 
 @torch.no_grad()
 def probabilities(model: nn.Module, inputs: Tensor) -> FloatArray:
-    """What the model thinks of inputs: one row each, one column a class."""
+    """Return the model's class probabilities: one row an input, one column a class."""
     (inputs,) = _beside(model, inputs)
     parts = [nn.functional.softmax(model(now).double(), dim=1) for now in inputs.split(BATCH)]
     likely: FloatArray = torch.cat(parts).cpu().numpy()

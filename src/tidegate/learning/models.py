@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tidegate.errors import ConfigurationError
 
 Shape = tuple[int, ...]
-"""Of one input: channels first."""
+"""The shape of one input, channels first."""
 
 
 class LogisticRegression(nn.Module):
@@ -20,7 +20,7 @@ class LogisticRegression(nn.Module):
         self.linear = nn.Linear(prod(shape), classes)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """A score a class."""
+        """Return one score a class."""
         scores: Tensor = self.linear(inputs.flatten(1))
         return scores
 
@@ -44,16 +44,16 @@ class LeNet(nn.Module):
         )  # fmt: skip
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """A score a class."""
+        """Return one score a class."""
         scores: Tensor = self.classifier(self.convolutions(inputs).flatten(1))
         return scores
 
 
 def _block(channels: int, wider: int, *, pool: bool = False) -> nn.Sequential:
-    """Convolution, normalisation, ReLU.
+    """Return convolution, normalisation and ReLU.
 
-    Groups of channels are normalised, not batches: a client whose buffer holds two classes has
-    batch statistics of its own, and averaging those of ten clients fits none of them.
+    Group normalisation in place of batch normalisation: a client with two classes has batch
+    statistics of its own, and an average over ten clients fits none of them.
     """
     parts: list[nn.Module] = [
         nn.Conv2d(channels, wider, 3, padding=1, bias=False),
@@ -66,7 +66,7 @@ def _block(channels: int, wider: int, *, pool: bool = False) -> nn.Sequential:
 
 
 class ResNet9(nn.Module):
-    """Eight convolutions, two of them pairs with a shortcut, and a linear layer.
+    """Eight convolutions, two pairs of them with a shortcut, and a linear layer.
 
     6.6 million parameters at a width of 64 channels, about 0.1 million at 8. Channels lie last in
     memory, which makes a step a tenth to a quarter faster on a CPU.
@@ -87,9 +87,9 @@ class ResNet9(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """A score a class."""
+        """Return one score a class."""
         inputs = inputs.contiguous(memory_format=torch.channels_last)
-        hidden = self.before(inputs * 4 - 2)  # from [0, 1] to about the spread of one
+        hidden = self.before(inputs * 4 - 2)  # from [0, 1] to a standard deviation of about 1
         hidden = hidden + self.first(hidden)
         hidden = self.between(hidden)
         scores: Tensor = self.classifier(hidden + self.second(hidden))
@@ -110,7 +110,7 @@ class SensorCnn(nn.Module):
         )  # fmt: skip
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """A score a class."""
+        """Return one score a class."""
         scores: Tensor = self.layers(inputs)
         return scores
 
@@ -123,18 +123,18 @@ MODELS: Mapping[str, Callable[..., nn.Module]] = {
 }
 WITH_WIDTH = ("resnet9", "sensor_cnn")
 DIMENSIONS = {"lenet": 3, "resnet9": 3, "sensor_cnn": 2}
-"""Of an input, channels included; others take any."""
+"""The dimensions of an input, channels included; models that are not listed take any."""
 
 
 def new_model(name: str, shape: Shape, classes: int, width: int = 0, seed: int = 0) -> nn.Module:
-    """A model whose first weights belong to a seed.
+    """Return a model whose initial weights are drawn from a seed.
 
     Args:
         name: a key of ``MODELS``.
-        shape: of one input, channels first.
-        classes: labels.
-        width: channels of the first layer where a model has a choice; 0 for its own default.
-        seed: of the first weights; the global generator is left as it was.
+        shape: the shape of one input, channels first.
+        classes: the number of labels.
+        width: channels of the first layer, for models of variable width; 0 for the default.
+        seed: for the initial weights; the global generator keeps its state.
     """
     if name not in MODELS:
         raise ConfigurationError(f"unknown model {name!r}; choose from {', '.join(MODELS)}")
@@ -151,7 +151,7 @@ def new_model(name: str, shape: Shape, classes: int, width: int = 0, seed: int =
 
 
 def num_parameters(model: nn.Module) -> int:
-    """Numbers that are trained.
+    """Return how many numbers training changes.
 
     >>> num_parameters(new_model("lenet", (1, 28, 28), 10))
     61706
