@@ -1,1 +1,1 @@
-"""The server decides how many: rules, debt, interval, solver and whole-sample allocation."""
+"""How many samples the server orders: rules, debt, interval, solver, whole-sample allocation."""

@@ -1,21 +1,21 @@
-"""Total admission in real numbers -> whole samples for each client.
+"""Split a real-valued total admission into whole samples for each client.
 
 With fixed shares w_m, let S be the sum of all totals so far: client m is owed w_m·S samples in
-all. It is given either the whole number below or the one above, and never fewer than it already
-has. Of the clients between the two, those whose w_m·S reaches the next whole number soonest come
-first (earliest deadline). All clients together hold exactly the whole part of S.
+all. It gets either the whole number below or the one above, and never fewer than it already has.
+Among the clients between the two, those whose w_m·S reaches the next whole number soonest come
+first (earliest deadline). All clients together get exactly the whole part of S.
 
-This cannot fail. The samples due by S number Σ⌊w_m·S⌋ <= ⌊S⌋; and if one that is due later had
-been handed out early at S', then at S' nothing due sooner was waiting, and the clients earned at
-most S - S' whole samples since. The remainders carried are w_m·S minus the samples handed out:
-always within (-1, 1), for each client and for the total. (Under a hard capacity memory comes first,
-and a client that had no room catches up when it has.)
+This always works. By S, Σ⌊w_m·S⌋ <= ⌊S⌋ samples are due. If a sample that is due later was handed
+out early at S', then no sample due sooner was waiting at S', and the clients earned at most S - S'
+whole samples since. The remainders carried are w_m·S minus the samples handed out: always within
+(-1, 1), for each client and for the total. (Under a hard capacity memory comes first, and a client
+without room catches up when it has room.)
 
-Where a round reaches a cohort alone, its clients are owed the round's total by their shares among
-themselves, and the others nothing. Parts of a sample wait for a client's next round. The total is
-as exact as before; that each client stays within one sample nobody can promise who does not know
-the cohorts to come, since those who were given more may not meet those who were given less. (It is
-the car pool problem: whose turn is it to drive, if every day another party goes?)
+If a round reaches only a cohort, the cohort's clients are owed the round's total in proportion to
+their shares, and the other clients nothing. Parts of a sample wait for a client's next round. The
+total is as exact as before. No algorithm can keep each client within one sample without knowing
+future cohorts: clients that got more may never be in one cohort with clients that got less. (This
+is the car-pool problem: who drives, if a different group travels every day?)
 """
 
 import math
@@ -34,31 +34,31 @@ ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """What every client has been ordered so far, and what all are owed: 24 bytes a client."""
+    """The samples ordered from each client so far, and those owed: 24 bytes a client."""
 
     shares: FloatArray = field(metadata=FIXED)
     """w_m, summing to 1."""
     ordered: IntArray
     """Whole samples ordered from each client since the start."""
     credits: FloatArray
-    """What each client is owed besides its part of S: its part of what cohorts were, and parts of a
-    sample from before the start."""
+    """The samples that each client is owed beyond its part of S: from rounds that reached a cohort,
+    and parts of a sample from before the start."""
     owed: float = 0.0
-    """S, the sum of all totals since the start that everyone has a part in."""
+    """S, the sum of all totals since the start that were split among all clients."""
     credited: float = 0.0
-    """The sum of the credits."""
+    """The sum of ``credits``."""
     handed_out: int = 0
-    """The sum of what was ordered."""
+    """The sum of ``ordered``."""
 
     @classmethod
     def start(cls, shares: FloatArray, unserved: FloatArray | None = None) -> "Allocation":
-        """Nobody has been ordered anything.
+        """Return the allocation before the first order.
 
         Args:
             shares: w_m.
-            unserved: from an allocation that this one replaces because the fleet has changed,
-                for each client of the new one. It settles who comes first; in all, less than one
-                sample is carried over.
+            unserved: for each client, what the allocation before a change of the fleet still owed
+                it. It decides which clients come first; in total, less than one sample is carried
+                over.
         """
         if np.any(shares < 0) or not math.isclose(float(shares.sum()), 1.0, rel_tol=1e-9):
             raise ValueError("shares must be 0 or more and sum to 1")
@@ -74,9 +74,9 @@ class Allocation:
 
     @property
     def unserved(self) -> FloatArray:
-        """What each client is owed and has not been ordered.
+        """The samples that each client is owed beyond its orders.
 
-        Less than one sample either way, if everyone took part in every round.
+        Less than one sample either way, if all clients took part in every round.
         """
         return self.shares * self.owed + self.credits - self.ordered
 
@@ -91,10 +91,11 @@ class Allocation:
 
         Args:
             total_admission: Λ(t), 0 or more.
-            room: under a hard capacity, how many samples each client can still store. What one
-                has no room for goes to the others; what fits nowhere is given up, not owed.
-            most: whole samples that may be handed out at all; what exceeds it is given up, too.
-            who: the clients that take part, whose room is given and who get the samples.
+            room: under a hard capacity, how many samples each client can still store. Samples that
+                a client has no room for go to the others; if they fit nowhere, they are dropped
+                and not owed.
+            most: the most whole samples to hand out; the rest is dropped, too.
+            who: the clients that take part and get the samples; ``room`` is theirs.
 
         >>> allocation = Allocation.start(np.array([0.5, 0.25, 0.25]))
         >>> for _ in range(4):
@@ -125,7 +126,7 @@ class Allocation:
     def _allocate_to(
         self, who: IntArray, total: float, whole: int, room: IntArray | None
     ) -> tuple[CountArray, "Allocation"]:
-        """Split a total among a cohort; where nobody in it has a share it is given up."""
+        """Split a total among a cohort; drop it if no client of the cohort has a share."""
         weights = self.shares[who]
         weight = float(weights.sum())
         if not weight:
@@ -134,7 +135,7 @@ class Allocation:
         claims = _Claims(weights, credited + total * parts, self.ordered[who], self.owed, room)
         samples = claims.share_out(whole)
         handed_out = int(samples.sum())
-        kept = total - (whole - handed_out)  # the rest is given up
+        kept = total - (whole - handed_out)  # the rest is dropped
         ordered, after = self.ordered.copy(), self.credits.copy()
         ordered[who] += samples
         after[who] = credited + kept * parts
@@ -148,12 +149,12 @@ class Allocation:
 
 
 def cheapest_first(wanted: IntArray, prices: FloatArray, money: float) -> IntArray:
-    """What each client gets of the samples that it wants, if money pays for no more.
+    """Return how many of the wanted samples each client buys, the cheapest first.
 
     Args:
         wanted: samples, for each client.
-        prices: of each client's own.
-        money: what all of them may spend together.
+        prices: each client's own.
+        money: the most that all clients may spend together.
 
     >>> cheapest_first(np.array([4, 4, 4]), np.array([3.0, 1.0, 2.0]), money=9.0).tolist()
     [0, 4, 2]
@@ -162,7 +163,7 @@ def cheapest_first(wanted: IntArray, prices: FloatArray, money: float) -> IntArr
     count, price = wanted[order], prices[order]
     left = money - (np.cumsum(count * price) - count * price)
     paid_for = np.full(len(count), np.inf)
-    with np.errstate(over="ignore"):  # next to nothing pays for any number
+    with np.errstate(over="ignore"):  # at a price near 0 the money pays for any number
         np.divide(left, price, out=paid_for, where=price > 0)
     given = np.empty_like(wanted)
     given[order] = np.clip(np.floor(paid_for), 0, count).astype(wanted.dtype)
@@ -170,7 +171,7 @@ def cheapest_first(wanted: IntArray, prices: FloatArray, money: float) -> IntArr
 
 
 class _Claims:
-    """What the clients of one round are owed, and are given."""
+    """The samples that the clients of one round are owed, and those that they get."""
 
     def __init__(
         self,
@@ -192,13 +193,13 @@ class _Claims:
             np.minimum(self._above, self._full, out=self._above)
 
     def share_out(self, whole: int) -> CountArray:
-        """So many whole samples, for each client those that are due first."""
+        """Return the samples of each client, ``whole`` in all, those that are due first."""
         handed_out = int(self._ordered.sum()) + whole
         missing = handed_out - int(self._given.sum())
         if missing > 0:
             self._given[self._soonest(self._above, missing)] += 1
             missing = handed_out - int(self._given.sum())
-        # Without cohorts, limits and rounding nothing is missing now, and nothing too much.
+        # Without cohorts, limits and rounding the sum is exact now.
         self._take_back(-missing)
         self._pass_on(missing)
         samples = self._given - self._ordered
@@ -210,7 +211,7 @@ class _Claims:
         return samples.astype(np.int32)
 
     def _take_back(self, excess: int) -> None:
-        """Let those wait who are due last, where others were given their samples before."""
+        """Take back the samples that are due last, if others got theirs early."""
         while excess > 0:
             open_to = np.flatnonzero(self._given > self._ordered)
             due = self._due(self._given, open_to)
@@ -219,7 +220,7 @@ class _Claims:
             excess -= len(chosen)
 
     def _pass_on(self, missing: int) -> None:
-        """Hand what some have no room for to those that have, one sample to each in turn."""
+        """Give samples that some clients have no room for to the others, one each in turn."""
         if missing <= 0:
             return
         most = np.where(self._shares > 0, self._full, self._given)
@@ -235,12 +236,12 @@ class _Claims:
             missing -= turns * len(open_to)
 
     def _due(self, given: IntArray, clients: IntArray) -> FloatArray:
-        """The S at which some clients reach so many samples."""
+        """Return the S at which each of these clients is due this many samples."""
         due: FloatArray = (given[clients] - self._credited[clients]) / self._shares[clients]
         return due
 
     def _soonest(self, most: IntArray, wanted: int) -> IntArray:
-        """The clients that may have one more and need it first; of equals, the first listed."""
+        """Return the clients whose next sample is due first; of equals, the first listed."""
         open_to = np.flatnonzero(self._given < most)
         if len(open_to) <= wanted:
             return open_to

@@ -8,7 +8,7 @@ from tidegate.admission.state import ServerState
 
 @dataclass(frozen=True)
 class ConstantAdmission:
-    """Λ(t) = Λ̄; the debt is kept for its certificate and never acted on."""
+    """Λ(t) = Λ̄; the rule keeps the debt for the certificate, and never acts on it."""
 
     target_admission: float
     """Λ̄."""
@@ -16,17 +16,17 @@ class ConstantAdmission:
     """C."""
 
     def start(self) -> ServerState:
-        """No debt, no samples."""
+        """Return a state without debt and samples."""
         return ServerState()
 
     def learn(self, state: ServerState, quote: Quote) -> ServerState:
-        """Nothing: each price stands for itself."""
+        """Return the same state: this rule does not learn from prices."""
         return state
 
     def decide(self, state: ServerState, quote: Quote, limit: float) -> FleetOrder:
-        """The target, or what fits."""
+        """Return the target admission, or the limit if that is lower."""
         return FleetOrder(min(self.target_admission, limit))
 
     def settle(self, state: ServerState, totals: RoundTotals) -> ServerState:
-        """Debt and counts follow what was really admitted and paid."""
+        """Update debt and counts by what clients admitted and paid."""
         return state.settled(totals, self.budget)

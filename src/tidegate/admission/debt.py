@@ -1,21 +1,21 @@
-"""The cost-debt queue, and the certificate it gives for nothing.
+"""The cost-debt queue, and the spend certificate that follows from it.
 
-Summing Z(τ+1) >= Z(τ) + C_τ - C over τ = 1..t, with Z(1) = 0, leaves
+The sum of Z(τ+1) >= Z(τ) + C_τ - C over τ = 1..t, with Z(1) = 0, is
 
     total overspend up to t  =  Σ (C_τ - C)  <=  Z(t+1),
 
-on every path of prices, whatever was decided. Tidegate calls this the spend certificate.
+on every path of prices and for every decision. Tidegate calls this the spend certificate.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 ROUNDING = 1e-12
-"""Relative, of a sum of money."""
+"""The relative rounding error of a sum of money."""
 
 
 def next_cost_debt(debt: float, spent: float, budget: float) -> float:
-    """Debt carried into the next round: Z(t+1) = max(Z(t) + C_t - C, 0).
+    """Return the debt of the next round, Z(t+1) = max(Z(t) + C_t - C, 0).
 
     >>> next_cost_debt(debt=3.0, spent=60.0, budget=55.0)
     8.0
@@ -24,12 +24,12 @@ def next_cost_debt(debt: float, spent: float, budget: float) -> float:
 
 
 def certificate_holds(overspend: ArrayLike, cost_debt: ArrayLike, spent: ArrayLike) -> bool:
-    """Whether total overspend up to t was at most Z(t+1) at every t, but for rounding.
+    """Return whether total overspend up to t was at most Z(t+1) at every t, up to rounding.
 
     Args:
         overspend: Σ (C_τ - C) up to each round.
         cost_debt: Z(t+1) of each round.
-        spent: C_t; sums of larger amounts are rounded more coarsely.
+        spent: C_t; sums of larger amounts have a larger rounding error.
 
     >>> certificate_holds(overspend=[5.0, -50.0], cost_debt=[5.0, 0.0], spent=[60.0, 0.0])
     True
@@ -43,16 +43,16 @@ def certificate_holds(overspend: ArrayLike, cost_debt: ArrayLike, spent: ArrayLi
 
 
 def cash(budget: float, round_number: int, overspend: float, ahead: float = 0.0) -> float:
-    """What may be spent in a round if no more than C·t is ever spent by its end.
+    """Return the money for round t if the run may spend at most C·t by its end, plus ``ahead``.
 
-    Plus one part in 10¹², so that a price that divides the budget buys whole samples: ten samples
-    at 0.1 cost a little more than 1 in floating point.
+    It adds one part in 10¹², so that a price that divides the budget buys whole samples: three
+    samples at 0.1 cost a little more than 0.3 in floating point.
 
     Args:
         budget: C.
         round_number: t.
-        overspend: Σ (C_τ - C) over the rounds before, and what they may still turn out to cost.
-        ahead: money of rounds to come that may be spent before: s·C of s rounds.
+        overspend: Σ (C_τ - C) over the rounds before, including what they may still cost.
+        ahead: money of later rounds that the run may spend in advance: s·C for s rounds.
 
     >>> round(cash(budget=55.0, round_number=3, overspend=-10.0), 6)
     65.0

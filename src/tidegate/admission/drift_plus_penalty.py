@@ -1,4 +1,4 @@
-"""Drift-plus-penalty: minimise J_t over an interval, each round, from debt and price."""
+"""Drift-plus-penalty: in each round minimise J_t, given debt and price, over an interval."""
 
 from dataclasses import dataclass
 
@@ -23,18 +23,18 @@ class DriftPlusPenalty:
     """V."""
     interval: Interval
     learning: LearningConstants
-    """The constants that the penalty is computed with when deciding."""
+    """The constants of the penalty that the rule minimises."""
 
     def start(self) -> ServerState:
-        """No debt, no samples."""
+        """Return a state without debt and samples."""
         return ServerState()
 
     def learn(self, state: ServerState, quote: Quote) -> ServerState:
-        """Nothing: each price stands for itself."""
+        """Return the same state: this rule does not learn from prices."""
         return state
 
     def decide(self, state: ServerState, quote: Quote, limit: float) -> FleetOrder:
-        """The minimiser of J_t."""
+        """Return the total that minimises J_t."""
         objective = Objective(
             cost_slope=state.cost_debt * quote.price,
             penalty_weight=self.penalty_weight,
@@ -46,5 +46,5 @@ class DriftPlusPenalty:
         return FleetOrder(minimise(objective, allowed).admission)
 
     def settle(self, state: ServerState, totals: RoundTotals) -> ServerState:
-        """Debt and counts follow what was really admitted and paid."""
+        """Update debt and counts by what clients admitted and paid."""
         return state.settled(totals, self.budget)

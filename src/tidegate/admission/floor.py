@@ -1,8 +1,8 @@
-"""What every client is bought in any case, where clients have prices of their own.
+"""The least that each client buys if clients have their own prices.
 
-A rule by price buys where samples are cheap. A client whose price is always high would hold no
-sample at all, and if its data are like nobody else's, the model never sees them. So a part of the
-money that a client would get if all were treated alike, by memory, is spent on it at its own price,
+A price rule buys where samples are cheap. A client whose price is always high would hold no sample,
+and if no other client has similar data, the model would never see them. Tidegate therefore reserves
+for each client a part of its share of the budget, by memory. The client spends it at its own price,
 whatever the rule says.
 """
 
@@ -13,11 +13,11 @@ from tidegate.admission.allocation import cheapest_first
 from tidegate.wire import LARGEST_CAPACITY
 
 LEAST_SHARE = 0.25
-"""Of the money that a client would get if all were treated alike."""
+"""The part of its share of the budget, by memory, that is reserved for each client."""
 FIRST_AFTER = 10
-"""Rounds after which a client that holds nothing may have its first sample on credit."""
+"""Rounds after which a client that holds no sample may buy its first one on credit."""
 CREDIT = 20
-"""Rounds: that sample costs no more than its client's least money of so many."""
+"""The first sample on credit costs at most the client's reserved money of this many rounds."""
 
 
 def least_counts(
@@ -28,14 +28,14 @@ def least_counts(
     stored: IntArray,
     round_number: int,
 ) -> IntArray:
-    """Samples that each client is bought at least in a round.
+    """Return how many samples each client buys at least in a round.
 
     Args:
-        least_share: of its part of the budget, from 0 to 1.
+        least_share: the reserved part of each client's money, from 0 to 1.
         money: each client's part of the budget of a round.
-        prices: of each client's own.
-        spent: on each client so far.
-        stored: samples that each holds, or that are under way to it.
+        prices: each client's own.
+        spent: what each client has spent so far.
+        stored: samples of each client, stored or under way.
         round_number: t.
 
     >>> money, prices, spent = np.full(3, 4.0), np.array([1.0, 6.0, 60.0]), np.array([9.0, 0, 0])
@@ -43,9 +43,9 @@ def least_counts(
     [0, 1, 0]
     """
     rate = least_share * money
-    most = np.maximum(CREDIT * rate, prices)  # who has just joined is not owed the past
+    most = np.maximum(CREDIT * rate, prices)  # a client that has just joined is not owed the past
     owed = np.clip(rate * round_number - spent, 0.0, most)
-    with np.errstate(over="ignore"):  # next to nothing pays for any number
+    with np.errstate(over="ignore"):  # at a price near 0 the money pays for any number
         count = np.floor(np.divide(owed, prices, out=np.zeros_like(owed), where=prices > 0))
     if round_number > FIRST_AFTER:
         is_first = (stored == 0) & (spent == 0) & (prices <= CREDIT * rate)
@@ -56,15 +56,16 @@ def least_counts(
 def with_least(
     wanted: IntArray, least: IntArray, prices: FloatArray, money: float
 ) -> tuple[IntArray, IntArray]:
-    """What each client buys, and how much of it because it is the least that it is owed.
+    """Return how many samples each client buys, and how many of them only to reach its least.
 
-    Who is owed more than it wants comes first, then the lowest prices, as far as money goes.
+    Clients whose least exceeds what the rule gives them come first, then the lowest prices, as far
+    as the money goes.
 
     Args:
-        wanted: samples that a rule leads to.
-        least: samples that each is bought in any case.
-        prices: of each client's own.
-        money: what all may spend together; infinity for no limit.
+        wanted: samples that each client buys by the rule.
+        least: the least that each client buys.
+        prices: each client's own.
+        money: the most that all clients may spend together; infinity for no limit.
 
     >>> counts = with_least(np.array([4, 0]), np.array([0, 1]), np.array([1.0, 5.0]), money=7.0)
     >>> [count.tolist() for count in counts]

@@ -1,11 +1,11 @@
-"""How far prices that are told ahead are to be believed: learned from those that have come.
+"""How far ahead Tide uses forecasts of prices, learned from past forecasts and prices.
 
-A price that is told ahead may be known, as in a day-ahead market, or a forecast that errs. Of many
-forecasts the lowest is lowest because it errs, so a rule that believes them waits for bargains that
-never come. How good they are is the slope β of the regression of prices on their forecasts: 1 where
-they were right, lower the more they err beside how prices move. Forecasts are believed as far ahead
-as β is high enough. (To expect mean + β · (told - mean) instead was tried, and is worse: it forgets
-what the present price alone says of the next ones.)
+A price that is known ahead may be certain, as in a day-ahead market, or a forecast with an error.
+The lowest of many forecasts is often low because of its error, so a rule that trusts it waits for
+low prices that never come. The slope β of the regression of prices on their forecasts measures how
+good they are: 1 if they were right, lower the larger their errors are beside the changes of prices.
+Tide uses forecasts as far ahead as β is high enough. (We also tried mean + β · (forecast - mean);
+it is worse, because it ignores what the present price says about the next ones.)
 """
 
 from dataclasses import dataclass, field, replace
@@ -15,15 +15,15 @@ import numpy as np
 from tidegate._internal.arrays import FloatArray
 
 ROUNDS = 1024
-"""Rounds that forecasts are remembered for, those to come included."""
+"""Rounds whose forecasts are kept, including rounds to come."""
 FAR = 24
-"""Rounds: how far ahead the second kind of forecasts was told."""
+"""How many rounds ahead the second kind of forecast is."""
 LEARNED_FROM = 256
-"""Rounds, the last ones."""
+"""The last rounds that β is computed from."""
 BELIEVED = 5
-"""Forecasts that count as if they had been right, before any have come."""
+"""β starts as if this many forecasts had been right."""
 LEAST_SLOPE = 0.6
-"""β below which it is better not to look: where forecasts err by half of the price, about."""
+"""The least β with which forecasts are used; it means errors of about half of the price."""
 NONE = -1.0
 
 
@@ -33,7 +33,7 @@ def _nothing() -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Forecasts:
-    """What was told of each round's price; that of round t in place (t - 1) mod ``ROUNDS``."""
+    """Forecasts of each round's price; that of round t is at (t - 1) mod ``ROUNDS``."""
 
     near: FloatArray = field(default_factory=_nothing)
     """One round ahead."""
@@ -41,7 +41,7 @@ class Forecasts:
     """``FAR`` rounds ahead."""
 
     def told(self, round_number: int, ahead: tuple[float, ...]) -> "Forecasts":
-        """Remember what is told in a round of those that come after it."""
+        """Remember the forecasts that a round gets for later rounds."""
         if not ahead and (self.near == NONE).all():
             return self
         near, far = self.near.copy(), self.far.copy()
@@ -52,12 +52,12 @@ class Forecasts:
     def believed(
         self, ahead: tuple[float, ...], round_number: int, prices: FloatArray
     ) -> tuple[float, ...]:
-        """What is told of the next rounds, as far ahead as it was good enough lately.
+        """Return forecasts of the next rounds, as far ahead as recent ones were good enough.
 
         Args:
-            ahead: what is told.
+            ahead: all forecasts.
             round_number: t.
-            prices: the last ones, in order, that of round t included.
+            prices: the last prices in order, including that of round t.
         """
         if not ahead:
             return ahead
@@ -72,7 +72,7 @@ class Forecasts:
 
 
 def _slope(told: FloatArray, prices: FloatArray) -> float:
-    """β: how prices differed from their mean where forecasts did."""
+    """Return β, the slope of prices on their forecasts, both around the mean price."""
     mean, known = float(prices.mean()), told != NONE
     told, come = told[known] - mean, prices[known] - mean
     right = BELIEVED * float(np.mean((prices - mean) ** 2))

@@ -1,4 +1,4 @@
-"""Where the total admission of a round may lie."""
+"""The range of a round's total admission."""
 
 import math
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class AdmissionInterval:
     upper: float
 
     def within(self, limit: float) -> "AdmissionInterval":
-        """The part at or below ``limit``; where there is none, the limit itself.
+        """Return the part up to ``limit``, or only the limit if all of the interval is above it.
 
         >>> AdmissionInterval(8.0, 12.0).within(5.0)
         AdmissionInterval(lower=5.0, upper=5.0)
@@ -27,7 +27,7 @@ class Interval(Protocol):
     """An interval for every round."""
 
     def at(self, round_number: int) -> AdmissionInterval:
-        """The interval of this round."""
+        """Return the interval of this round."""
         ...
 
 
@@ -60,7 +60,7 @@ class ClosingInterval:
             )
 
     def at(self, round_number: int) -> AdmissionInterval:
-        """The interval of this round; rounds count from 1."""
+        """Return the interval of this round; rounds count from 1."""
         # 1 - ρ^t without cancellation while ρ is close to 1.
         closed = -math.expm1(round_number * math.log(self.contraction)) if self.contraction else 1.0
         return AdmissionInterval(
@@ -76,5 +76,5 @@ class FixedInterval:
     upper: float
 
     def at(self, round_number: int) -> AdmissionInterval:
-        """The same in every round."""
+        """Return the same interval for every round."""
         return AdmissionInterval(0.0, self.upper)

@@ -1,14 +1,14 @@
 """The certified global minimum of J over an interval.
 
 J is not convex: its last term is flat up to N = Pdim, concave up to 1.7308 Pdim and convex
-beyond, so a bracketing search can stop at a local minimum. The interval is cut at those two
-points. On the convex pieces the derivative is bisected. On the piece between, the derivative is
-a rising part (first two terms) plus a falling one (the last), which encloses it rigorously on
-every cell: a cell on which it cannot vanish is decided by its ends, a cell that cannot hold
-anything better is dropped, and the rest are halved.
+beyond, so a bracketing search can stop at a local minimum. The solver cuts the interval at those
+two points. On the convex pieces it bisects the derivative. On the piece between, the derivative is
+a rising part (first two terms) plus a falling one (the last), which bounds it rigorously on every
+cell: if it cannot vanish on a cell, the ends decide; the solver drops a cell that cannot hold a
+lower value, and halves the others.
 
-Work is bounded whatever the width of the interval: a bisection ends after at most as many
-halvings as a float has room for, and the piece in the middle is never wider than 0.7308 Pdim.
+The work does not grow with the width of the interval: a bisection ends after at most as many
+halvings as a float allows, and the piece in the middle is never wider than 0.7308 Pdim.
 """
 
 import math
@@ -19,7 +19,7 @@ from tidegate.admission.interval import AdmissionInterval
 from tidegate.admission.objective import INFLECTION, Objective
 
 TOLERANCE = 1e-12
-"""Part of the minimum by which the returned value may, provably, lie above it."""
+"""The returned value is provably at most this part above the minimum."""
 MOST_HALVINGS = 400
 MOST_CELLS = 20_000
 
@@ -37,7 +37,7 @@ class Minimum:
 
 
 def minimise(objective: Objective, interval: AdmissionInterval) -> Minimum:
-    """Global minimum of J on the interval; of equal minima, the one that admits more."""
+    """Return the global minimum of J on the interval; of equal minima, the one that admits more."""
     lower, upper = interval.lower, interval.upper
     if not 0 <= lower <= upper < math.inf:
         raise ValueError(f"need 0 <= lower <= upper, both finite, got [{lower}, {upper}]")
@@ -53,7 +53,7 @@ def minimise(objective: Objective, interval: AdmissionInterval) -> Minimum:
 def _pieces(
     objective: Objective, lower: float, upper: float
 ) -> Iterator[tuple[float, float, bool]]:
-    """Consecutive pieces of the interval, each with whether J is convex on it."""
+    """Yield consecutive pieces of the interval, and whether J is convex on each."""
     pdim = objective.learning.pseudo_dimension
     flat_end = min(max(pdim - objective.distinct_samples, lower), upper)
     mixed_end = min(max(INFLECTION * pdim - objective.distinct_samples, lower), upper)
@@ -73,7 +73,7 @@ class _Search:
         self.evaluations = 0
         self.best = first
         self.value = math.inf
-        self.floor = math.inf  # no point looked at or ruled out can lie below this
+        self.floor = math.inf  # no point that was tried or ruled out can lie below this
         self.offer(first)
 
     def result(self) -> Minimum:
@@ -81,7 +81,7 @@ class _Search:
         return Minimum(self.best, self.value, gap, self.evaluations)
 
     def offer(self, admission: float, *, below: float = 0.0) -> float:
-        """Look at a point; near it, J may lie ``below`` lower. Later points win ties."""
+        """Try a point; near it, J may be lower by ``below``. Later points win ties."""
         self.evaluations += 1
         value = self.objective.value(admission)
         if value <= self.value:
@@ -125,7 +125,7 @@ class _Search:
             left, right = cells.pop()
             steepest, flattest = self._slopes(left, right)
             if steepest >= 0 or flattest <= 0:
-                continue  # monotone: the better end has been looked at
+                continue  # monotone: the better end was tried before
             lowest = self._lowest(left, right, steepest, flattest)
             if lowest >= self.value * (1 - TOLERANCE):
                 self.floor = min(self.floor, lowest)
@@ -137,7 +137,7 @@ class _Search:
             self.floor = min(self.floor, self._lowest(left, right, *self._slopes(left, right)))
 
     def _slopes(self, left: float, right: float) -> tuple[float, float]:
-        """Bounds of J' on a cell: the reuse part rises, the generalisation part falls."""
+        """Return bounds of J' on a cell: the reuse part rises, the generalisation part falls."""
         self.evaluations += 4
         one = self.objective
         return (
@@ -146,10 +146,10 @@ class _Search:
         )
 
     def _lowest(self, left: float, right: float, steepest: float, flattest: float) -> float:
-        """A value that J does not fall below on a cell, whose slope lies within the bounds.
+        """Return a lower bound of J on a cell, given bounds of its slope.
 
-        From the left end J falls at most at ``steepest``, from the right end it rises towards
-        the left at least as ``flattest`` allows; the two lines meet at their lowest.
+        From the left end J falls at most as fast as ``steepest``, and towards the right end it
+        rises at most as fast as ``flattest``; the two lines meet at the lower bound.
         """
         if math.isinf(steepest):
             return -math.inf
@@ -159,7 +159,7 @@ class _Search:
         return first + steepest * min(max(meet, 0.0), right - left)
 
     def _middle(self, begin: float, end: float) -> float:
-        """The geometric middle of wide intervals (in samples stored), else the arithmetic one."""
+        """Return the geometric mean (in samples stored) of a wide interval, else the middle."""
         stored = self.objective.carried_samples
         low, high = stored + begin, stored + end
         if high > 4 * low > 0:

@@ -3,10 +3,10 @@
     J(Λ) = Z·c·Λ + V·p(n₀ + Λ, N₀ + Λ)
 
 (the constant -Z·C does not move the minimum). With d = N₀ - n₀ the samples already expired,
-1/n - 1/N = d/(n·N), which needs no subtraction of nearly equal numbers. The penalty here is that
-of ``theory.penalty`` in plain floats, because it is evaluated dozens of times a decision; a test
-holds the two equal. Only at n = 0, where whole samples count as the worst round, this one takes the
-limit of the formula, infinity, and so never asks for an empty round if it can be helped.
+1/n - 1/N = d/(n·N), which needs no subtraction of nearly equal numbers. The penalty is that of
+``theory.penalty`` in plain floats, because a decision evaluates it dozens of times; a test compares
+the two. They differ only at n = 0: here the value is infinity, the limit of the formula, so that
+the rule avoids empty rounds.
 """
 
 import math
@@ -24,8 +24,8 @@ class Objective:
     """J_t, split into parts whose shape is known."""
 
     cost_slope: float
-    """Z(t)·c(t): what one sample more adds to the debt, weighted by the debt (several budgets
-    would add up here)."""
+    """Z(t)·c(t): the cost of one more sample, weighted by the debt (several budgets would add up
+    here)."""
     penalty_weight: float
     """V."""
     carried_samples: float
@@ -47,7 +47,7 @@ class Objective:
             )
 
     def value(self, admission: float) -> float:
-        """J at this total admission; infinite where a round would train on nothing."""
+        """Return J at this total admission; infinity if the round would train on nothing."""
         gap = self._gap(admission)
         learning = self.learning
         reuse = (
@@ -60,7 +60,7 @@ class Objective:
         return self.cost_slope * admission + self.penalty_weight * (reuse + generalisation)
 
     def reuse_slope(self, admission: float) -> float:
-        """Derivative of V times the first two terms; negative, and rising with the admission."""
+        """Return the derivative of V times the first two terms: negative, and rising."""
         gap = self._gap(admission)
         if math.isinf(gap):
             return -math.inf
@@ -78,7 +78,7 @@ class Objective:
         )
 
     def generalisation_slope(self, admission: float) -> float:
-        """Derivative of V times the last term: 0 up to Pdim, then negative."""
+        """Return the derivative of V times the last term: 0 up to Pdim, then negative."""
         ratio = (self.distinct_samples + admission) / self.learning.pseudo_dimension
         if ratio <= 1:
             return 0.0
@@ -87,11 +87,11 @@ class Objective:
         return self.penalty_weight * GENERALISATION_FACTOR * self.learning.loss_bound * slope
 
     def slope(self, admission: float) -> float:
-        """J'."""
+        """Return J'."""
         return self.cost_slope + self.reuse_slope(admission) + self.generalisation_slope(admission)
 
     def _gap(self, admission: float) -> float:
-        """1/n - 1/N."""
+        """Return 1/n - 1/N."""
         expired = self.distinct_samples - self.carried_samples
         if not expired:
             return 0.0

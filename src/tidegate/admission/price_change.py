@@ -1,9 +1,9 @@
-"""Whether the level of prices has changed for good: the newest prices against those before.
+"""Detect a lasting change of the price level: compare the newest prices with those before.
 
-What is compared are ranks, so that one price out of all bounds counts no more than any other. The
-mean rank of the last prices must lie far outside of what chance would give to as many independent
-prices. Where prices resemble those before them, as in seasons and spells, it must lie far outside
-of what stretches of that length really had, so that no season is taken for a change.
+The test compares ranks, so that a single extreme price counts no more than any other. It signals a
+change if the mean rank of the newest prices lies far outside the range of as many independent
+prices. If prices depend on those before them, as in seasons and spells, it uses the spread of
+earlier stretches of that length instead, so that it does not mistake a season for a change.
 """
 
 import math
@@ -13,26 +13,25 @@ import numpy as np
 from tidegate._internal.arrays import FloatArray
 
 EVERY = 4
-"""Rounds after which it is asked again; asking takes a tenth of the time of a decision."""
+"""Rounds between two tests; a test takes a tenth of the time of a decision."""
 STRETCHES = (16, 32, 64, 128, 256)
-"""Lengths, in rounds, of the newest prices that are held against those before."""
+"""How many of the newest prices are compared with those before, in rounds."""
 OLDER = 3
-"""Stretches of that length at least that there must have been before."""
+"""The least number of stretches of that length before the newest one."""
 ALARM = 5.0
-"""Standard deviations. With independent prices, fewer than one false alarm in 10,000 rounds."""
+"""Standard deviations of a change. Independent prices give under 1 false alarm in 10,000 rounds."""
 DEPENDENT = 4.0
-"""Standard deviations by which prices must resemble those before them, to be taken for dependent.
-"""
+"""Standard deviations of the autocorrelation from which on prices count as dependent."""
 FEW = 6.0
-"""How much wider a spread is taken for that was seen in few stretches."""
+"""How much to widen a spread that was estimated from few stretches."""
 SAME = 0.01
-"""Of the variance of all ranks: prices with less of it were all the same."""
+"""Prices whose variance is below this part of that of all ranks count as constant."""
 SHORTEST = 8
-"""Rounds that a new level lasts at least, when it is noticed."""
+"""The least number of rounds of a new level."""
 
 
 def rounds_since_change(prices: FloatArray) -> int | None:
-    """How many of these prices, from the last one back, belong to a new level; none for all.
+    """Return how many of the last prices belong to a new level; None without a change.
 
     Args:
         prices: one a round, in order.
@@ -58,11 +57,11 @@ def rounds_since_change(prices: FloatArray) -> int | None:
 
 
 def _spread(ranks: FloatArray, stretch: int, overall: float) -> float:
-    """The standard deviation of the mean of so many ranks, from the mean of those before."""
+    """Return the standard deviation of a stretch's mean rank around the mean of those before."""
     count, centred = len(ranks), ranks - ranks.mean()
     variance = float(centred @ centred) / count
     if variance < SAME * overall:
-        variance = overall  # one other price after many that were the same is not a new level
+        variance = overall  # one different price after many equal ones is not a new level
     by_chance = math.sqrt(variance * (1 / stretch + 1 / count))
     followed = float(centred[1:] @ centred[:-1]) / count
     if followed < DEPENDENT * variance / math.sqrt(count):
@@ -73,7 +72,7 @@ def _spread(ranks: FloatArray, stretch: int, overall: float) -> float:
 
 
 def _begun(sums: FloatArray, farthest: int) -> int:
-    """The most likely number of rounds since the change: where both sides differ most."""
+    """Return the most likely number of rounds since the change: where both sides differ most."""
     count = len(sums) - 1
     new = np.arange(SHORTEST, min(farthest, count - SHORTEST) + 1)
     old = count - new

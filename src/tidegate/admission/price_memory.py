@@ -1,4 +1,4 @@
-"""The prices seen so far, in bounded space: what a rule learns a price law from."""
+"""The prices seen so far, in bounded memory, from which a rule learns the price law."""
 
 from dataclasses import dataclass, field
 
@@ -8,31 +8,31 @@ from tidegate._internal.arrays import FloatArray
 from tidegate.theory.distribution import PriceSample
 
 SIZE = 512
-"""Values kept; when they do not suffice, neighbours are merged into half as many."""
+"""The most values kept; above that, neighbours are merged into half as many."""
 
 
 @dataclass(frozen=True, eq=False)
 class PriceMemory:
-    """Prices and how often each was seen; never more than ``SIZE`` of them.
+    """At most ``SIZE`` prices, and how often each was seen.
 
-    Merging keeps the total weight and the mean; the share of prices up to any price moves by
-    1 % at most (tested on 20,000 prices).
+    Merging keeps the total weight and the mean, and moves the share of prices up to any price by at
+    most 1 % (tested on 20,000 prices).
 
     >>> memory = PriceMemory().with_prices(np.array([4.0]), np.ones(1))
-    >>> memory.distribution().mean  # 4.0 was seen once; so a lower one may come
+    >>> memory.distribution().mean  # 4.0 was seen once, and 2.0 is added
     3.0
     """
 
     values: FloatArray = field(default_factory=lambda: np.zeros(SIZE))
     weights: FloatArray = field(default_factory=lambda: np.zeros(SIZE))
-    """0 where nothing is kept."""
+    """How often each was seen; 0 for unused places."""
 
     def with_prices(self, prices: FloatArray, weights: FloatArray) -> "PriceMemory":
-        """Remember the prices of one round, too.
+        """Return a memory that also holds the prices of one round.
 
         Args:
-            prices: one, or some clients' own.
-            weights: of each; they sum to 1.
+            prices: one for all, or those of some clients.
+            weights: the weight of each; they sum to 1.
         """
         used = self.weights > 0
         values = np.concatenate([self.values[used], prices])
@@ -43,10 +43,10 @@ class PriceMemory:
         return PriceMemory(np.concatenate([values, unused]), np.concatenate([counts, unused]))
 
     def distribution(self) -> PriceSample:
-        """The price law as far as it is known.
+        """Return the estimated price law.
 
-        Prices in any order being equally likely, the next of t + 1 is the lowest with a chance of
-        1 in t + 1. So one price more counts as seen: half of the lowest.
+        If all orders of prices are equally likely, the next price is the lowest of t + 1 with a
+        probability of 1 / (t + 1). So one price is added: half of the lowest.
         """
         used = self.weights > 0
         values, counts = self.values[used], self.weights[used]
@@ -54,12 +54,12 @@ class PriceMemory:
 
     @property
     def mean(self) -> float:
-        """Average of the prices seen."""
+        """The average of the prices seen."""
         return float(self.values @ self.weights / self.weights.sum())
 
 
 def _merged(values: FloatArray, weights: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
-    """Neighbouring prices in at most so many groups of about equal weight, each at its mean."""
+    """Merge neighbouring prices into at most ``most`` groups of similar weight, at their means."""
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     middle = np.cumsum(weights) - weights / 2

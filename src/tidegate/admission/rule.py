@@ -1,7 +1,7 @@
-"""The protocol every admission rule follows: start, learn, decide, settle.
+"""The protocol of admission rules: start, learn, decide, settle.
 
-The runner holds the state and hands it back; a rule never changes anything. Nothing here knows a
-single client: an order speaks to the fleet, and what comes back are sums over the fleet.
+The runner holds the state and passes it to the rule; a rule is immutable. Nothing here depends on
+single clients: an order is for the fleet, and a rule gets sums over the fleet back.
 """
 
 import math
@@ -17,29 +17,29 @@ from tidegate.prices import Price, as_price
 
 @dataclass(frozen=True, eq=False)
 class Quote:
-    """What a sample costs in one round, and what there is to fill."""
+    """The price of a sample in one round, and the slots that are empty."""
 
     price: float
-    """c(t), averaged over the clients as an order will be split."""
+    """c(t); if clients have their own prices, the average by their parts of an order."""
     own: FloatArray | None = None
-    """The price of each client that takes part, where they differ."""
+    """The price of each client that takes part; None if all have the same."""
     parts: FloatArray | None = None
-    """Beside these, each client's part of an order."""
+    """The part of an order that each of these clients gets."""
     empty_slots: int | None = None
-    """Of the clients that take part, where samples stay until others take their place; none where
-    that is not known. Slots of clients whose stream has run dry do not count."""
+    """Empty slots of the clients that take part, under oldest-first retention; None if not known.
+    Slots of clients whose stream has run dry do not count."""
     delay: float = 0.0
-    """Rounds that a purchase takes, on average so far."""
+    """Rounds from a purchase to its arrival, on average so far."""
     ahead: tuple[float, ...] = ()
     """The prices of the next rounds, as far as they are known."""
 
     @classmethod
     def of(cls, price: Price, shares: FloatArray) -> "Quote":
-        """A price for all, or each client's own, averaged by their parts of an order.
+        """Return the quote of one price for all, or of each client's own.
 
         Args:
-            price: one, or one for each client that takes part; there is at least one.
-            shares: of these clients, as weights; where all are 0 each counts the same.
+            price: one, or one for each client that takes part (at least one).
+            shares: the weights of these clients; if all are 0, each counts the same.
         """
         price = as_price(price)
         if isinstance(price, float):
@@ -52,15 +52,15 @@ class Quote:
 
     @property
     def highest(self) -> float:
-        """What no client pays more than."""
+        """The highest price that a client pays."""
         return self.price if self.own is None else float(self.own.max())
 
     def affordable(self, money: float, up_to: float = math.inf) -> float:
-        """Whole samples that the money pays for, whoever takes them; infinity where they are free.
+        """Return how many samples the money pays for at the highest price; infinity if it is 0.
 
         Args:
-            money: what may be spent.
-            up_to: nobody takes a sample at a higher price.
+            money: the most to spend.
+            up_to: no client buys a sample at a higher price.
 
         >>> Quote(2.5).affordable(11.0)
         4.0
@@ -76,32 +76,32 @@ class Quote:
 
 @dataclass(frozen=True)
 class FleetOrder:
-    """What the whole fleet is asked to do in one round: admit a total, or follow a rule."""
+    """An order to the whole fleet for one round: admit a total, or follow a rule."""
 
     total_admission: float
-    """Λ(t), samples; real-valued, turned into whole samples by ``allocation``. Beside a rule the
-    most that it may lead to, infinity for no limit."""
+    """Λ(t), samples; real-valued, ``allocation`` makes whole samples of it. With a rule, the most
+    samples that the rule may admit; infinity for no limit."""
     thresholds: tuple[float, ...] = ()
-    """A rule: the price up to which a slot takes a fresh sample, as in ``wire.Order``."""
+    """A rule: the prices up to which a slot takes a fresh sample, as in ``wire.Order``."""
     money: float = math.inf
-    """What the fleet may spend on it at most, where clients have prices of their own."""
+    """The most that the fleet may spend on the order, if clients have their own prices."""
 
     @property
     def highest_price(self) -> float:
-        """At which any sample is taken."""
+        """The highest price at which a client buys a sample."""
         return max(self.thresholds, default=math.inf)
 
     def each_pays_its_own(self, quote: Quote) -> bool:
-        """Whether a rule meets prices of clients' own: what it costs is then counted for each."""
+        """Return whether the order is a rule and clients have their own prices."""
         return bool(self.thresholds) and quote.own is not None
 
     def within(self, money: float, quote: Quote, limit: float) -> tuple["FleetOrder", int | None]:
-        """An order that money pays for, and the whole samples that it may lead to; none for all.
+        """Return an order that the money pays for, and the most samples it may admit (None: any).
 
         Args:
-            money: what may be spent.
+            money: the most to spend.
             quote: the round's price.
-            limit: samples that there is room for.
+            limit: the room for samples.
 
         >>> FleetOrder(9.0).within(11.0, Quote(2.5), limit=100.0)
         (FleetOrder(total_admission=4.0, thresholds=(), money=inf), 4)
@@ -114,10 +114,10 @@ class FleetOrder:
 
 @dataclass(frozen=True)
 class RoundTotals:
-    """What the fleet really did in one round: sums over clients, nothing else.
+    """What the fleet did in one round, as sums over clients.
 
-    What was admitted can differ from what was ordered (device away, stream dry), so every state
-    follows these numbers and never the order.
+    Clients may admit less than the order (device away, stream dry), so every state follows these
+    numbers and never the order.
     """
 
     admitted: int
@@ -127,15 +127,15 @@ class RoundTotals:
     training_size: int
     """n(t), samples stored and trained on."""
     expiring: int
-    """Those of them that leave before the next round."""
+    """Stored samples that leave before the next round."""
     prior_uses: int
-    """Sum, over the stored samples, of the earlier rounds each was trained on."""
+    """The earlier uses of all stored samples together."""
     slots: int = 0
-    """Of all clients that took part, answered or not; 0 where that is not known."""
+    """The slots of all clients that took part, whether they replied or not; 0 if not known."""
 
 
 class HasDebt(Protocol):
-    """Any state of a rule: it knows the cost debt that the next round begins with."""
+    """The state of a rule, which has the cost debt at the start of the next round."""
 
     @property
     def cost_debt(self) -> float:
@@ -147,49 +147,49 @@ State = TypeVar("State", bound=HasDebt)
 
 
 class AdmissionRule(Protocol[State]):
-    """How many samples the fleet takes in."""
+    """A rule for how many samples the fleet admits."""
 
     @property
     def budget(self) -> float:
-        """C, what a round may cost in the long run."""
+        """C, the most that a round may cost in the long run."""
         ...
 
     def start(self) -> State:
-        """The state before round 1."""
+        """Return the state before round 1."""
         ...
 
     def learn(self, state: State, quote: Quote) -> State:
-        """The state once the round's price is known; the same for a rule that does not learn."""
+        """Return the state after the round's price; the same state if the rule does not learn."""
         ...
 
     def decide(self, state: State, quote: Quote, limit: float) -> FleetOrder:
-        """The order for this round.
+        """Return the order for this round.
 
         Args:
-            state: what ``learn`` gave.
+            state: the state that ``learn`` returned.
             quote: the round's price.
-            limit: samples that there is room for under a hard capacity, infinity without one.
-                (A rule by age leads to no more than there is room for, whatever it says.)
+            limit: the room for samples under a hard capacity, infinity without one. (A rule by age
+                never admits more than there is room for.)
         """
         ...
 
     def settle(self, state: State, totals: RoundTotals) -> State:
-        """The state of the next round, once the fleet has reported."""
+        """Return the state of the next round, after the fleet's report."""
         ...
 
 
 @runtime_checkable
 class GrantedRule(AdmissionRule[State], Protocol[State]):
-    """A rule whose budget is granted round by round, as that of a shard is."""
+    """A rule that gets its budget round by round, as in a shard."""
 
     def granted(self, budget: float, expected: float) -> "GrantedRule[State]":
-        """The rule for a round that may cost so much, with what rounds to come will get each."""
+        """Return the rule with this round's budget, and the expected budget of each later round."""
         ...
 
     def earned(self, state: State) -> float:
-        """What all rounds so far were granted."""
+        """Return the sum of the budgets of all rounds so far."""
         ...
 
     def worth(self, state: State) -> tuple[float, float] | None:
-        """What a round is planned to cost, and what one unit more would be worth; if known."""
+        """Return the planned cost of a round, and the worth of one more unit; None if not known."""
         ...

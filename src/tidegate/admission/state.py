@@ -1,4 +1,4 @@
-"""What a server keeps between rounds: four numbers, whatever the size of the fleet."""
+"""The state of the paper's rules between rounds: four numbers for a fleet of any size."""
 
 from dataclasses import dataclass
 
@@ -22,13 +22,13 @@ class ServerState:
     distinct_samples: int = 0
     """N(t-1)."""
     carried_samples: int = 0
-    """n(t-1) - Λ(t-K): stored samples that are still there when the round begins."""
+    """n(t-1) - Λ(t-K): the stored samples that have not expired when the round begins."""
 
     def settled(self, totals: RoundTotals, budget: float) -> "ServerState":
-        """The state one round later.
+        """Return the state one round later.
 
-        Reports may be late: samples that are stored before their admission has been reported
-        count as distinct all the same.
+        Reports may be late: a sample that is stored counts as distinct even before its admission
+        was reported.
         """
         carried = totals.training_size - totals.expiring
         return ServerState(

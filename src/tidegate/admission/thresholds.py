@@ -1,4 +1,4 @@
-"""The rule that Tide sends out: solved for the prices seen, and for the money of a round."""
+"""The rule that Tide sends to clients: the best one for the prices seen and a round's money."""
 
 import bisect
 import math
@@ -21,61 +21,60 @@ from tidegate.theory.price_chain import PriceChain, plan_chain
 from tidegate.theory.slot_rule import weight_of_empty
 
 LONGEST_LIFE = 1000
-"""Rounds, and thresholds in an order. A budget that does not pay for replacing a sample in so many
-rounds is spent as it comes in, at the cheapest rule's prices."""
+"""The most rounds before a sample is replaced, and the most thresholds in an order. If the budget
+does not pay for that, Tide takes the cheapest rule and spends money as it comes in."""
 PRECISION = 1e-5
-"""Relative, of what a rule costs; the prices seen say less."""
+"""The relative precision of a rule's cost; the error of the estimated price law is larger."""
 LONGEST_CHAIN = 256
-"""Ages planned for at most where prices depend on each other: twice those that the rule for
-independent prices needs, and 32. Longer lives are planned as if prices were independent."""
+"""The most ages to plan for if prices depend on each other: twice those of the rule for independent
+prices, plus 32. For longer lives Tide treats prices as independent."""
 WINDOW = 512
-"""Rounds of the past from which it is learned what follows the prices that are known ahead."""
+"""The past rounds from which Tide learns the value of a slot after the last known price."""
 OTHER_ALLOWANCE = 0.05
-"""A rule is solved again when the money for a slot and round has moved by this part."""
+"""Tide solves the rule again when the money for a slot and round has changed by this part."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """What was solved last, and for what."""
+    """The newest rule, and the prices and money that it was solved for."""
 
     round_number: int = 0
     allowance: float = 0.0
     """Money for a slot and round."""
     spends: float = 0.0
-    """What the rule spends of it; less only where every sample is replaced in every round."""
+    """Money that the rule spends; below the allowance only if it replaces all in every round."""
     shadow_price: float = 0.0
-    """μ: growth of ΣA² that one unit of money more would save, at what is spent; where all is
-    replaced, the last that it saved."""
+    """μ: the growth of ΣA² that one more unit of money would save; if the rule replaces all samples
+    in every round, what the last unit saved."""
     highest: float = -1.0
-    """Of the prices that were seen; a higher one may need another rule."""
+    """The highest price seen; a higher one may need another rule."""
     affordable: bool = True
     """Whether the allowance pays for the rule."""
     empty: float = 0.0
     """θ(0)."""
     edges: tuple[float, ...] = ()
-    """Prices at which another group of prices begins; none where prices are independent."""
+    """Prices at which the next group of prices begins; empty if prices are independent."""
     by_group: tuple[tuple[float, ...], ...] = ()
     """For each group of prices, θ(1), θ(2), ... of a rule that spends the allowance or less."""
     filling: tuple[float, ...] = field(default=(), metadata=ADDED)
-    """For each group of prices, the price up to which a slot is filled that a cap on uses has
-    emptied; infinity for any price. Nothing without a cap."""
+    """For each group of prices, the price up to which Tide fills a slot that a cap on uses has
+    emptied; infinity for any price. Empty without a cap."""
     behind: tuple[float, ...] = field(default=(), metadata=ADDED)
-    """Where prices are known ahead: h(a) - h(1) behind the last of them (``theory.known_prices``).
-    """
+    """If prices are known ahead: h(a) - h(1) after the last of them (``theory.known_prices``)."""
     informed: float = field(default=0.0, metadata=ADDED)
-    """Beside these, μ of a slot that knows them."""
+    """If prices are known ahead: μ of a slot that knows them."""
     looked_ahead: bool = field(default=False, metadata=ADDED)
-    """Whether prices were known ahead when this was solved."""
+    """Whether prices were known ahead when this rule was solved."""
 
     def at(
         self, price: float, ahead: tuple[float, ...], most_uses: int | None
     ) -> tuple[tuple[float, ...], float | None]:
-        """θ(1), θ(2), ... at a price, and the price up to which what a cap has emptied is filled.
+        """Return θ(1), θ(2), ... at a price, and the threshold of slots that a cap has emptied.
 
         Args:
-            price: of the round, for all clients or on average.
-            ahead: prices of the next rounds, as far as they are known.
-            most_uses: U, none for no cap.
+            price: the round's price, for all clients or on average.
+            ahead: the known prices of the next rounds.
+            most_uses: U; None for no cap.
         """
         group = bisect.bisect_right(self.edges, price)
         by_age, filling = self.by_group[group], self.filling[group] if self.filling else None
@@ -84,11 +83,11 @@ class Thresholds:
         ages = len(self.behind)
         keeping = keeping_costs(ages, _weight(ages, most_uses))
         rule = thresholds_now(ahead, self.informed, np.array(self.behind), keeping)
-        # Where prices ahead cost next to nothing, any price will do: the highest that was seen.
+        # If prices ahead are near 0, thresholds are unbounded: cap them at the highest price seen.
         known = np.minimum(rule, max(self.highest, price)).tolist()
         if ages == most_uses:
             filling = known.pop()
-        # All that are older than one that is replaced at this price are replaced, too.
+        # Samples older than one that is replaced at this price are replaced as well.
         return tuple(known[: bisect.bisect_left(known, price) + 1]), filling
 
 
@@ -101,16 +100,16 @@ def solve(
     ahead: tuple[float, ...] = (),
     near: float = 0.0,
 ) -> Thresholds:
-    """The best rule for an allowance, if the prices seen are all there are.
+    """Return the best rule for an allowance, if prices follow the law of those seen.
 
     Args:
-        seen: all prices.
+        seen: all prices seen.
         recent: the last of them, in order.
         allowance: money for a slot and round.
-        groups: of prices, between which the next may depend on the present one.
-        most_uses: U, none for no cap.
-        ahead: prices of the next rounds, as far as they are known.
-        near: μ of a slot that knows them, as it was solved last; 0 for the first time.
+        groups: groups of prices, for prices that depend on the price before; 1 for none.
+        most_uses: U; None for no cap.
+        ahead: the known prices of the next rounds.
+        near: μ of a slot that knows them, from the last solution; 0 for the first time.
     """
     law = seen.distribution()
     plan = plan_slots(
@@ -132,7 +131,7 @@ def solve(
     if ahead and plan.best.multiplier and independent.affordable:
         window = np.append(recent[-WINDOW:], ahead)
         if window.mean() <= allowance:
-            return independent  # all of them can be paid: there is nothing to wait for
+            return independent  # the allowance pays for every price: no need to wait
         keeping = keeping_costs(
             min(ages, LONGEST_LIFE), weight if ages <= LONGEST_LIFE else math.inf
         )
@@ -166,10 +165,10 @@ def solve(
 
 
 def _weight(ages: int, most_uses: int | None) -> float:
-    """w, where the last of so many ages is that of an empty slot; infinity where none is."""
+    """Return w if the last age stands for an empty slot, else infinity."""
     return weight_of_empty(most_uses) if most_uses == ages else math.inf
 
 
 def _any(price: float, highest: float) -> float:
-    """A price, or infinity where no price that is known lies above it."""
+    """Return the price, or infinity if no known price is higher."""
     return price if price < highest else math.inf

@@ -1,24 +1,24 @@
-"""Tide: full buffers, the oldest makes room, and a price threshold that rises with age.
+"""Tide: keep buffers full, replace the oldest sample below a price threshold that rises with age.
 
-Every round, from the prices seen so far and the money that is left for the rounds that are left:
-the best rule for one slot (``theory.optimum``), sent to all clients as it is. The rule is solved
+In every round Tide takes the best rule for one slot (``theory.optimum``), given the prices seen so
+far and the money left for the remaining rounds, and sends it to all clients. It solves the rule
 again only when it would change: after a tenth more prices, at a price higher than any before, or
-when the money for a round has moved by a twentieth. The server needs sums alone: what was spent,
-how many were admitted, and how many slots are empty.
+when the money for a round has changed by a twentieth. The server needs only sums: money spent,
+samples admitted and empty slots.
 
-The first fill costs many rounds' budget, and training should begin with it. From the second round
-on, a price up to the average is taken for all empty slots at once, ahead of the budget. Where that
-would cost too many rounds' budget, and in the first round, when nothing is known of prices,
-only a price up to θ(0) is; up to the average price slots are then filled as far as the budget has
-paid for them. Above the average they wait.
+The first fill costs many rounds' budget, but training needs it. From the second round on, Tide
+fills all empty slots at once at a price up to the average, ahead of the budget. If that would cost
+too many rounds' budget, and in the first round, when Tide knows nothing about prices, it does so
+only up to θ(0); up to the average price it then fills slots as far as the budget has paid for them.
+Above the average it waits.
 
-With a cap on uses (``most_uses``), a slot is empty again once its sample was used as often as it
-may be. The rule knows this beforehand and replaces most samples earlier. Where the budget pays for
-full buffers, such a slot is filled at any price; where it does not, up to a price that keeps as
-many slots in use as the budget can.
+With a cap of U uses (``most_uses``), a slot is empty again once its sample was used U times. The
+rule takes this into account and replaces most samples earlier. If the budget pays for full buffers,
+Tide fills such a slot at any price; otherwise up to a price that keeps as many slots in use as the
+budget can.
 
-Where samples come d rounds after they were bought, those that they replace have trained d rounds
-more by then: the rule looks up the threshold of that age.
+If samples arrive d rounds after the purchase, the samples that they replace train d more rounds
+meanwhile: the rule takes the threshold of that age.
 """
 
 import math
@@ -36,34 +36,34 @@ from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
 from tidegate.admission.thresholds import OTHER_ALLOWANCE, Thresholds, solve
 
 MORE_PRICES = 1.1
-"""A rule is solved again after so many times the rounds that it was solved for."""
+"""Tide solves a rule again after this many times the rounds that it was solved for."""
 LEAST_ALLOWANCE = 0.2
-"""Of the budget: a rule to go on with when more was spent than is left."""
+"""The least part of the budget to plan with, even if the run has overspent by more."""
 PACE = 100
-"""Rounds in which what was overspent is saved, and vice versa; or those that are left, if fewer."""
+"""Rounds over which Tide saves overspent money, or spends saved money; or all that are left."""
 DEAR_FILL = 15
-"""Rounds' budget. A first fill that costs less at the average price is bought up to that price:
+"""Rounds' budget. If the first fill costs less at the average price, Tide buys it up to that price:
 early training is worth it."""
 DEAR_REPLACEMENT = 5
-"""Rounds' budget. Slots that a cap on uses has emptied are filled at any price that the rule allows
-if that costs less; if more, they are filled as those of clients that have joined are."""
+"""Rounds' budget. If filling the slots that a cap on uses has emptied costs less, Tide fills them
+at any price that the rule allows; otherwise like the slots of clients that have just joined."""
 SMOOTHING = 20
-"""Rounds from which it is learned how many slots take part."""
+"""Rounds over which Tide averages the slots that take part."""
 PRICE_GROUPS = 4
-"""Low to high; what follows what is learned where it is no chance."""
+"""Groups of prices, low to high, if the next price depends on the present one."""
 RECENT = 1024
-"""Rounds that this is learned from."""
+"""The last rounds from which Tide learns which group follows which."""
 MOST_CLIENTS = 1000
-"""Clients whose own prices are looked at in a round, evenly spaced."""
+"""The most clients whose own prices Tide reads in a round, evenly spaced."""
 
 
 NOTHING = FleetOrder(0.0, (0.0,))
-"""Before there was any money."""
+"""The order while there is no money yet."""
 
 
 @dataclass(frozen=True, eq=False)
 class TideState:
-    """What the server keeps between rounds, whatever the size of the fleet."""
+    """The state between rounds; its size does not depend on the fleet."""
 
     round_number: int = 1
     """t, the round that comes next."""
@@ -72,33 +72,33 @@ class TideState:
     spent: float = 0.0
     """In all rounds before."""
     earned: float = 0.0
-    """Budgets of all rounds before."""
+    """The sum of the budgets of all rounds before."""
     admitted: int = 0
     """In all rounds before."""
     taking_part: float = 1.0
-    """The part of the slots whose clients took part in a round, lately."""
+    """The part of the slots whose clients take part in a round, averaged over recent rounds."""
     prices: PriceMemory = field(default_factory=PriceMemory)
     recent: FloatArray = field(default_factory=lambda: np.zeros(RECENT))
-    """The last prices; that of round t in place (t - 1) mod ``RECENT``."""
+    """The last prices; that of round t is at (t - 1) mod ``RECENT``."""
     solved: Thresholds = field(default_factory=Thresholds)
     changed: int = field(default=0, metadata=ADDED)
     """The last round before prices changed for good; 0 if they have not."""
     forecasts: Forecasts = field(default_factory=Forecasts, metadata=ADDED)
 
     def believed(self, ahead: tuple[float, ...]) -> tuple[float, ...]:
-        """What is told of the next rounds' prices, as far as it was good enough lately."""
+        """Return the forecasts of the next prices, as far ahead as recent ones were good enough."""
         return self.forecasts.believed(ahead, self.round_number, self.in_order)
 
     @property
     def in_order(self) -> FloatArray:
-        """The last prices, oldest first, as far back as they are of the present level."""
+        """The last prices of the present level, oldest first."""
         if self.round_number < RECENT:
             return self.recent[self.changed : self.round_number]
         last = min(self.round_number - self.changed, RECENT)
         return np.roll(self.recent, -(self.round_number % RECENT))[-last:]
 
     def of_the_present_level(self) -> "TideState":
-        """Without the prices of a level that is over; the same where that did not change."""
+        """Return the state without prices of an earlier level; the same state without a change."""
         if self.round_number % EVERY:
             return self
         prices = self.in_order
@@ -113,30 +113,29 @@ class TideState:
 
 @dataclass(frozen=True, eq=False)
 class Tide:
-    """Thresholds by age, learned from prices and money left.
+    """Thresholds by age, learned from prices and the money left.
 
-    The budget may be another one in every round (``dataclasses.replace``): what comes in beyond
-    the rate that is expected is saved, and spent over many rounds. At a rate of 0 what was saved is
-    spent, and no more.
+    The budget may differ from round to round (``dataclasses.replace``): Tide saves money beyond the
+    expected rate, and spends it over many rounds. At an expected rate of 0 it spends only savings.
     """
 
     budget: float
     """C."""
     num_rounds: int | None
-    """T; none for a run without end."""
+    """T; None for a run without a last round."""
     total_capacity: int
     """ΣB_m."""
     fraction_train: float = 1.0
-    """The part of them that a round reaches, as far as is known before the first."""
+    """The part of the slots that a round is expected to reach, before the first round."""
     expected: float | None = None
-    """What the rounds to come will get each, where that is not the budget of this one."""
+    """The budget of each later round, if it differs from that of this one."""
     price_groups: int = PRICE_GROUPS
-    """Groups between which the next price may depend on the present one; 1 for none."""
+    """Groups of prices, for prices that depend on the price before; 1 for none."""
     most_uses: int | None = None
-    """U, rounds in which a sample trains at most; none for no cap."""
+    """U, the most rounds in which a sample trains; None for no cap."""
 
     def start(self) -> TideState:
-        """Nothing seen, nothing spent."""
+        """Return a state without prices and spending."""
         return TideState(taking_part=self.fraction_train)
 
     def learn(self, state: TideState, quote: Quote) -> TideState:
@@ -166,7 +165,7 @@ class Tide:
         return replace(seen, solved=solved)
 
     def decide(self, state: TideState, quote: Quote, limit: float) -> FleetOrder:
-        """The rule of this round."""
+        """Return the rule of this round."""
         solved, saved = state.solved, state.earned + self.budget - state.spent
         if not solved.by_group:
             return NOTHING
@@ -179,12 +178,12 @@ class Tide:
         usual = solved.empty if waiting else max(solved.empty, state.prices.mean)
         by_age, emptied = solved.at(quote.price, state.believed(quote.ahead), self.most_uses)
         filling = usual if emptied is None else min(emptied, quote.highest)
-        late = round(quote.delay * state.taking_part)  # rounds of a client, as ages are
+        late = round(quote.delay * state.taking_part)  # ages count rounds of a client
         by_age = by_age[late:] or by_age[-1:]
         if filling < usual or (filling > usual and self._replaces(state, quote)):
             thresholds: tuple[float, ...] = (filling, *by_age)
         elif waiting and quote.own is None and quote.price > solved.empty:
-            # Pay as you go, up to the average price; samples that are stored stay.
+            # Spend money as it comes in, up to the average price; stored samples stay.
             price = quote.price if quote.price <= state.prices.mean else 0.0
             thresholds = (price, 0.0)
             money = min(money, saved)
@@ -196,7 +195,7 @@ class Tide:
         return order
 
     def settle(self, state: TideState, totals: RoundTotals) -> TideState:
-        """Money and samples as they really were."""
+        """Update money and counts by what clients paid and admitted."""
         taking_part = state.taking_part
         if totals.slots:
             part = min(totals.slots / self.total_capacity, 1.0)
@@ -212,15 +211,15 @@ class Tide:
         )
 
     def granted(self, budget: float, expected: float) -> "Tide":
-        """The rule for a round that may cost so much, with what rounds to come will get each."""
+        """Return the rule with this round's budget, and the expected budget of each later round."""
         return replace(self, budget=budget, expected=expected)
 
     def earned(self, state: TideState) -> float:
-        """What all rounds so far were granted."""
+        """Return the sum of the budgets of all rounds so far."""
         return state.earned
 
     def worth(self, state: TideState) -> tuple[float, float] | None:
-        """Money a round that the rule plans to spend, and what one unit more would be worth then.
+        """Return the planned money a round, and the worth of one more unit.
 
         None before there is a rule.
         """
@@ -230,7 +229,7 @@ class Tide:
         return state.solved.spends * slots, state.solved.shadow_price
 
     def _seen(self, quote: Quote) -> tuple[FloatArray, FloatArray]:
-        """The prices of a round, and what part of the slots each stands for."""
+        """Return the prices of a round, and the part of the slots that each stands for."""
         if quote.own is None or quote.parts is None:
             return np.array([quote.price]), np.ones(1)
         step = math.ceil(len(quote.own) / MOST_CLIENTS)
@@ -238,7 +237,7 @@ class Tide:
         return quote.own[::step], weights / weights.sum()
 
     def _allowance(self, state: TideState) -> float:
-        """Money for a round: the budget, and a part of what was saved or overspent."""
+        """Return the money for a round: the budget, and a part of what was saved or overspent."""
         pace = PACE if self.num_rounds is None else min(self._left(state), PACE)
         ahead = state.earned + (self.budget - self._rate) - state.spent
         return max(self._rate + ahead / pace, LEAST_ALLOWANCE * self._rate)
@@ -249,14 +248,14 @@ class Tide:
         return self.budget if self.expected is None else self.expected
 
     def _left(self, state: TideState) -> int:
-        """Rounds that are left of a run with an end, this one included."""
+        """Return the rounds that are left, including this one."""
         return max((self.num_rounds or 0) - state.round_number + 1, 1)
 
     def _waits(self, state: TideState, quote: Quote) -> bool:
-        """Whether empty slots wait for θ(0).
+        """Return whether empty slots wait for θ(0).
 
-        They do while nothing is known of prices, and where the average one is too dear for a fill:
-        the first, of all slots, and later that of those that are empty because clients have joined.
+        They do in round 1, when Tide knows nothing about prices, and if filling them at the average
+        price costs too much: at first all slots, later those of clients that have joined.
         """
         is_first = state.admitted < self.total_capacity
         empty = quote.empty_slots
@@ -267,7 +266,7 @@ class Tide:
         return knows_one or slots * state.prices.mean > DEAR_FILL * self._rate
 
     def _replaces(self, state: TideState, quote: Quote) -> bool:
-        """Whether empty slots are few enough to be those of samples that were used U times."""
+        """Return whether so few slots are empty that the cap on uses can have emptied them."""
         is_first = state.admitted < self.total_capacity
         dear = (quote.empty_slots or 0) * quote.price > DEAR_REPLACEMENT * self._rate
         return not (is_first or dear)
