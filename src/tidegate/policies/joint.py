@@ -17,11 +17,11 @@ class JointPolicy(Generic[State]):
     shares: FloatArray
     """Each client's part of an order; they sum to 1."""
     hard_capacity: bool = False
-    """Never store more than B_m at any client. The paper limits the average only."""
+    """No client ever stores more than B_m. The paper limits only the average."""
     strict_spending: bool = False
-    """Never have spent more than C·t by the end of any round t: ``spend_ahead`` of 0."""
+    """By the end of every round t the run has spent at most C·t: a ``spend_ahead`` of 0."""
     spend_ahead: float | None = None
-    """s: never have spent more than C·(t + s) by the end of any round t; None for no limit."""
+    """s: by the end of every round t the run has spent at most C·(t + s); None for no limit."""
     least_share: float = 0.0
     """The part of its share of the budget that each client gets whatever its price."""
     charge_prefill: bool = False
