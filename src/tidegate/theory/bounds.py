@@ -13,7 +13,7 @@ from tidegate.theory.reuse import constant_admission_uniformity
 
 @dataclass(frozen=True)
 class SampleSizes:
-    """What the bound needs to know of a run, one entry a round."""
+    """The sample sizes of a run that the bound depends on, one entry a round."""
 
     training_size: FloatArray
     """n(t)."""
@@ -26,11 +26,11 @@ class SampleSizes:
 def constant_admission_sizes(
     target_admission: float, retention_horizon: int, num_rounds: int, fraction_train: float = 1.0
 ) -> SampleSizes:
-    """Sizes under π^CK: Λ̄ admitted each round, kept K rounds.
+    """Return the sizes under π^CK: Λ̄ samples admitted in each round, and kept for K rounds.
 
-    Exact in every round if everyone takes part; the paper's corollary writes n = K·Λ̄ from round 1
-    on, which holds only once K rounds have passed. With cohorts a client's clock is slower: each is
-    taken to stand at its average.
+    They are exact in every round if all clients take part; the paper's corollary sets n = K·Λ̄ from
+    round 1 on, which holds only after K rounds. With cohorts a client takes part in fewer rounds,
+    and each client counts with its average number.
 
     Args:
         target_admission: Λ̄.
@@ -50,12 +50,12 @@ def constant_admission_sizes(
 
 
 def costless_oracle_sizes(total_capacity: int, num_rounds: int) -> SampleSizes:
-    """Sizes under the costless oracle: all buffers refilled every round, each sample used once."""
+    """Return the sizes under the costless oracle, which uses each sample once in full buffers."""
     return constant_admission_sizes(float(total_capacity), 1, num_rounds)
 
 
 def bound_terms(sizes: SampleSizes, learning: LearningConstants) -> PenaltyTerms:
-    """The three terms of Theorem 1 in each round, without its constant terms.
+    """Return the three terms of Theorem 1 in each round, without its constant terms.
 
     >>> oracle = bound_terms(costless_oracle_sizes(100, 1000), LearningConstants())
     >>> round(float(oracle.total.mean()), 2)
@@ -70,10 +70,10 @@ def bound_terms(sizes: SampleSizes, learning: LearningConstants) -> PenaltyTerms
 
 
 def constant_terms(learning: LearningConstants, num_rounds: int) -> float:
-    """What Theorem 1 gathers in its C_2, summed over the run.
+    """Return the sum over the run of the terms that Theorem 1 calls C_2; no policy changes them.
 
     D²/(2η) once, and ηC_1/2 + η³C_2/2 in every round, with the appendix's
-    C_1 = G (5G + 2LD √(2(1 - 1/E))) and C_2 = 4L²G² (1 - 1/E). No policy can change them.
+    C_1 = G (5G + 2LD √(2(1 - 1/E))) and C_2 = 4L²G² (1 - 1/E).
 
     >>> round(constant_terms(LearningConstants(local_steps=1), num_rounds=10), 6)
     13.5
@@ -91,10 +91,10 @@ def constant_terms(learning: LearningConstants, num_rounds: int) -> float:
 def excess_risk_bound(
     sizes: SampleSizes, learning: LearningConstants, *, with_constants: bool = False
 ) -> float:
-    """Ē_T(π): the bound on the cumulative excess risk of Theorem 1.
+    """Return Ē_T(π), the bound of Theorem 1 on the cumulative excess risk.
 
-    Left out by default are the constant terms: they are the same for every policy, and would
-    hide the differences.
+    By default without the constant terms, which are the same for every policy and would hide the
+    differences.
     """
     total = float(bound_terms(sizes, learning).total.sum())
     if with_constants:
@@ -103,14 +103,14 @@ def excess_risk_bound(
 
 
 def regret(sizes: SampleSizes, total_capacity: int, learning: LearningConstants) -> FloatArray:
-    """Reg(1), ..., Reg(T): bound so far minus that of the costless oracle."""
+    """Return Reg(1), ..., Reg(T): the bound so far minus that of the costless oracle."""
     oracle = costless_oracle_sizes(total_capacity, len(sizes.training_size))
     difference = bound_terms(sizes, learning).total - bound_terms(oracle, learning).total
     return np.cumsum(difference)
 
 
 def cost_violation(mean_spent: FloatArray, budget: float) -> float:
-    """Vio^S(T) = [Σ_t (E[C_t] - C)]⁺ from the spending of each round, averaged over runs.
+    """Return Vio^S(T) = [Σ_t (E[C_t] - C)]⁺, given each round's spending averaged over runs.
 
     >>> cost_violation(np.array([60.0, 40.0, 62.0]), budget=50.0)
     12.0
@@ -119,7 +119,7 @@ def cost_violation(mean_spent: FloatArray, budget: float) -> float:
 
 
 def buffer_violation(mean_excess: FloatArray) -> float:
-    """Vio^B(T) = Σ_m [Σ_t (E[n_m(t)] - B_m)]⁺ over the rounds that each client takes part in.
+    """Return Vio^B(T) = Σ_m [Σ_t (E[n_m(t)] - B_m)]⁺ over the rounds that each client is in.
 
     Args:
         mean_excess: each client's sum of n_m(t) - B_m, averaged over runs.

@@ -1,4 +1,4 @@
-"""How prices are distributed over rounds, whatever their order: what the limit depends on."""
+"""The distribution of prices, without their order; the limit depends on it."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from tidegate.prices import ConstantPrice, MarkovPrice, PriceLaw, RecordedPrices
 
 
 class PriceDistribution(Protocol):
-    """A price, drawn anew in every round."""
+    """The distribution of a price that is drawn independently in every round."""
 
     @property
     def mean(self) -> float:
@@ -22,16 +22,16 @@ class PriceDistribution(Protocol):
 
     @property
     def highest(self) -> float:
-        """No price lies above it."""
+        """The highest price."""
         ...
 
     def up_to(self, price: float) -> tuple[float, float]:
-        """P(c <= price), and E[c where c <= price, else 0]."""
+        """Return P(c <= price), and E[c; c <= price]."""
         ...
 
 
 class PriceSample:
-    """Prices that were seen, each as likely as the others, or weighted.
+    """The distribution of prices that were seen, equally likely or weighted.
 
     >>> PriceSample([3.0, 1.0]).up_to(2.0)
     (0.5, 0.5)
@@ -71,7 +71,7 @@ class PriceSample:
         return self._values[-1]
 
     def up_to(self, price: float) -> tuple[float, float]:
-        """Two sums, looked up."""
+        """Return both values by looking up cumulative sums."""
         return self._sums[bisect_right(self._values, price)]
 
 
@@ -88,18 +88,18 @@ class UniformDistribution:
 
     @property
     def mean(self) -> float:
-        """The middle."""
+        """The middle of the range."""
         return (self.lowest + self.highest) / 2
 
     def up_to(self, price: float) -> tuple[float, float]:
-        """The two integrals."""
+        """Return both integrals."""
         top = min(max(price, self.lowest), self.highest)
         width = self.highest - self.lowest
         return (top - self.lowest) / width, (top**2 - self.lowest**2) / (2 * width)
 
 
 def price_distribution(law: PriceLaw, num_rounds: int) -> PriceDistribution:
-    """How the prices of a law are distributed over a run of this length.
+    """Return the distribution of a law's prices over a run of this length.
 
     >>> price_distribution(UniformPrice(1, 10), num_rounds=100)
     UniformDistribution(lowest=1, highest=10)

@@ -1,4 +1,4 @@
-"""When an empty slot should be filled: the price below which waiting no longer pays."""
+"""The price up to which an empty slot should be filled instead of waiting."""
 
 from tidegate.theory.distribution import PriceDistribution
 from tidegate.theory.optimum import SlotPlan
@@ -6,12 +6,12 @@ from tidegate.theory.waiting import price_to_wait_for
 
 
 def filling_threshold(prices: PriceDistribution, plan: SlotPlan) -> float:
-    """θ(0): the price up to which an empty slot should be filled, if it is to be full for good.
+    """Return θ(0), the price up to which to fill an empty slot that will stay full.
 
     N_eff = S²/Q with S = ΣA and Q = ΣA² changes like 2q·dS - dQ, where q = Q/S. A slot in use adds
-    2q - q a round, for money that is worth μ times what it spends; so an empty one loses
-    q - μ·spent, and waiting for a price of at most θ is worth it as long as it saves more than
-    that: E[max(θ - c, 0)] = (q - μ·spent) / μ.
+    2q - q a round, for money that is worth μ times its spending, so an empty slot loses
+    q - μ·spent. Waiting for a price of at most θ pays as long as it saves more than that:
+    E[max(θ - c, 0)] = (q - μ·spent) / μ.
 
     >>> from tidegate.theory.distribution import UniformDistribution
     >>> from tidegate.theory.optimum import plan_slots

@@ -1,14 +1,12 @@
-"""The best in hindsight: what no rule could have exceeded on one path of prices.
+"""The bound in hindsight: no rule could have gained more on one path of prices.
 
-All prices are known, buffers hold at most n samples, and at most C·T is spent in T rounds. A slot
-may be filled in any round, and from then on holds a sample; or, for a bound on rules that leave
-memory unused as well, may be empty at any time. With S = ΣA and Q = ΣA² the effective sample size
-is S²/Q, the largest value of 2kS - k²Q over all k. For one k this is a sum over slots and over the
-lives of their samples: a life of L rounds that begins in round t is worth 2kL - k²L² and costs
-c(t). Two relaxations make it a
-bound: the budget is enforced through a multiplier, which lets slots follow a mixture of schedules,
-and k is searched in cells, each of which can exceed the value at its end by no more than the square
-of its width.
+All prices are known, buffers hold at most n samples, and a rule spends at most C·T in T rounds. It
+may fill a slot in any round, and keeps it full from then on; a second bound lets slots be empty at
+any time. With S = ΣA and Q = ΣA² the effective sample size is S²/Q, the largest value of 2kS - k²Q
+over all k. For one k this is a sum over slots and over the lives of their samples: a life of L
+rounds that begins in round t is worth 2kL - k²L² and costs c(t). Two relaxations make it a bound: a
+multiplier enforces the budget, which lets slots follow a mixture of schedules; and the search over
+k works on cells, each of which can exceed the value at its end by at most the square of its width.
 """
 
 import heapq
@@ -27,12 +25,12 @@ PRECISION = 1e-12
 
 @dataclass(frozen=True)
 class HindsightBound:
-    """What a path of prices allows, a round."""
+    """The bound for one path of prices."""
 
     effective_per_round: float
-    """No rule within memory and budget gains more, that keeps slots as full as was asked."""
+    """No rule gains more that keeps to memory and budget, and slots as full as required."""
     certified_to: float
-    """By how much, relatively, the bound may lie above the best relaxed schedule."""
+    """The bound is at most this part above the best relaxed schedule."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ def hindsight_bound(
     may_be_empty: bool = False,
     precision: float = 0.005,
 ) -> HindsightBound:
-    """A bound on the effective samples a round that rules can gain on these prices.
+    """Return a bound on the effective samples a round that rules can gain on these prices.
 
     Args:
         prices: c(1), ..., c(T), one for all clients.
@@ -61,7 +59,7 @@ def hindsight_bound(
         may_be_empty: whether slots may be empty again after their first sample. Effective samples
             count how evenly samples are used, not how many train in a round, so a rule that trains
             on nothing most of the time can gain many of them.
-        precision: how far above the best relaxed schedule the bound may lie, relatively.
+        precision: the largest relative distance of the bound from the best relaxed schedule.
 
     >>> round(hindsight_bound([2.0] * 40, budget=4.0, total_capacity=10).effective_per_round, 1)
     2.0
@@ -88,7 +86,7 @@ def hindsight_bound(
 
 
 def _cell(low: float, high: float, at_end: Mapping[float, float]) -> tuple[float, float, float]:
-    """What no k with 1/k in [low, high] exceeds; negative, for a heap.
+    """Return an upper bound for all k with 1/k in [low, high]; negative, for a heap.
 
     (2S/k - Q)·k² is at most (2S·high - Q) / low².
     """
@@ -96,7 +94,10 @@ def _cell(low: float, high: float, at_end: Mapping[float, float]) -> tuple[float
 
 
 def _value(best: Callable[[float, float], _Schedule], allowed: float, growth: float) -> float:
-    """The most that a slot's lives are worth for k = 1/growth and this money: the least dual."""
+    """Return the most that a slot's lives are worth for k = 1/growth and this money.
+
+    It is the minimum of the dual over the multiplier.
+    """
     k = 1 / growth
     free = best(k, 0.0)
     if free.spent <= allowed:
@@ -117,11 +118,11 @@ def _value(best: Callable[[float, float], _Schedule], allowed: float, growth: fl
 
 
 def _best(path: FloatArray, k: float, multiplier: float, *, may_be_empty: bool) -> _Schedule:
-    """The schedule of one slot with the most reward, less the multiplier times what it spends.
+    """Return the schedule of one slot with the highest reward minus multiplier times spending.
 
-    Backwards over rounds. A life that could be halved for less than that is worth is too long:
-    halving L rounds is worth k²L²/2, less k²/2 where L is odd. And where slots may be empty, rounds
-    beyond 1/k + 1 are worth less than none.
+    Dynamic programming, backwards over rounds. A life is too long if halving it costs less than it
+    gains: halving L rounds gains k²L²/2, less k²/2 if L is odd. If slots may be empty, rounds
+    beyond 1/k + 1 have a negative worth.
     """
     rounds = len(path)
     most = math.isqrt(math.ceil(1 + 2 * multiplier * float(path.max()) / k**2))
@@ -146,7 +147,7 @@ def _best(path: FloatArray, k: float, multiplier: float, *, may_be_empty: bool) 
 
 
 def _follow(path: FloatArray, lives: IntArray, worth: FloatArray, first: int) -> _Schedule:
-    """What lives of these lengths, one after another from a round on, are worth and cost."""
+    """Return the worth and cost of lives of these lengths, one after another from a round on."""
     reward, spent, now = 0.0, 0.0, first
     while now < len(path):
         length = int(lives[now])

@@ -1,17 +1,17 @@
-"""Prices that are known ahead: the best rule of this round, backwards over the rounds to come.
+"""The best rule of a round if the next prices are known, solved backwards over these rounds.
 
-A slot whose sample was used a times adds 2a + 1 to ΣA² in a round that keeps it, and μ·c + 1 in a
-round that replaces it at price c, as in ``theory.slot_rule``. Where the price c_t of round t is
-known, nothing is left to chance in that round:
+A slot whose sample was used a times costs 2a + 1 (the growth of ΣA²) in a round that keeps it, and
+μ·c + 1 in a round that replaces it at price c, as in ``theory.slot_rule``. If the price c_t of
+round t is known, that round has no expectation over prices:
 
     V_t(a) = min( 2a + 1 + V_{t+1}(a+1),  μ·c_t + 1 + V_{t+1}(1) ),
 
-so the rule of the round before is θ(a) = (2a + V_t(a+1) - V_t(1)) / μ, still a price by age. Behind
-the last price that is known, V is h: what a slot of each age costs more than a fresh one on
-average, had all prices of the past been known. μ is the one at which a slot that knows those
-prices spends what it may.
+so the rule of the round before is θ(a) = (2a + V_t(a+1) - V_t(1)) / μ, still a price by age. After
+the last known price, V is h: the average extra cost of a slot of each age over a fresh one, had all
+past prices been known. μ is the multiplier at which a slot that knows those prices spends its
+allowance.
 
-With a cap on uses the last age is that of an empty slot, which costs w a round until it is filled.
+With a cap on uses the last age stands for an empty slot, which costs w a round until it is filled.
 """
 
 import math
@@ -23,19 +23,19 @@ import numpy as np
 from tidegate._internal.arrays import FloatArray
 
 TRIED = 6
-"""Multipliers that are tried at a time, each higher than the one before by ``STEP``."""
+"""Multipliers in a grid, each ``STEP`` times the one before."""
 STEP = 1.2
 FARTHEST = 100.0
-"""By which the next multipliers are higher or lower at most, if none of these is right."""
+"""The largest factor between two grids, if the first does not contain the solution."""
 MOST_GRIDS = 12
-"""Times that so many are tried."""
+"""The most grids to try."""
 PASSES = 2
-"""Times that the window is walked backwards, as if it came again; the last one counts."""
+"""Backward passes over the window, which is repeated; the last pass counts."""
 
 
 @dataclass(frozen=True, eq=False)
 class Continuation:
-    """What a slot expects behind the prices that are known."""
+    """The value of a slot after the last known price."""
 
     multiplier: float
     """μ."""
@@ -44,11 +44,11 @@ class Continuation:
 
 
 def keeping_costs(ages: int, weight: float = math.inf) -> FloatArray:
-    """What a round adds that keeps a sample of age 1, 2, ..., or leaves a slot empty.
+    """Return the cost of a round that keeps a sample of age 1, 2, ..., or leaves a slot empty.
 
     Args:
-        ages: how many are told apart; those that are older cost as much as the last.
-        weight: w, that of an empty slot in place of the last age; infinity where none is empty.
+        ages: the number of ages; older samples cost as much as the last.
+        weight: w of an empty slot, in place of the last age; infinity if slots are never empty.
 
     >>> keeping_costs(3), keeping_costs(3, weight=700.0)
     (array([3., 5., 7.]), array([  3.,   5., 700.]))
@@ -62,15 +62,15 @@ def keeping_costs(ages: int, weight: float = math.inf) -> FloatArray:
 def values_before(
     prices: Sequence[float] | FloatArray, multiplier: float, after: FloatArray, keeping: FloatArray
 ) -> FloatArray:
-    """V - V(1) before these prices come, from what it is after them.
+    """Return V - V(1) before these prices, given V after them.
 
     Args:
-        prices: c_t, c_{t+1}, ..., in the order in which they come.
+        prices: c_t, c_{t+1}, ..., in the order of rounds.
         multiplier: μ.
-        after: V behind the last of them, by age.
-        keeping: as ``keeping_costs`` gives them.
+        after: V after the last price, by age.
+        keeping: the result of ``keeping_costs``.
 
-    >>> values_before([1.0], 4.0, np.zeros(3), keeping_costs(3))  # replaced where that costs 5
+    >>> values_before([1.0], 4.0, np.zeros(3), keeping_costs(3))  # replacing a sample costs 5
     array([0., 2., 2.])
     """
     value: FloatArray = after.copy()
@@ -86,13 +86,13 @@ def values_before(
 def thresholds_now(
     ahead: Sequence[float] | FloatArray, multiplier: float, behind: FloatArray, keeping: FloatArray
 ) -> FloatArray:
-    """θ(1), θ(2), ... for the round before the prices that are known.
+    """Return θ(1), θ(2), ... for the round before the known prices.
 
     Args:
         ahead: prices of the next rounds.
         multiplier: μ.
-        behind: h behind the last of them, by age.
-        keeping: as ``keeping_costs`` gives them.
+        behind: h after the last of them, by age.
+        keeping: the result of ``keeping_costs``.
     """
     value = values_before(ahead, multiplier, behind, keeping)
     thresholds: FloatArray = (keeping - 1.0 + np.append(value[1:], value[-1])) / multiplier
@@ -102,15 +102,15 @@ def thresholds_now(
 def continuation(
     window: FloatArray, allowed: float, near: float, keeping: FloatArray
 ) -> Continuation:
-    """The multiplier at which a slot that knows a window of prices spends what it may, and its h.
+    """Return μ at which a slot that knows a window of prices spends its allowance, and its h.
 
-    Between two multipliers that are tried, both are interpolated: what one slot spends jumps.
+    The spending of one slot jumps, so both are interpolated between two multipliers of the grid.
 
     Args:
-        window: prices in order, those that are known ahead last.
+        window: prices in order, with those known ahead at the end.
         allowed: b, money for a slot and round; less than the average price.
         near: a multiplier to start from.
-        keeping: as ``keeping_costs`` gives them.
+        keeping: the result of ``keeping_costs``.
     """
     for _ in range(MOST_GRIDS):
         tried: FloatArray = near * np.logspace(-0.5, 0.5, TRIED, base=STEP ** (TRIED - 1))
@@ -132,9 +132,9 @@ def continuation(
 def _informed(
     window: FloatArray, multipliers: FloatArray, keeping: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """What a slot spends a round that knows a window of prices, which then comes again, and its h.
+    """Return spending a round, and h, of a slot that knows a window of prices, which repeats.
 
-    For each multiplier; h has a row for each.
+    One entry, and one row of h, for each multiplier.
     """
     rounds, shape = len(window), (len(multipliers), len(keeping))
     value, kept, total = np.zeros(shape), np.empty(shape), np.zeros(shape)

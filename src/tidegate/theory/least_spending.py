@@ -1,4 +1,4 @@
-"""The least that a slot can spend at all, if its sample must go at some age."""
+"""The least that a slot can spend if its sample must be replaced by some age."""
 
 from tidegate.theory.distribution import PriceDistribution
 
@@ -8,11 +8,11 @@ MOST_STEPS = 100
 
 
 def least_spending(prices: PriceDistribution, longest_life: int) -> float:
-    """Money a round of the rule that spends least: it waits for a low price, L rounds at most.
+    """Return the money a round of the cheapest rule, which waits at most L rounds for a low price.
 
-    A life is worth waiting for another round where the price c lies above what waiting will cost,
-    w(a) = E[min(c, w(a+1))] - s, with w(L) = E[c] - s; at the least rate s a life costs nothing
-    beyond it, w(1) = 0. Newton's method on s, as for the limit itself (``optimum``).
+    Waiting another round is better if the price c exceeds the expected cost of waiting,
+    w(a) = E[min(c, w(a+1))] - s, with w(L) = E[c] - s. The least rate s is the one with w(1) = 0;
+    Newton's method finds it, as for the limit (``optimum``).
 
     >>> from tidegate.theory.distribution import UniformDistribution
     >>> round(least_spending(UniformDistribution(1, 10), longest_life=1), 2)

@@ -1,15 +1,14 @@
-"""The best that any rule with full buffers can reach: the limit that policies are held against.
+"""The limit: the most effective samples that any rule with full buffers can gain.
 
-Every slot holds one sample at all times, and a fresh sample takes the place of an old one; ΣA grows
-by one a slot and round. In the long run the effective sample size grows by n / q a round, q being
-the average growth of ΣA² of one slot. So the limit is the least q that can be had for b = C / n a
-slot and round. With a multiplier μ on money each slot is a decision problem of its own
-(``theory.slot_rule``). g(μ) - μ·b is concave in μ, and at its top equals the smallest possible q
-(Lagrange); where the best rule's spending jumps over b, some slots follow the rule above the jump
-and the others the rule below.
+Every slot always holds one sample, and a fresh sample replaces an old one; ΣA grows by one a slot
+and round. In the long run the effective sample size grows by n / q a round, where q is the average
+growth of ΣA² of one slot. So the limit follows from the least q for b = C / n a slot and round.
+With a multiplier μ on money each slot is a separate decision problem (``theory.slot_rule``).
+g(μ) - μ·b is concave in μ, and its maximum is the least possible q (Lagrange); if the best rule's
+spending jumps over b, some slots follow the rule above the jump and the others the rule below.
 
-With a cap of U uses, slots are empty in a part 1 - s of the rounds where b does not pay for
-replacing every sample in time; ΣA then grows by s, and the effective sample size by n·s² / q.
+With a cap of U uses, if b does not pay for replacing every sample in time, a slot is filled in a
+part s of the rounds; ΣA then grows by s, and the effective sample size by n·s² / q.
 """
 
 import math
@@ -29,28 +28,29 @@ from tidegate.theory.slot_rule import (
 )
 
 ROUNDING = 1e-12
-"""Relative, of two sums of the same prices in another order."""
+"""The relative difference of two sums of the same prices in another order."""
 UNAFFORDABLE = 1e4
-"""A rule that grows ΣA² by no more than the longest life and spends ``allowed``, less 1 part in
-this, would be better at a multiplier of this times the longest life over ``allowed``."""
+"""No rule is affordable if the best one still spends more than ``allowed`` at a multiplier of this
+times the longest life over ``allowed``: there, a rule that spent ``allowed`` less 1 part in this
+would be better, because ΣA² grows by at most the longest life."""
 
 
 @dataclass(frozen=True)
 class SlotPlan:
-    """The best that slots can do for an allowance: two rules, each followed part of the time."""
+    """The best plan of slots for an allowance: two rules, each followed part of the time."""
 
     more: SlotRule
-    """Spends the allowance or more."""
+    """A rule that spends the allowance or more."""
     less: SlotRule
-    """Spends the allowance or less."""
+    """A rule that spends the allowance or less."""
     share: float
-    """Of the slots, or of the time, that follow ``less``."""
+    """The part of the slots, or of the time, that follows ``less``."""
     best: SlotRule
-    """At the multiplier at which both cost the same."""
+    """The best rule at the multiplier at which both cost the same."""
 
     @property
     def growth(self) -> float:
-        """Q of the mixture."""
+        """q of the mixture."""
         return self.share * self.less.growth + (1 - self.share) * self.more.growth
 
     @property
@@ -60,23 +60,23 @@ class SlotPlan:
 
     @property
     def loss(self) -> float:
-        """What the mixture costs besides money, a round."""
+        """The cost of a round of the mixture, without money."""
         return self.share * self.less.loss + (1 - self.share) * self.more.loss
 
     @property
     def spent(self) -> float:
-        """Money a round of the mixture: the allowance, unless it pays for everything."""
+        """The money a round of the mixture: the allowance, unless it pays for everything."""
         return self.share * self.less.spent + (1 - self.share) * self.more.spent
 
     @property
     def replaced(self) -> float:
-        """Samples a round of the mixture."""
+        """The samples that the mixture replaces in a round."""
         return self.share * self.less.replaced + (1 - self.share) * self.more.replaced
 
 
 @dataclass(frozen=True)
 class Optimum:
-    """The limit for a fleet, a round."""
+    """The limit of a fleet."""
 
     effective_per_round: float
     distinct_per_round: float
@@ -85,13 +85,13 @@ class Optimum:
     spent_per_round: float
     multiplier: float
     thresholds: tuple[float, ...]
-    """Of a best rule at this μ; where its spending jumps over the budget, two are mixed."""
+    """Those of a best rule at this μ; if spending jumps over the budget, two rules are mixed."""
     filling: float
-    """Its price up to which a slot is filled whose sample was used as often as it may be."""
+    """The price up to which that rule fills a slot whose sample was used U times."""
     duality_gap: float
-    """By how much, relatively, a better rule could still beat this one: certified."""
+    """A certified upper bound on the relative gain of any other rule."""
     bellman_residual: float
-    """Largest violation of the optimality equation by the thresholds, relative to g."""
+    """The largest violation of the optimality equation by the thresholds, relative to g."""
 
 
 def optimum(
@@ -100,14 +100,14 @@ def optimum(
     total_capacity: float,
     most_uses: int | None = None,
 ) -> Optimum:
-    """The most effective samples a round that full buffers can gain for a budget.
+    """Return the most effective samples a round that full buffers can gain for a budget.
 
     Args:
-        prices: how prices are distributed.
+        prices: the distribution of prices.
         budget: C.
         total_capacity: ΣB_m.
-        most_uses: U, rounds in which one sample may train at most; none for no cap. Where the
-            budget does not pay for that, buffers are as full as it can make them.
+        most_uses: U, the most rounds in which a sample trains; None for no cap. If the budget
+            cannot keep the buffers full with this cap, they are as full as it allows.
 
     >>> from tidegate.theory.distribution import UniformDistribution
     >>> best = optimum(UniformDistribution(1, 10), budget=55.0, total_capacity=100)
@@ -144,7 +144,7 @@ def optimum(
 
 
 def _check_affordable(prices: PriceDistribution, allowed: float, total_capacity: float) -> None:
-    """Refuse a budget that no rule can keep to, before any is looked for."""
+    """Refuse a budget that no rule can keep to, before searching for one."""
     if prices.mean <= allowed * LONGEST_LIFE:
         return
     least = least_spending(prices, LONGEST_LIFE)
@@ -164,14 +164,14 @@ def plan_slots(
     longest_life: int = LONGEST_LIFE,
     precision: float = PRECISION,
 ) -> SlotPlan:
-    """The best for a slot that may spend ``allowed`` a round; the cheapest, if all cost more.
+    """Return the best plan for ``allowed`` a slot and round; the cheapest rule if all cost more.
 
     Args:
-        prices: how prices are distributed.
+        prices: the distribution of prices.
         allowed: b.
-        most_uses: U, none for no cap.
+        most_uses: U; None for no cap.
         longest_life: a sample that was used more often is replaced at any price.
-        precision: relative, of what a round costs.
+        precision: the relative precision of the cost of a round.
     """
     if prices.mean <= allowed * (1 + ROUNDING):
         fresh = SlotRule(0.0, 1.0, 1.0, prices.mean, 1.0, (prices.highest,))
@@ -180,7 +180,7 @@ def plan_slots(
         best_rule, prices, most_uses=most_uses, longest_life=longest_life, precision=precision
     )
     is_capped = most_uses is not None and most_uses <= longest_life  # then buying nothing is a rule
-    # Of a life of L rounds at a constant price c, the multiplier would be L²/c = c/allowed².
+    # For lives of L rounds at a constant price c, the multiplier is L²/c = c/allowed².
     more = less = solve(prices.mean / allowed**2)
     while less.spent > allowed:
         if not is_capped and less.multiplier * allowed > UNAFFORDABLE * longest_life:
@@ -190,12 +190,12 @@ def plan_slots(
         more, less = solve(more.multiplier / 4, more), more
     rule = less
     for step in range(MOST_STEPS):
-        # g(μ) lies below both rules' straight lines; where they meet, it is highest if it can be
-        # anywhere between. Halving in turn makes sure that both ends move.
+        # g(μ) lies below the straight lines of both rules, which meet at the highest possible
+        # value. Every second step halves the interval, so that both ends move.
         halving = step % 2 == 1
         meeting = (less.loss - more.loss) / (more.spent - less.spent)
         if meeting <= 0:
-            break  # what ``more`` buys for its money is too little to be seen
+            break  # ``more`` gains less than rounding shows
         middle = (more.multiplier + less.multiplier) / 2 if halving else meeting
         rule = solve(middle, less)
         line = more.loss + middle * more.spent

@@ -1,8 +1,8 @@
 """Choose K and the target admission before the run, and V and ρ from its length.
 
-For a fixed K every term of the constant-admission bound falls as more is admitted, so the best
-target is the most that memory and budget allow: Λ̄ = min(q·ΣB/K, C/c̄), where q·ΣB are the slots
-that a round reaches: all of them, unless it reaches a cohort alone. Only K is searched for.
+For a fixed K every term of the constant-admission bound falls with the admission, so the best
+target is the most that memory and budget allow: Λ̄ = min(q·ΣB/K, C/c̄). Here q·ΣB are the slots
+that a round reaches: all of them, unless it reaches only a cohort. Only K needs a search.
 """
 
 import math
@@ -13,9 +13,9 @@ from tidegate.problem import Problem
 from tidegate.theory.bounds import constant_admission_sizes, excess_risk_bound
 
 PENALTY_EXPONENT = 0.5
-"""γ of V = T^γ, unless another is given."""
+"""The default γ of V = T^γ."""
 CONTRACTION_EXPONENT = 0.5
-"""φ of ρ = 1 - T^-φ, likewise."""
+"""The default φ of ρ = 1 - T^-φ."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Plan:
 
 
 def target_admission(problem: Problem, retention_horizon: int) -> float:
-    """Λ̄(K) = min(q·ΣB/K, C/c̄): what memory holds for K rounds, or what the budget pays for."""
+    """Return Λ̄(K) = min(q·ΣB/K, C/c̄), the most that memory and budget allow for this K."""
     return min(problem.slots_a_round / retention_horizon, problem.affordable_admission)
 
 
 def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
-    """The best plan with this K."""
+    """Return the best plan with this K."""
     target = target_admission(problem, retention_horizon)
     sizes = constant_admission_sizes(
         target, retention_horizon, problem.num_rounds, problem.mean_fraction_train
@@ -49,10 +49,9 @@ def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
 
 
 def plan_constant_admission(problem: Problem, retention_horizon: int | None = None) -> Plan:
-    """K* by the infinite-horizon closed form: the better neighbour of c̄·q·ΣB / C.
+    """Return the plan with K* of the infinite-horizon closed form, or with a given K.
 
-    At most T: a sample that stays to the end of the run cannot stay longer. With a K given, the
-    plan is that K's.
+    K* is the better whole number next to c̄·q·ΣB / C, and at most T: no sample outlasts the run.
 
     >>> paper = Problem(buffer_capacities=[10] * 10, budget=55.0, mean_price=5.5, num_rounds=1000)
     >>> plan = plan_constant_admission(paper)
@@ -67,15 +66,15 @@ def plan_constant_admission(problem: Problem, retention_horizon: int | None = No
 
 
 def search_constant_admission(problem: Problem) -> Plan:
-    """K by trying every whole number on the finite-horizon bound.
+    """Return the plan with the best finite-horizon bound over all whole K.
 
-    It goes to four times the closed form's K and at least to 20, and never beyond the number of
-    rounds, where a sample is already kept for ever.
+    The search ends at four times the closed form's K, or 20 if that is more, and never exceeds the
+    number of rounds.
     """
     closed = plan_constant_admission(problem)
     largest = min(max(20, 4 * closed.retention_horizon), problem.num_rounds)
     found = _best(problem, set(range(1, largest + 1)))
-    # Of plans that differ by rounding only, the closed form's is the one to name.
+    # If plans differ only by rounding, prefer that of the closed form.
     return found if found.bound_per_round < closed.bound_per_round * (1 - 1e-9) else closed
 
 
@@ -85,7 +84,7 @@ def _best(problem: Problem, horizons: set[int]) -> Plan:
 
 
 def penalty_weight(num_rounds: int, penalty_exponent: float) -> float:
-    """V = T^γ: how much learning counts against debt.
+    """Return V = T^γ, the weight of learning against debt.
 
     >>> penalty_weight(10_000, penalty_exponent=0.5)
     100.0
@@ -95,7 +94,7 @@ def penalty_weight(num_rounds: int, penalty_exponent: float) -> float:
 
 
 def contraction(num_rounds: int, contraction_exponent: float) -> float:
-    """ρ = 1 - T^-φ: how slowly the admission interval closes.
+    """Return ρ = 1 - T^-φ; the larger it is, the more slowly the admission interval closes.
 
     >>> contraction(10_000, contraction_exponent=0.5)
     0.99

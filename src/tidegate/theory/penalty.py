@@ -1,4 +1,4 @@
-"""p(t): what one round costs in learning error, and its three terms.
+"""p(t), the penalty of one round in learning error, and its three terms.
 
     p(t) = Dσ √(1/n - 1/N)  +  ησ² (1/n - 1/N)  +  10B √(Pdim/N) √(1 + log(N/Pdim))
 
@@ -10,8 +10,8 @@ admitted, less penalty); both are tested and explained in ``docs/theory.md``:
 
 * For N <= Pdim the last term is 10B, and it never exceeds 10B. As printed it is not real below
   Pdim/e and rises up to Pdim. A loss within [0, B] makes the cap harmless.
-* 1/n - 1/N_eff is negative while nothing has expired (n = N >= N_eff); it counts as 0. A round
-  that trains on nothing counts 1, the worst that a round on whole samples can reach.
+* 1/n - 1/N_eff is negative while nothing has expired (n = N >= N_eff); it counts as 0. In a round
+  without samples it counts as 1, the largest value of a round with whole samples.
 """
 
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ class PenaltyTerms:
 
 
 def reuse_gap(training_size: FloatArray, sample_size: FloatArray) -> FloatArray:
-    """1/n - 1/N, at least 0, and 1 where n = 0; ``sample_size`` is N, or N_eff in Theorem 1.
+    """Return 1/n - 1/N, at least 0, and 1 if n = 0; ``sample_size`` is N, or N_eff in Theorem 1.
 
-    Written as (N - n) / (nN), which loses nothing where n and N are nearly equal.
+    Computed as (N - n) / (nN), which avoids cancellation if n and N are nearly equal.
 
     >>> reuse_gap(np.array([10.0, 10.0]), np.array([40.0, 8.0]))
     array([0.075, 0.   ])
@@ -58,7 +58,7 @@ def reuse_gap(training_size: FloatArray, sample_size: FloatArray) -> FloatArray:
 def generalisation_term(
     distinct_samples: FloatArray, effective_samples: FloatArray, learning: LearningConstants
 ) -> FloatArray:
-    """10B √(Pdim/N_eff) √(1 + log(N/Pdim)), at most 10B, and 10B while N <= Pdim.
+    """Return 10B √(Pdim/N_eff) √(1 + log(N/Pdim)), at most 10B, and 10B while N <= Pdim.
 
     >>> generalisation_term(np.array([5.0, 100.0]), np.array([5.0, 100.0]), LearningConstants())
     array([10., 10.])
@@ -77,14 +77,14 @@ def penalty_terms(
     *,
     effective_samples: FloatArray | None = None,
 ) -> PenaltyTerms:
-    """The three terms for each round.
+    """Return the three terms for each round.
 
     Args:
         training_size: n(t).
         distinct_samples: N(t).
         learning: the constants D, σ, η, B and Pdim.
-        effective_samples: N_eff(t) for the bound of Theorem 1; left out, N(t) takes its place,
-            which gives the surrogate penalty that the policy minimises.
+        effective_samples: N_eff(t), for the bound of Theorem 1; N(t) by default, for the surrogate
+            penalty that the policy minimises.
     """
     if np.any(training_size < 0) or np.any(distinct_samples < training_size):
         raise ValueError("need 0 <= n <= N: a stored sample is also a distinct one")
@@ -100,7 +100,7 @@ def penalty_terms(
 def surrogate_penalty(
     training_size: FloatArray, distinct_samples: FloatArray, learning: LearningConstants
 ) -> FloatArray:
-    """p(t) for each round.
+    """Return p(t) for each round.
 
     >>> sizes = np.array([100.0]), np.array([400.0])
     >>> surrogate_penalty(*sizes, LearningConstants()).round(3)

@@ -1,17 +1,17 @@
-"""Prices that depend on the price before: groups of prices, and how one follows another.
+"""The best rule if prices depend on the price before, as a Markov chain of price groups.
 
-Where prices are independent, the best rule for a slot needs their distribution alone
-(``theory.optimum``). Where they come in spells or seasons, it matters what the present price says
-of the next ones. Here the price of a round belongs to one of k groups, the next group depends on
-the present one, and within a group prices are as they were seen. The decision problem of a slot is
+If prices are independent, the best rule for a slot depends only on their distribution
+(``theory.optimum``). In spells and seasons the present price also predicts the next ones. Here each
+price belongs to one of k groups, the next group depends on the present one, and within a group
+prices follow those that were seen. The decision problem of a slot is
 
     g + h(a, s) = E_{c | s}[ min( 2a + 1 + Σ P(s'|s) h(a+1, s'),  μ·c + 1 + Σ P(s'|s) h(1, s') ) ],
 
-s being the group of the round, so the thresholds by age depend on the group. With one group it is
-that of ``theory.optimum``. It is solved by policy iteration: the lives that begin in each group are
-followed backwards over ages, and the groups in which they begin form a chain of their own.
+where s is the group of the round, so the thresholds by age depend on the group. With one group it
+is the problem of ``theory.optimum``. Policy iteration solves it: lives that begin in each group are
+evaluated backwards over ages, and the groups in which lives begin form another chain.
 
-With a cap on uses the last age is that of an empty slot, as in ``theory.slot_rule``: it costs w a
+With a cap on uses the last age stands for an empty slot, as in ``theory.slot_rule``: it costs w a
 round until a price of its group fills it.
 """
 
@@ -26,13 +26,13 @@ from tidegate.theory.slot_rule import SlotRule
 
 MOST_STEPS = 60
 MOST_DOUBLINGS = 12
-"""Of the multiplier that independent prices would have; farther away, the chain says nothing."""
+"""The most doublings or halvings of the multiplier for independent prices, to search in."""
 PRECISION = 1e-3
-"""Relative, of what a round costs; the prices seen say less."""
+"""The relative precision of the cost of a round; the error of the estimated chain is larger."""
 FINE = 0.04
-"""Relative, of the multiplier, or of what is spent."""
+"""The relative precision of the multiplier, or of the spending."""
 STANDARD_DEVIATIONS = 4.0
-"""By which a table of what follows what must differ from chance before it is believed."""
+"""How far the table of transitions must differ from independence before Tide uses it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +48,11 @@ class PriceChain:
 
     @classmethod
     def from_prices(cls, prices: FloatArray, groups: int) -> "PriceChain | None":
-        """The chain of a record of prices, or None where it could be chance.
+        """Return the chain of recorded prices, or None if their dependence may be chance.
 
         Args:
             prices: one a round, in order.
-            groups: k, of about equally many prices each; fewer where prices repeat.
+            groups: k, each of about equally many prices; fewer if prices repeat.
 
         >>> PriceChain.from_prices(np.array([1.0, 9.0] * 50), 8).transitions.round(2)
         array([[0.01, 0.99],
@@ -67,7 +67,7 @@ class PriceChain:
         if not depends(follows):
             return None
         shares = np.bincount(group, minlength=k) / len(group)
-        follows += shares  # one more of each, spread as if there were no dependence
+        follows += shares  # one more of each, spread as if prices were independent
         rows: FloatArray = follows / follows.sum(axis=1, keepdims=True)
         return cls(
             tuple(edges.tolist()), rows, tuple(np.sort(prices[group == one]) for one in range(k))
@@ -75,7 +75,7 @@ class PriceChain:
 
 
 def depends(follows: FloatArray) -> bool:
-    """Whether a table of what followed what differs from chance: Pearson's test, strictly."""
+    """Return whether a table of transitions differs from independence, by Pearson's test."""
     total = follows.sum()
     expected = follows.sum(axis=1, keepdims=True) * follows.sum(axis=0) / max(total, 1.0)
     freedom = float((len(follows) - 1) ** 2)
@@ -89,36 +89,36 @@ def depends(follows: FloatArray) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ChainRule:
-    """What one slot does in the long run under the best rule for a multiplier."""
+    """The best rule for a multiplier, and its long-run averages in one slot."""
 
     multiplier: float
     growth: float
-    """q, of ΣA² a round, and what empty slots count for."""
+    """q, the growth of ΣA² a round, plus the cost of empty slots."""
     spent: float
     """Money a round."""
     thresholds: FloatArray
     """θ(a, s): one row for each age from 1, one column for each group."""
 
     def by_group(self) -> tuple[tuple[float, ...], ...]:
-        """θ(1, s), θ(2, s), ... for each group, all but that of the oldest age."""
+        """Return θ(1, s), θ(2, s), ... for each group, without the oldest age."""
         return tuple(tuple(column) for column in self.thresholds[:-1].T.tolist())
 
     def filling(self) -> tuple[float, ...]:
-        """For each group, θ of the oldest age: any price, or that of an empty slot."""
+        """Return θ of the oldest age for each group: any price, or that of an empty slot."""
         return tuple(self.thresholds[-1].tolist())
 
 
 def chain_rule(
     chain: PriceChain, multiplier: float, thresholds: FloatArray, weight: float = math.inf
 ) -> ChainRule:
-    """The rule of least average cost for a multiplier μ > 0.
+    """Return the rule of least average cost for a multiplier μ > 0.
 
     Args:
-        chain: how prices follow each other.
+        chain: groups of prices and their transitions.
         multiplier: μ.
         thresholds: to start from; a sample lives at most as many rounds as there are rows.
-        weight: w, what an empty slot counts for in a round; infinity where none is ever empty, so
-            that at the oldest age any price will do.
+        weight: w, the cost of an empty slot in a round; infinity if slots are never empty, so that
+            any price replaces a sample of the oldest age.
     """
     cost = math.inf
     for _ in range(MOST_STEPS):
@@ -134,10 +134,10 @@ def chain_rule(
 
 
 def _lives(chain: PriceChain, thresholds: FloatArray, weight: float) -> FloatArray:
-    """For each age and group: growth, money, rounds until replaced, and in which group then.
+    """Return growth, money, rounds until replacement, and the next group, by age and group.
 
-    The last is the group of the round after, the first round of the next sample. Empty rounds grow
-    by ``weight``.
+    The next group, as probabilities, is that of the next sample's first round. An empty round adds
+    ``weight`` to the growth.
     """
     replaced, paid = _up_to(chain, thresholds)
     ages, k = thresholds.shape
@@ -147,7 +147,7 @@ def _lives(chain: PriceChain, thresholds: FloatArray, weight: float) -> FloatArr
     lives[-1] = replaced[-1][:, None] * new
     lives[-1, :, 1] += paid[-1]
     waits = 1 - replaced[-1]
-    if waits.any():  # for a price of this group, or of one that follows
+    if waits.any():  # empty slots wait for a price of this group, or of a later one
         lives[-1, :, 0] += waits * weight
         lives[-1, :, 2] += waits
         lives[-1] = np.linalg.solve(np.eye(k) - waits[:, None] * follow, lives[-1])
@@ -162,7 +162,7 @@ def _lives(chain: PriceChain, thresholds: FloatArray, weight: float) -> FloatArr
 
 
 def _up_to(chain: PriceChain, thresholds: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """For each age and group, the share of prices up to the threshold, and what they add up to."""
+    """Return P(c <= θ) and E[c; c <= θ] for each age and group."""
     replaced, paid = np.empty_like(thresholds), np.empty_like(thresholds)
     for one, values in enumerate(chain.values):
         place = np.searchsorted(values, thresholds[:, one], side="right")
@@ -172,7 +172,7 @@ def _up_to(chain: PriceChain, thresholds: FloatArray) -> tuple[FloatArray, Float
 
 
 def _stationary(transitions: FloatArray) -> FloatArray:
-    """The shares in which a chain is in each state in the long run."""
+    """Return the stationary distribution of a chain."""
     k = len(transitions)
     system = np.vstack([transitions.T - np.eye(k), np.ones(k)])
     shares: FloatArray = np.linalg.lstsq(system, np.append(np.zeros(k), 1.0), rcond=None)[0]
@@ -182,7 +182,7 @@ def _stationary(transitions: FloatArray) -> FloatArray:
 def _improved(
     chain: PriceChain, multiplier: float, cost: float, lives: FloatArray, weight: float
 ) -> FloatArray:
-    """The thresholds that are best if the rest of a life is as it is now."""
+    """Return the best thresholds if the rest of a life follows the present rule."""
     ages, k = lives.shape[:2]
     value = lives[:, :, 0] + multiplier * lives[:, :, 1] - cost * lives[:, :, 2]
     # h(1, ·), up to a constant; then h(a, ·) for every age.
@@ -192,7 +192,7 @@ def _improved(
     expected = relative @ chain.transitions.T
     steps = 2 * np.arange(1, ages)[:, None] + expected[1:] - expected[0]
     rising = np.maximum.accumulate(np.maximum(steps / multiplier, 0.0), axis=0)
-    # A slot that stays empty for ever is no rule that is looked for: the lowest price fills it.
+    # A slot must not stay empty for ever: the lowest price always fills it.
     lowest = min(float(values[0]) for values in chain.values)
     filling = np.maximum((weight - 1 + expected[-1] - expected[0]) / multiplier, lowest)
     return np.concatenate([rising, filling[None]])
@@ -201,16 +201,16 @@ def _improved(
 def plan_chain(
     chain: PriceChain, allowed: float, near: SlotRule, ages: int, weight: float = math.inf
 ) -> tuple[ChainRule, ChainRule] | None:
-    """Best rules that spend the allowance or more, and the allowance or less, close together.
+    """Return two similar best rules, one that spends the allowance or more, one that spends less.
 
-    None where the chain's own prices allow no such pair: all its rules cost less, or more.
+    None if there is no such pair, because all rules of the chain cost less, or all cost more.
 
     Args:
-        chain: how prices follow each other.
+        chain: groups of prices and their transitions.
         allowed: b, money for a slot and round; less than the average price.
-        near: the best rule if prices were independent, to start from.
-        ages: the longest life that is looked at, longer than any under ``near``.
-        weight: w, what an empty slot counts for; infinity where none is ever empty.
+        near: the best rule for independent prices, to start from.
+        ages: the longest life, longer than any under ``near``.
+        weight: w, the cost of an empty slot in a round; infinity if slots are never empty.
     """
     column = np.append(near.thresholds, np.full(ages - len(near.thresholds), np.inf))
     start = np.tile(column[:, None], len(chain.transitions))
@@ -237,7 +237,7 @@ def plan_chain(
 
 
 def _between(more: ChainRule, less: ChainRule, allowed: float) -> float:
-    """A multiplier between two, where spending should be as allowed; well inside."""
+    """Return a multiplier well between two, where spending should be near the allowance."""
     low, high = math.log(more.multiplier), math.log(less.multiplier)
     top, bottom = math.log(more.spent), math.log(max(less.spent, 1e-9 * allowed))
     part = (top - math.log(allowed)) / (top - bottom)

@@ -1,4 +1,4 @@
-"""How often samples were used, and how many fresh ones that is worth.
+"""How often samples were used, and the effective sample size that follows.
 
 A sample's use count A_i grows by one in every round in which it is stored. With N distinct
 samples used so far,
@@ -6,7 +6,7 @@ samples used so far,
     reuse uniformity       Ṽ = mean(A)² / mean(A²)      in (0, 1]
     effective sample size  N_eff = N·Ṽ = (ΣA)² / ΣA²
 
-so three sums, N, ΣA and ΣA², say everything, and each round changes them through sums alone.
+so the three sums N, ΣA and ΣA² are enough, and sums over the fleet update them in each round.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class ReuseTally:
     """ΣA²."""
 
     def after_round(self, *, admitted: int, training_size: int, prior_uses: int) -> "ReuseTally":
-        """Count one round more.
+        """Return the tally one round later.
 
         A stored sample used a times before adds one use, and (a+1)² - a² = 2a + 1 to the squares.
 
@@ -84,7 +84,7 @@ def reuse_deficit(admissions: Sequence[int], retention_horizon: int) -> int:
 
 
 def squared_reuse_deficit(admissions: Sequence[int], retention_horizon: int) -> int:
-    """D_∂⁽²⁾(t): the same for squared use counts, Σ (K² - age²) Λ.
+    """Return D_∂⁽²⁾(t), the same for squared use counts: Σ (K² - age²) Λ.
 
     >>> squared_reuse_deficit([5, 5, 5], retention_horizon=3)  # 5·(9-4) + 5·(9-1)
     65
@@ -96,7 +96,7 @@ def squared_reuse_deficit(admissions: Sequence[int], retention_horizon: int) -> 
 
 
 def _young(admissions: Sequence[int], retention_horizon: int) -> list[tuple[int, int]]:
-    """(age, admitted) of the last K-1 rounds, newest first; age counts from 1."""
+    """Return (age, admitted) of the last K-1 rounds, newest first; age counts from 1."""
     if retention_horizon < 1:
         raise ValueError(f"retention_horizon must be at least 1, got {retention_horizon}")
     newest_first = reversed(
@@ -106,7 +106,7 @@ def _young(admissions: Sequence[int], retention_horizon: int) -> list[tuple[int,
 
 
 def k_step_tally(admissions: Sequence[int], retention_horizon: int) -> ReuseTally:
-    """The tally after rounds 1..t of K-step retention, in closed form.
+    """Return the tally after rounds 1..t of K-step retention, in closed form.
 
     ΣA = K·N - D_∂⁽¹⁾ and ΣA² = K²·N - D_∂⁽²⁾ (the paper's exact representation of Ṽ).
 
@@ -123,7 +123,7 @@ def k_step_tally(admissions: Sequence[int], retention_horizon: int) -> ReuseTall
 
 
 def constant_admission_uniformity(round_number: FloatArray, retention_horizon: int) -> FloatArray:
-    """Ṽ^CK(t) when the same number is admitted in every round, for each t given.
+    """Return Ṽ^CK(t) under constant admission, for each given t.
 
     For t >= K it is (Kt - K(K-1)/2)² / (t (K²t - K(K-1)(4K+1)/6)). The paper prints 2K-1 where
     its own general formula, and counting, give 4K+1. While t < K nothing has expired and the

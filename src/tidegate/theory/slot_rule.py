@@ -1,4 +1,4 @@
-"""What one slot does at best, for a given worth of money.
+"""The best rule for one slot, for a given worth of money.
 
 A slot whose sample was used a times adds 2a + 1 to ΣA² in a round that keeps it, and 1 in a round
 that replaces it, at price c. With a multiplier μ on money this is an average-cost decision problem,
@@ -9,14 +9,13 @@ solved by price thresholds θ(a) = (2a + h(a+1) - h(1)) / μ that rise with a. T
 samples that pass through a slot are independent, so g is the least cost of a life divided by its
 length, and Newton's method on g converges in a few steps (Dinkelbach).
 
-Where no sample may be used more than U times, a sample that was used U times leaves, and its slot
-is empty until it is filled: h(U) = h(0), and
+With a cap of U uses, a sample that was used U times leaves, and its slot is empty until it is
+filled: h(U) = h(0), and
 
     g + h(0) = E_c[ min( w + h(0),  μ·c + 1 + h(1) ) ].
 
-w is what an empty slot counts for in a round. It is many times what any kept sample adds
-(``weight_of_empty``): buffers stay full as far as money can keep them full, and where it cannot,
-they are as full as it can make them.
+w is the cost of an empty slot in a round. It is many times what any kept sample adds
+(``weight_of_empty``), so buffers are as full as the money allows.
 """
 
 import math
@@ -26,52 +25,52 @@ from tidegate.theory.distribution import PriceDistribution
 from tidegate.theory.waiting import price_to_wait_for
 
 PRECISION = 1e-13
-"""Relative, of g."""
+"""The relative precision of g."""
 MOST_STEPS = 200
 LONGEST_LIFE = 10_000
-"""Rounds; rules that keep a sample longer are not looked at."""
+"""The most rounds that a rule may keep a sample."""
 FIRST_AGES = 32
-"""Ages to begin with; more are looked at as long as a sample can live to see them."""
+"""The ages to begin with; the search adds ages as long as samples can reach them."""
 NEGLIGIBLE = 1e-18
-"""A chance of living on that no sum of floats notices."""
+"""A probability of staying that is too small to change a sum of floats."""
 EMPTY = 100.0
-"""What an empty slot counts for, in slots whose sample was used as often as it may be."""
+"""The cost of an empty slot, as a multiple of that of a sample that was used U times."""
 ALL_EMPTY = 1 - 1e-9
-"""Of what a slot that is never filled costs. A rule that costs more is not looked for."""
+"""The search ignores rules that cost more than this part of a slot that is never filled."""
 
 
 def weight_of_empty(most_uses: int) -> float:
-    """w: a hundred times 2U + 1, which no kept sample adds to ΣA²."""
+    """Return w, a hundred times 2U + 1; any kept sample adds less than 2U + 1 to ΣA²."""
     return EMPTY * (2 * most_uses + 1)
 
 
 @dataclass(frozen=True)
 class SlotRule:
-    """What one slot does in the long run under the best rule for a multiplier."""
+    """The best rule for a multiplier, and its long-run averages in one slot."""
 
     multiplier: float
-    """μ, growth of ΣA² that one unit of money is worth."""
+    """μ, the growth of ΣA² that one unit of money is worth."""
     average_cost: float
-    """g, growth plus what empty slots count for plus μ times money, a round."""
+    """g, the cost of a round: growth, plus the cost of empty slots, plus μ times money."""
     growth: float
-    """q, of ΣA² a round."""
+    """q, the growth of ΣA² a round."""
     spent: float
     """Money a round."""
     replaced: float
-    """Samples a round."""
+    """Samples replaced in a round."""
     thresholds: tuple[float, ...]
-    """θ(1), θ(2), ...: a sample used a times is replaced at a price up to θ(a); the last one is
-    for all that are older; hardly any are."""
+    """θ(1), θ(2), ...: a sample used a times is replaced at a price up to θ(a). The last one holds
+    for all older samples, which are rare."""
     filled: float = 1.0
     """The part of the rounds in which the slot holds a sample."""
     empty_cost: float = 0.0
-    """w, for the part of the rounds in which it holds none."""
+    """w times the part of the rounds in which the slot holds no sample."""
     filling: float = math.inf
-    """The price up to which the slot is filled after a sample that was used as often as it may."""
+    """The price up to which the slot is filled after its sample was used U times."""
 
     @property
     def loss(self) -> float:
-        """What the rule costs besides money, a round."""
+        """The cost of a round without money."""
         return self.growth + self.empty_cost
 
 
@@ -84,21 +83,21 @@ def best_rule(
     longest_life: int = LONGEST_LIFE,
     precision: float = PRECISION,
 ) -> SlotRule:
-    """The rule of least average cost for a multiplier μ > 0.
+    """Return the rule of least average cost for a multiplier μ > 0.
 
     Args:
-        prices: how prices are distributed.
+        prices: the distribution of prices.
         multiplier: μ.
-        near: the rule for a multiplier near by, to start from; of the same cap.
-        most_uses: U, none for no cap.
+        near: the rule for a similar multiplier and the same cap, to start from.
+        most_uses: U; None for no cap.
         longest_life: a sample that was used more often is replaced at any price.
-        precision: of g, relative.
+        precision: the relative precision of g.
     """
     weight = math.inf
     if most_uses is not None and most_uses <= longest_life:
         weight, longest_life = weight_of_empty(most_uses), most_uses - 1
-    # A rule that is known costs as much as the best, or more: the one near by, at this multiplier,
-    # the one that keeps every sample equally long, or the one that never buys.
+    # Any known rule gives an upper bound of g: the given one at this multiplier, the one that keeps
+    # every sample equally long, or the one that never buys.
     if near is not None:
         cost, ages = near.loss + multiplier * near.spent, FIRST_AGES + len(near.thresholds)
     else:
@@ -135,23 +134,23 @@ def best_rule(
 
 @dataclass(frozen=True)
 class _Life:
-    """The life of a sample, from its first round to its replacement, in expectation."""
+    """The expected life of a sample, from its first round to its replacement."""
 
     thresholds: list[float]
     """By age, from 1."""
     kept: list[float]
-    """The chance to stay for another round, by age."""
+    """The probability of staying for another round, by age."""
     filling: float
     """The price up to which a sample that outlives all these ages is replaced."""
     length: float
-    """Rounds, those included in which its slot is empty after it."""
+    """Rounds, including those in which its slot is empty after it."""
     dearer: float
-    """What it costs more than so many rounds at the trial cost: h(1), if h were 0 after it."""
+    """The extra cost of the life over as many rounds at the trial cost: h(1) if h is 0 after it."""
     cut: bool
-    """Whether some are still alive at the oldest age that was looked at."""
+    """Whether some samples outlive the oldest age of the search."""
 
     def totals(self, prices: PriceDistribution) -> tuple[float, float, float, int]:
-        """Growth of ΣA², money, empty rounds, and the age that hardly any sample outlives."""
+        """Return growth of ΣA², money, empty rounds, and the age that few samples outlive."""
         alive, growth, spent, age = 1.0, 0.0, 0.0, 0
         for age, kept in enumerate(self.kept, start=1):
             growth += alive * (1 + 2 * age * kept)
@@ -170,17 +169,17 @@ def _best_life(
     ages: tuple[int, int],
     weight: float,
 ) -> _Life:
-    """The life that is best at this cost of a round.
+    """Return the best life at this cost of a round.
 
-    Backwards over ages, from one at which every price replaces the sample, or from the oldest that
-    is looked at. ``relative`` is h(a) - h(1) at the trial cost g.
+    Dynamic programming, backwards over ages, from one at which every price replaces the sample, or
+    from the oldest of the search. ``relative`` is h(a) - h(1) at the trial cost g.
 
     Args:
-        prices: how prices are distributed.
+        prices: the distribution of prices.
         multiplier: μ.
         cost: g.
-        ages: the oldest that is looked at, and the oldest at which a sample may be kept.
-        weight: w; infinity where slots are never empty.
+        ages: the oldest age of the search, and the oldest at which a sample may be kept.
+        weight: w; infinity if slots are never empty.
     """
     relative, length, filling = multiplier * prices.mean + 1.0 - cost, 1.0, prices.highest
     oldest = max(math.ceil((multiplier * prices.highest - relative) / 2), 1)
@@ -209,14 +208,14 @@ def _best_life(
 def bellman_residual(
     prices: PriceDistribution, rule: SlotRule, most_uses: int | None = None
 ) -> float:
-    """How far a rule is from the optimality equation, in any state, relative to g.
+    """Return the largest violation of the optimality equation by a rule, relative to g.
 
-    h is computed from the thresholds themselves; one step of the equation must give it back.
+    h follows from the thresholds; one step of the equation must reproduce it.
 
     Args:
-        prices: how prices are distributed.
-        rule: with a multiplier above 0.
-        most_uses: U, for which the rule was made.
+        prices: the distribution of prices.
+        rule: a rule with a multiplier above 0.
+        most_uses: the rule's U.
     """
     mu, g = rule.multiplier, rule.average_cost
     # h(a+1) - h(1) from θ(a), for a = 1, 2, ...; and h(1) - h(1) = 0 before them.
