@@ -1,4 +1,4 @@
-"""What a cap on uses costs: the limit, and Tide itself, for one cap after another."""
+"""The cost of a cap on uses: the limit, and a simulation of Tide, for each cap."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from tidegate.theory.distribution import price_distribution
 from tidegate.theory.optimum import Optimum, optimum
 
 CAPS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-"""Rounds, rising; longer lives make no difference to a plan that anybody would draw."""
+"""The caps to try, in rounds; higher ones make no difference in practice."""
 NEARLY = 0.999
-"""Of the limit without a cap, with as many samples stored: higher caps cost nothing."""
+"""A cap that keeps this part of the limit and of the stored samples costs nothing."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,16 @@ class CapPoint:
     most_uses: int
     """U."""
     limit: Optimum
-    """What buffers can gain that are as full as the cap and the budget let them be."""
+    """The most that buffers can gain if they are as full as the cap and the budget allow."""
     policy: PolicySummary
-    """What Tide gains."""
+    """The simulation of Tide."""
 
 
 def looked_at(problem: Problem, law: PriceLaw, chosen: int | None = None) -> dict[int, Optimum]:
-    """The limit for each cap that makes a difference, and for the one that is chosen.
+    """Return the limit for each cap that makes a difference, and for the chosen one.
 
-    Empty where no limit is known: a column of prices for each client, or a budget so small that
-    samples would have to stay for ten thousand rounds.
+    Empty if no limit is known: if each client has its own column of prices, or the budget is so
+    small that samples would have to stay for ten thousand rounds.
     """
     budget, slots = problem.budget, problem.slots_a_round
     try:
@@ -67,12 +67,12 @@ def try_caps(
     """Simulate a policy under every cap, on the same price paths.
 
     Args:
-        problem: what is given.
-        law: of prices.
-        limits: by cap, as ``looked_at`` gives them.
-        make: the policy for a cap.
-        seeds: of the price paths.
-        price_per_client: whether each client has a price of its own.
+        problem: the problem.
+        law: the price law.
+        limits: by cap, the result of ``looked_at``.
+        make: returns the policy for a cap.
+        seeds: the seeds of the price paths.
+        price_per_client: whether each client has its own price.
         each_round: called after every round, for a progress bar.
     """
     points = []

@@ -1,4 +1,4 @@
-"""What one more unit of money, or one more slot, adds: policies over a range of either."""
+"""How much one more unit of money, or one more slot, adds under each policy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ from tidegate.theory.optimum import optimum
 from tidegate.wire import LARGEST_CAPACITY
 
 FACTORS = tuple(float(2 ** (step / 2)) for step in range(-4, 5))
-"""From a quarter of what is given to four times as much."""
+"""Factors of the given budget or memory: from a quarter to four times."""
 LEAST_ELASTICITY = 0.1
 """Below it, 10 % more of something adds less than 1 % more effective samples."""
 
@@ -43,20 +43,20 @@ class Curves:
 
     @property
     def amounts(self) -> list[float]:
-        """Of money or memory."""
+        """The amounts of money or memory."""
         return [point.amount for point in self.points]
 
     def effective(self, policy: str) -> list[float]:
-        """Effective samples a round at each point."""
+        """Return effective samples a round at each point."""
         return [point.policies[policy].effective_per_round.mean for point in self.points]
 
     def gain_of_one_more(self, policy: str) -> list[float]:
-        """Effective samples a round that one more unit adds, between two points."""
+        """Return the effective samples a round that one more unit adds, between points."""
         gains: list[float] = (np.diff(self.effective(policy)) / np.diff(self.amounts)).tolist()
         return gains
 
     def stops_helping(self, policy: str) -> float | None:
-        """The amount from which on 10 % more adds less than 1 % more effective samples.
+        """Return the amount above which 10 % more adds less than 1 % more effective samples.
 
         None if it still adds more at the largest simulated amount.
         """
@@ -97,11 +97,11 @@ def trace(
     """Simulate every policy on every problem, on the same price paths.
 
     Args:
-        problems: with the amount of money or memory of each.
-        law: of prices.
-        makers: of policies, by name.
-        seeds: of the price paths.
-        price_per_client: whether each client has a price of its own.
+        problems: each with its amount of money or memory.
+        law: the price law.
+        makers: functions that make policies, by name.
+        seeds: the seeds of the price paths.
+        price_per_client: whether each client has its own price.
         most_uses: the cap on uses of the limit.
         each_round: called after every round, for a progress bar.
     """

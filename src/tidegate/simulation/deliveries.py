@@ -1,8 +1,7 @@
-"""Purchases that are under way in a simulated fleet, as counts.
+"""Purchases under way in a simulated fleet, as counts.
 
 The rules are those of a client with a supplier (``client.slots``): a purchase has a slot from the
-order that buys it, and its sample joins the buffer with the first order of its client that comes
-after the delay.
+order that buys it, and its sample joins the buffer with the client's first order after the delay.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,28 +17,28 @@ from tidegate.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Deliveries:
-    """What each client has bought and not received yet.
+    """The purchases under way of each client.
 
-    4 bytes a client for each round that a purchase may take, and 20; nothing where samples train in
+    20 bytes a client, and 4 for each round that a purchase may take; nothing if samples train in
     the round that buys them.
     """
 
     shortest: int = field(metadata=FIXED)
     longest: int = field(metadata=FIXED)
     seed: int
-    """Of delays that are drawn."""
+    """For delays that are drawn."""
     due: NDArray[np.int32]
-    """In row t modulo the number of rows what comes in round t; one column a client."""
+    """Arrivals of round t in row t modulo the number of rows; one column a client."""
     come: CountArray
-    """What has come for each client, and joins its buffer with its next order."""
+    """Samples that have arrived for each client, and join its buffer with its next order."""
     under_way: IntArray
-    """What each client has bought that is not in its buffer."""
+    """Samples that each client has bought and that are not in its buffer."""
     bought: IntArray
-    """What each client has bought so far."""
+    """Samples that each client has bought so far."""
 
     @classmethod
     def start(cls, problem: Problem, seed: int) -> "Deliveries":
-        """Nothing is under way."""
+        """Return the state without purchases."""
         delays = problem.delays
         clients = 0 if delays.none else problem.num_clients
         rows = min(delays.longest, problem.num_rounds) + 1
@@ -54,14 +53,14 @@ class Deliveries:
         )
 
     def reserved(self, who: Members) -> IntArray | int:
-        """Slots of these clients that purchases under way have taken."""
+        """Return the slots of these clients that purchases under way have taken."""
         return self.under_way[who] if self.longest else 0
 
     def step(self, now: int, who: Members, bought: CountArray) -> CountArray:
-        """Note what these clients buy in a round.
+        """Book what these clients buy in a round.
 
         Returns:
-            what joins their buffers.
+            The samples that join their buffers.
         """
         if not self.longest:
             return bought
@@ -77,13 +76,13 @@ class Deliveries:
             before = np.cumsum(bought) - bought  # of the other clients
             number = np.arange(len(clients)) - np.repeat(before - self.bought[who], bought) + 1
             delays = Delays(self.shortest, self.longest).draw(self.seed, clients, number)
-            # What would come after the last round never does.
+            # Samples due after the last round never arrive.
             np.add.at(self.due, ((now + np.minimum(delays, rows - 1)) % rows, clients), 1)
         self.bought[who] += bought
         self.under_way[who] += bought - arrived
         return arrived
 
     def copy(self) -> "Deliveries":
-        """Purchases that go their own way from here."""
+        """Return an independent copy."""
         arrays = ("due", "come", "under_way", "bought")
         return replace(self, **{name: getattr(self, name).copy() for name in arrays})

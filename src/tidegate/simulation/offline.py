@@ -1,9 +1,9 @@
-"""The paper's offline selection of K: try it on the price law before the run.
+"""The paper's offline selection of K: simulate each K on the price law before the run.
 
-The target admission is what the budget pays for, C / c̄, and at most what memory holds at all. A K
-too large for it makes the average buffer overflow without end; of those that do not, the one with
-the best bound is taken. "Without end" is judged on the second half of the run alone: over the whole
-run, the empty buffers of its start could hide it.
+The target admission is what the budget pays for, C / c̄, and at most the total capacity. If K is
+too large for it, the average buffer overflow grows without limit; of the other K, the selection
+takes the one with the best bound. The second half of the run decides whether the overflow grows,
+because the empty buffers of the first rounds could hide it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +26,7 @@ from tidegate.theory.bounds import buffer_violation
 
 @dataclass(frozen=True)
 class Candidate:
-    """One K, simulated."""
+    """The simulation of one K."""
 
     retention_horizon: int
     halfway_violation: float
@@ -34,12 +34,12 @@ class Candidate:
     final_violation: float
     """Vio^B(T)."""
     bounded: bool
-    """In the second half of the run no more was stored than fits, for any client or in all."""
+    """Whether each client, and the fleet, kept to its capacity in the second half of the run."""
     bound_per_round: float
 
 
 def candidate_horizons(problem: Problem) -> range:
-    """Every K up to twice the closed form's, and at most to T."""
+    """Return every K up to twice that of the closed form, and at most T."""
     largest = 2 * parameters.plan_constant_admission(problem).retention_horizon
     return range(1, min(largest, problem.num_rounds) + 1)
 
@@ -91,9 +91,8 @@ def _candidate(
 ) -> Candidate:
     halfway, final = mean_excess(halves), mean_excess(wholes)
     excess = final - halfway  # of the second half
-    # Each sample counts K times in what is stored. Whole samples keep admissions within one of
-    # their target, and the interval may still admit what it is open; anything beyond these two
-    # grows with the length of the run.
+    # Each sample is stored for K rounds. Rounding to whole samples moves admissions by at most one,
+    # and the interval may still be open by some samples; any further excess grows with the run.
     allowed = horizon * (2 + still_open)
     bounds = [
         np.concatenate([half.columns["bound"], whole.columns["bound"]]).mean()

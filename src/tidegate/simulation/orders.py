@@ -1,7 +1,7 @@
-"""What an order leads to in a simulated fleet: quotes, room, and how many samples each buys.
+"""How a simulated fleet follows an order: quotes, room, and how many samples each client buys.
 
-Slots that purchases under way have taken (``reserved``) are neither empty nor old: a client with a
-supplier counts them so (``client.slots``), and the server that knows it does.
+Slots of purchases under way (``reserved``) count as neither empty nor old, as they do for a client
+with a supplier (``client.slots``) and for the server.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ def quote_for(
     reserved: IntArray | int,
     delay: float,
 ) -> Quote:
-    """What those who take part pay; where nobody does, what the fleet would."""
+    """Return the quote for the clients that take part, or for the fleet if none does."""
     if not isinstance(price, float) and len(price[who]):
         price, shares = price[who], shares[who]
     quote = dataclasses.replace(Quote.of(price, shares), delay=delay)
@@ -43,10 +43,10 @@ def quote_for(
 
 
 def room_for(buffers: Buffers, who: Members, reserved: IntArray | int) -> IntArray:
-    """Samples that each of these could buy now without storing more than it has room for."""
+    """Return how many samples each of these clients can buy within its capacity."""
     room = buffers.room(who)
     if isinstance(buffers, OldestFirstBuffers):
-        return room  # a fresh sample takes the slot of another; the rule counts what is reserved
+        return room  # a fresh sample replaces another; the rule accounts for reserved slots
     free: IntArray = np.maximum(room - reserved, 0)
     return free
 
@@ -60,7 +60,7 @@ def least_for(
     who: Members,
     round_number: int,
 ) -> IntArray:
-    """Samples that each of these is bought in any case, at a price of its own."""
+    """Return the least that each of these clients buys, at its own price."""
     least = least_counts(
         policy.least_share,
         policy.admission.budget * policy.shares[who],
@@ -83,7 +83,7 @@ def buys(
     who: Members,
     reserved: IntArray | int,
 ) -> tuple[CountArray, Allocation]:
-    """What each of these clients buys: its part of a total, or what a rule leads to."""
+    """Return how many samples each of these clients buys, by its part of a total or by a rule."""
     if not order.thresholds:
         return allocation.allocate(order.total_admission, room, most, who)
     if not isinstance(buffers, OldestFirstBuffers):
@@ -98,14 +98,14 @@ def buys(
 def with_prices_ahead(
     law: PriceLaw, seed: int, size: int | None, known: int, num_rounds: int | None = None
 ) -> Iterator[tuple[Price, tuple[float, ...]]]:
-    """Each price of a path, and those of the next rounds, as many as are known.
+    """Yield each price of a path, with the known prices of the next rounds.
 
     Args:
-        law: of prices.
-        seed: of the path.
-        size: clients with a price of their own; none for one price for all.
-        known: rounds whose prices are known beforehand.
-        num_rounds: of the run; a feed is not asked for later ones.
+        law: the price law.
+        seed: the seed of the path.
+        size: the number of clients with their own price; None for one price for all.
+        known: how many rounds ahead prices are known.
+        num_rounds: the length of the run; a feed is not asked for later prices.
 
     >>> from tidegate.prices import RecordedPrices
     >>> list(with_prices_ahead(RecordedPrices([3.0, 1.0, 2.0]), 0, size=None, known=2))

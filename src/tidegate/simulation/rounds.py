@@ -64,7 +64,7 @@ class SimulationState(Generic[State]):
     tally: ReuseTally
     waits: WaitTally
     paid: FloatArray = dataclasses.field(metadata=ADDED)
-    """For the samples of each client, so far."""
+    """What each client has paid so far."""
     occupancy_sums: IntArray
     """Σ_t n_m(t) over the rounds that a client took part in, for each client."""
     overspend: float
@@ -73,7 +73,7 @@ class SimulationState(Generic[State]):
     @property
     def admitted(self) -> IntArray:
         """Samples that each client has admitted so far, without those before its first round."""
-        if isinstance(self.buffers, OldestFirstBuffers):  # a rule's, which nobody has counted out
+        if isinstance(self.buffers, OldestFirstBuffers):  # the allocation does not count a rule's
             return self.buffers.admitted.copy()
         admitted: IntArray = self.allocation.ordered - self.deliveries.reserved(EVERYONE)
         return admitted
@@ -91,7 +91,7 @@ class SimulationState(Generic[State]):
 
 @dataclass(frozen=True)
 class RoundRow:
-    """What one round did."""
+    """The figures of one round."""
 
     round_number: int
     clients: int
@@ -99,7 +99,7 @@ class RoundRow:
     price: float
     """Averaged over clients by their shares, if each has its own."""
     ordered: float
-    """Λ(t), real-valued; what the rule led to if the order was a rule."""
+    """Λ(t), real-valued; if the order was a rule, the samples bought under it."""
     admitted: int
     """Samples that trained for the first time."""
     spent: float
@@ -134,7 +134,7 @@ class Run:
 
     @property
     def sizes(self) -> SampleSizes:
-        """What Theorem 1 needs to know about the run."""
+        """The sample sizes of the run for Theorem 1."""
         return SampleSizes(
             self.columns["training_size"],
             self.columns["distinct_samples"],

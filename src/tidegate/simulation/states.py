@@ -10,7 +10,7 @@ from tidegate.simulation.rounds import SimulationState, begin
 
 
 def save_state(state: SimulationState[Any], path: Path) -> None:
-    """Write a state; the file is the old one or the new one, whatever happens."""
+    """Write a state; a crash leaves either the old file or the new one."""
     save(state, path)
 
 

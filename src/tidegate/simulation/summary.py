@@ -13,7 +13,7 @@ from tidegate.simulation.rounds import Run
 from tidegate.theory.bounds import buffer_violation, cost_violation
 
 CONFIDENCE = 0.95
-"""Every interval in a table holds the true mean with this probability."""
+"""The confidence of every interval in a table."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySummary:
-    """What a policy did, on average over the price paths of several seeds."""
+    """The results of a policy, averaged over the price paths of several seeds."""
 
     policy: str
     seeds: int
@@ -87,7 +87,7 @@ MEASURES: Mapping[str, Callable[[Run], float]] = {
     "final_debt": lambda run: _last(run, "cost_debt"),
     "overspend": lambda run: _last(run, "overspend"),
 }
-"""What is averaged over seeds, by its name in a summary."""
+"""The values that are averaged over seeds, by their names in a summary."""
 
 
 def _last(run: Run, column: str) -> float:
@@ -136,7 +136,7 @@ def estimate(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimat
 
     Args:
         values: one a seed.
-        confidence: the probability that the interval holds the true mean.
+        confidence: the probability that the interval contains the true mean.
 
     >>> estimate([54.0, 55.0, 56.0])  # doctest: +ELLIPSIS
     Estimate(mean=55.0, half_width=2.484...)
@@ -151,11 +151,11 @@ def estimate(values: Sequence[float], confidence: float = CONFIDENCE) -> Estimat
 def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, float] | None:
     """Return Fieller's interval of mean(parts) / mean(wholes), both of the same seeds.
 
-    It holds the shares r for which the differences part - r whole could have a mean of 0: a
+    It contains the shares r for which the differences part - r whole could have a mean of 0: a
     quadratic in r.
 
     Returns:
-        Its ends; None if they are unknown, because the whole could be 0 or there is one seed only.
+        Its ends; None if they are unknown, because the whole could be 0 or there is only one seed.
 
     >>> low, high = share_of([1.0, 2.0, 1.5], [4.0, 4.1, 4.2])
     >>> round(low, 2), round(high, 2)
@@ -177,7 +177,7 @@ def share_of(parts: Sequence[float], wholes: Sequence[float]) -> tuple[float, fl
 
 @lru_cache
 def student_quantile(degrees: int, confidence: float = CONFIDENCE) -> float:
-    """The t that a Student variable exceeds, in absolute value, with probability 1 - confidence.
+    """Return the t that a Student variable exceeds in absolute value with p = 1 - confidence.
 
     With t = √ν tan θ the distribution becomes an integral of cos^(ν-1) θ, smooth on a bounded
     interval; its inverse is read off a fine table (checked against SciPy in the tests).
