@@ -1,4 +1,4 @@
-"""The client of an experiment: a gate in front of E full-batch steps on all that is stored."""
+"""The client of an experiment: a gate, and E full-batch steps on all stored samples."""
 
 import functools
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def _job(context: Context) -> Job:
 
 
 def open_stream(context: Context) -> Stream:
-    """This node's part of the training data, each sample once."""
+    """Return this node's part of the training data, each sample once."""
     job = _job(context)
     number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
     part = job.federated_data.partition(job.partition, number, count, job.seed)
@@ -40,25 +40,25 @@ def open_stream(context: Context) -> Stream:
 
 
 def buffer_capacity(context: Context) -> int:
-    """Slots that this node has."""
+    """Return the number of slots of this node."""
     return _job(context).memory(int(context.node_config["partition-id"]))
 
 
 @functools.lru_cache(maxsize=4)
 def _model(name: str, shape: Shape, classes: int, width: int) -> nn.Module:
-    """To train in; its weights come with every message."""
+    """Return a model to train; its weights come with every message."""
     return new_model(name, shape, classes, width).to(device())
 
 
 def _loaded(message: Message, job: Job, shape: Shape) -> nn.Module:
-    """The model that a message brings."""
+    """Return the model of a message."""
     model = _model(job.model, shape, job.federated_data.num_classes, job.width)
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     return model
 
 
 def worth(candidates: list[Any], message: Message, context: Context) -> Sequence[float]:
-    """What candidates are worth to the model, by the job's ranking."""
+    """Return the worth of candidates by the job's ranking."""
     job = _job(context)
     inputs, labels = batch(candidates)
     likely = probabilities(_loaded(message, job, tuple(inputs.shape[1:])), inputs)
@@ -66,7 +66,7 @@ def worth(candidates: list[Any], message: Message, context: Context) -> Sequence
 
 
 def selection(context: Context) -> Selection | None:
-    """How this node chooses among candidates."""
+    """Return how this node chooses among candidates; None if it does not."""
     return _job(context).selection
 
 
@@ -78,7 +78,7 @@ app = ClientApp(mods=[gate])
 
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
-    """Admit what the server ordered, train on all that is stored, and answer."""
+    """Admit the ordered samples, train on all stored ones, and reply."""
     job = _job(context)
     with gate.round(message, context) as now:
         if not now.samples:

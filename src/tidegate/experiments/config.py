@@ -1,4 +1,4 @@
-"""An experiment as its TOML file says it, and one run of it as a flat run-config."""
+"""The configuration of an experiment, read from a TOML file."""
 
 import dataclasses
 import functools
@@ -32,7 +32,7 @@ CONSTANTS = LearningConstants()
 
 
 def _checked_delay(text: str) -> str:
-    """A delay that can be read."""
+    """Return the text if it is a valid delay."""
     Delays.read(text)
     return text
 
@@ -45,23 +45,23 @@ class PolicyChoice(BaseModel):
     name: str
     """As in ``tidegate.policies.POLICIES``."""
     label: Annotated[str, Field(pattern=r"^[\w.-]*$")] = ""
-    """What tables and figures call it, and its folder; name and preset by default."""
+    """Its name in tables, figures and folders; name and preset by default."""
     preset: str = "as_printed"
     headroom: Annotated[float, Field(ge=1)] = 1.0
-    """Memory that clients have for each slot that is planned for; 1 makes capacity hard."""
+    """Slots that clients have for each planned slot; 1 makes capacity a hard limit."""
     match_spending: bool = False
-    """Give it the budget with which it spends C a round, on average over the seeds, and keep K as
-    it is planned for C."""
+    """Give the policy the budget with which it spends C a round on average over the seeds; K stays
+    as planned for C."""
     strict_spending: bool = False
     most_uses: Annotated[int, Field(ge=1)] | None = None
-    """U, rounds in which a sample trains at most; no cap by default."""
+    """U, the most rounds in which a sample trains; no cap by default."""
     ranking: Annotated[str, AfterValidator(check_ranking)] = ""
-    """By what clients choose among candidates, as in ``tidegate.experiments.ranking``; empty for
-    samples as they come."""
+    """How clients rank candidates (``tidegate.experiments.ranking``); empty for samples as they
+    come."""
     candidates: Annotated[int, Field(ge=1)] = Selection.candidates
-    """New ones that a client sees for each order, if it chooses."""
+    """New candidates that a client reads for each order, with a ranking."""
     backlog: Annotated[int, Field(ge=0)] = Selection.backlog
-    """Candidates of a client that wait, if it chooses."""
+    """The most candidates that wait on a client, with a ranking."""
     random_share: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     @field_validator("name")
@@ -83,7 +83,7 @@ class PolicyChoice(BaseModel):
         return self
 
     def make(self, problem: Problem, retention_horizon: int | None = None) -> JointPolicy[Any]:
-        """The policy for a problem, with its planned K or with the one that is given."""
+        """Return the policy for a problem, with the planned or the given K."""
         options = ControlOptions(
             retention_horizon=retention_horizon,
             hard_capacity=self.headroom == 1,
@@ -93,13 +93,13 @@ class PolicyChoice(BaseModel):
         return make_policy(self.name, problem, options, preset=self.preset)
 
     def fixed_horizon(self, problem: Problem) -> int | None:
-        """K as it is planned for a problem, to be kept while a budget is fitted to it.
+        """Return the planned K of a problem, to keep while a budget is fitted.
 
-        K is a whole number: a budget that is a hair higher can have a plan that keeps samples for a
-        round less, and leaves a part of memory empty.
+        K is a whole number: with a slightly larger budget the plan may keep samples for one round
+        less, and leave part of the memory empty.
 
         Returns:
-            none if the budget is not fitted, the policy has no K, or its preset names it.
+            K; None if the budget is not fitted, the policy has no K, or its preset sets K.
 
         >>> problem = Problem(buffer_capacities=[100], budget=55, mean_price=5.5, num_rounds=100)
         >>> PolicyChoice(name="constant_admission", match_spending=True).fixed_horizon(problem)
@@ -125,12 +125,12 @@ class ExperimentConfig(BaseModel):
     label_column: str = "label"
     test_split: str = "test"
     test_inputs: int = Field(0, ge=0)
-    """How many of the test part are judged after a round; 0 for all."""
+    """The number of test inputs to evaluate on; 0 for all."""
     judge_every: int = Field(1, ge=1)
-    """Rounds; the last is judged in any case."""
+    """Rounds between two evaluations; the last round is always evaluated."""
     partition: str = "classes:2"
     stream: Literal["shuffled", "in order"] = "shuffled"
-    """Whether clients meet their samples in an order drawn from the seed, or as they are stored."""
+    """Whether clients read samples in an order drawn from the seed, or in stored order."""
     wrong_labels: float = Field(0.0, ge=0, lt=1)
     """The share of training samples whose label is another class, drawn from the seed."""
     long_tail: float = Field(1.0, ge=1)
@@ -138,15 +138,15 @@ class ExperimentConfig(BaseModel):
     between them is rarer than the one before by the same factor. 1 keeps all samples."""
     model: str
     width: int = Field(0, ge=0)
-    """Channels of the model's first layer; 0 for its own default."""
+    """Channels of the model's first layer; 0 for the model's default."""
     learning_rate: float = Field(gt=0)
     momentum: float = Field(0.0, ge=0, lt=1)
     local_steps: int = Field(10, ge=1)
     capacities: tuple[int, ...] = EXPERIMENTS["mnist"].buffer_capacities
-    """One a client: a list, or a text as on the command line."""
+    """One number a client, as a list or as a text as on the command line."""
     budget: float = Field(EXPERIMENTS["mnist"].budget, gt=0)
     price: Annotated[str, BeforeValidator(price_text)] = EXPERIMENTS["mnist"].price_text
-    """As on the command line. Of a recorded trace, seed s takes the s-th stretch of T prices."""
+    """As on the command line. Seed s takes the s-th stretch of T prices of a recorded trace."""
     delay: Annotated[str, BeforeValidator(delay_text), AfterValidator(_checked_delay)] = "0"
     """Rounds from the purchase of a sample to its first training, as on the command line."""
     rounds: int = Field(100, ge=1)
@@ -163,18 +163,18 @@ class ExperimentConfig(BaseModel):
     @field_validator("capacities", mode="before")
     @classmethod
     def _sizes(cls, given: object) -> object:
-        """One size a client, also of a text such as 40x10,5x2."""
+        """Return one size a client, also from a text such as 40x10,5x2."""
         if not isinstance(given, str):
             return given
         return tuple(size for size, count in capacity_groups(given) for _ in range(count))
 
     @classmethod
     def read(cls, file: Path, changes: Mapping[str, Any] | None = None) -> Self:
-        """The experiment of a TOML file, with some values changed.
+        """Read an experiment from a TOML file, and change some values.
 
         Args:
-            file: its paths count from the present folder.
-            changes: by key, in place of the file's values.
+            file: the file; paths in it are relative to the current folder.
+            changes: values by key, in place of the file's.
         """
         values = {**read_toml(file), **(changes or {})}
         _check_names(f"{file}: an experiment", values, cls)
@@ -194,16 +194,16 @@ class ExperimentConfig(BaseModel):
 
     @property
     def all_seeds(self) -> range:
-        """The seeds that are run."""
+        """The seeds of the experiment."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
     @property
     def learning(self) -> LearningConstants:
-        """Constants of the bound."""
+        """The constants of the bound."""
         return constants_of(self)
 
     def problem(self, seed: int, budget: float | None = None) -> Problem:
-        """The control problem of one seed."""
+        """Return the control problem of one seed."""
         return Problem(
             buffer_capacities=self.capacities,
             budget=self.budget if budget is None else budget,
@@ -214,12 +214,12 @@ class ExperimentConfig(BaseModel):
         )
 
     def prices(self, seed: int) -> PriceLaw:
-        """The law of prices that a seed meets."""
+        """Return the price law of one seed."""
         return stretch(self.price, seed, self.rounds)
 
 
 def _check_names(whose: str, values: Mapping[str, Any], model: type[BaseModel]) -> None:
-    """Refuse a key that a model does not have, and say what it may have meant."""
+    """Refuse an unknown key, and suggest a similar one."""
     for name in values:
         if name not in model.model_fields:
             known = ", ".join(model.model_fields)
@@ -228,14 +228,14 @@ def _check_names(whose: str, values: Mapping[str, Any], model: type[BaseModel]) 
 
 
 def constants_of(holder: object) -> LearningConstants:
-    """The constants of the bound that an object has under their names; others as they are."""
+    """Return the constants of the bound among an object's attributes; defaults for the others."""
     names = (field.name for field in dataclasses.fields(LearningConstants))
     return LearningConstants(**{n: getattr(holder, n) for n in names if hasattr(holder, n)})
 
 
 @functools.lru_cache(maxsize=64)
 def stretch(text: str, seed: int, rounds: int) -> PriceLaw:
-    """A price law; of a recorded trace, the ``seed``-th stretch of so many rounds."""
+    """Return a price law; for a recorded trace, its ``seed``-th stretch of ``rounds`` prices."""
     law = price_law(text)
     if not isinstance(law, RecordedPrices):
         return law

@@ -24,7 +24,7 @@ from tidegate.errors import ConfigurationError
 PARTITIONS = "iid, classes:N (N neighbouring classes a client), shuffled-classes:N, by:COLUMN"
 
 MOST_REMEMBERED = 4000
-"""Samples of a client: those that a run of some hundred rounds looks at."""
+"""Samples of a client that stay in memory: enough for a run of some hundred rounds."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -41,7 +41,7 @@ class FederatedData:
 
     @functools.cached_property
     def num_classes(self) -> int:
-        """Labels that there are."""
+        """The number of labels."""
         feature = self.test.features[self.label_column]
         if isinstance(feature, ClassLabel):
             return int(feature.num_classes)
@@ -53,7 +53,7 @@ class FederatedData:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of one input, channels first."""
+        """The shape of one input, channels first."""
         return tuple(self.sample(self.test[0])[0].shape)
 
     @property
@@ -70,18 +70,18 @@ class FederatedData:
             ) from unknown
 
     def partition(self, how: str, number: int, count: int, seed: int) -> "Partition":
-        """One client's part of the training data.
+        """Return one client's part of the training data.
 
         Args:
-            how: as ``PARTITIONS`` says.
+            how: one of ``PARTITIONS``.
             number: the client, from 0.
-            count: clients.
-            seed: of a random split; the order within a part is the stream's own affair.
+            count: the number of clients.
+            seed: the seed of a random split; the stream decides the order within a part.
         """
         return _partition(self, how, number, count, seed)
 
     def num_parts(self, how: str, count: int, seed: int) -> int:
-        """Into how many parts a folder's rows fall; as many as asked for, but for ``by:COLUMN``."""
+        """Return the number of parts: ``count``, or with ``by:COLUMN`` the number of its values."""
         chosen = _partitioner(self.source, how, count, seed, self.label_column)
         return int(chosen.num_partitions)
 
@@ -96,7 +96,7 @@ class FederatedData:
                 )
 
     def sample(self, row: dict[str, Any]) -> tuple[Array, int]:
-        """An input, channels first, and its label."""
+        """Return an input, channels first, and its label."""
         value = np.asarray(row[self.input_column])
         if self._has_images:
             value = value[None] if value.ndim == 2 else np.moveaxis(value, -1, 0)  # noqa: PLR2004
@@ -104,16 +104,16 @@ class FederatedData:
         return value.astype(np.float32), int(row[self.label_column])
 
     def test_arrays(self, most: int = 0) -> tuple[Array, Array]:
-        """Inputs and labels of the test part; at most so many, evenly spaced, if a number is given.
+        """Return inputs and labels of the test part, or of at most ``most`` evenly spaced rows.
 
-        Test parts may be sorted by label; evenly spaced rows hold them in their proportions.
+        Test parts may be sorted by label; evenly spaced rows keep the proportions of the labels.
         """
         return _test_arrays(self, most)
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Rows of one client, as samples that a stream can take by number."""
+    """The rows of one client, as samples that a stream reads by index."""
 
     data: FederatedData
     rows: Dataset
@@ -126,7 +126,7 @@ class Partition:
 
     @functools.cached_property
     def _read(self) -> Callable[[int], tuple[Array, int]]:
-        """Remembers what it has read: the next policy of a seed meets the same samples."""
+        """A cached reader of samples: the next policy of a seed reads the same ones."""
 
         @functools.lru_cache(maxsize=MOST_REMEMBERED)
         def read(index: int) -> tuple[Array, int]:
@@ -135,7 +135,7 @@ class Partition:
         return read
 
     def arrays(self) -> tuple[Array, Array]:
-        """Inputs and labels of all samples."""
+        """Return inputs and labels of all samples."""
         if not self.data._has_images:  # noqa: SLF001 - a column of numbers is read at once
             columns = self.rows.with_format("numpy")[:]
             inputs = np.asarray(columns[self.data.input_column], dtype=np.float32)
@@ -151,13 +151,13 @@ class AlteredPartition:
     def __init__(
         self, part: Partition, wrong_labels: float, long_tail: float, draw: np.random.Generator
     ) -> None:
-        """Draw which samples are left, and what their labels are.
+        """Draw the remaining samples and their labels.
 
         Args:
-            part: as it is stored.
-            wrong_labels: the share of labels that become another class, each as likely.
+            part: the part as stored.
+            wrong_labels: the share of labels that change to another class, all equally likely.
             long_tail: how many times rarer the last class becomes than the first.
-            draw: where the randomness comes from.
+            draw: the random generator.
         """
         classes = part.data.num_classes
         labels = np.asarray(part.rows[part.data.label_column])
@@ -178,7 +178,7 @@ class AlteredPartition:
 
 @functools.lru_cache(maxsize=64)
 def _partition(data: FederatedData, how: str, number: int, count: int, seed: int) -> Partition:
-    """Kept for the other policies of a seed: choosing rows takes longer than reading them."""
+    """Return a partition, cached for the other policies of a seed: choosing rows is slow."""
     if _is_local(data.source):
         found = data.num_parts(how, count, seed)
         if found < count:
@@ -187,7 +187,7 @@ def _partition(data: FederatedData, how: str, number: int, count: int, seed: int
                 "many capacities as there are parts"
             )
         chosen = _partitioner(data.source, how, count, seed, data.label_column)
-        with contextlib.redirect_stderr(io.StringIO()):  # a progress bar for a moment's work
+        with contextlib.redirect_stderr(io.StringIO()):  # hide a needless progress bar
             return Partition(data, chosen.load_partition(number))
     hub = _hub(data.source, how, count, seed, data.label_column)
     return Partition(data, hub.load_partition(number))
@@ -195,7 +195,7 @@ def _partition(data: FederatedData, how: str, number: int, count: int, seed: int
 
 @functools.lru_cache(maxsize=2)
 def _test_arrays(data: FederatedData, most: int) -> tuple[Array, Array]:
-    """Kept for the next run of the same process."""
+    """Return the test part, cached for the next run of the same process."""
     rows = data.test
     if most and most < len(rows):
         rows = rows.select(np.linspace(0, len(rows) - 1, most).astype(int).tolist())
@@ -203,7 +203,7 @@ def _test_arrays(data: FederatedData, most: int) -> tuple[Array, Array]:
 
 
 def _is_local(source: str) -> bool:
-    """Whether it is a folder; a name like that of a folder here is a slip, not one of the hub."""
+    """Return whether the source is a folder; refuse a misspelt path instead of asking the hub."""
     path = Path(source).expanduser()
     if not path.is_dir() and path.parent != Path() and path.parent.is_dir():
         beside = sorted(str(one) for one in path.parent.iterdir() if one.is_dir())
@@ -228,7 +228,7 @@ def _local(source: str) -> Any:
 
 @functools.lru_cache(maxsize=8)
 def _partitioner(source: str, how: str, count: int, seed: int, label: str) -> Partitioner:
-    """Of a folder, shuffled first as the hub's are: rows may be sorted by class."""
+    """Return the partitioner of a folder, shuffled as the hub's are: rows may be sorted."""
     chosen = _named(how, count, seed, label)
     rows = _local(source)["train"]
     column = how.removeprefix("by:")
@@ -248,7 +248,7 @@ def _hub(source: str, how: str, count: int, seed: int, label: str = "label") -> 
 
 
 def _named(how: str, count: int, seed: int, label: str) -> Partitioner:
-    """The partitioner that a text names."""
+    """Return the partitioner that a text names."""
     kind, _, detail = how.partition(":")
     if kind == "iid" and not detail:
         return IidPartitioner(num_partitions=count)
@@ -260,6 +260,6 @@ def _named(how: str, count: int, seed: int, label: str) -> Partitioner:
             class_assignment_mode="deterministic" if kind == "classes" else "random",
             seed=seed,
         )
-    if kind == "by" and detail:  # the column is looked for when it is used
+    if kind == "by" and detail:  # the column is checked when it is used
         return NaturalIdPartitioner(partition_by=detail)
     raise ConfigurationError(f"unknown partition {how!r}; write {PARTITIONS}")

@@ -1,7 +1,7 @@
-"""Frozen features of images: a linear model on them learns in seconds what tells policies apart.
+"""Frozen features of images, so that a linear model can compare policies in seconds.
 
-Filters are learned without labels, from images that are taken out of the training part: patches of
-6x6 pixels, whitened, and their centres by spherical k-means. An image's features are the filters'
+Filters are learned without labels, from images that are taken out of the training part: the centres
+of spherical k-means on whitened patches of 6x6 pixels. An image's features are the filters'
 responses, rectified both ways and averaged over each quarter of the image (Coates, Lee and Ng, "An
 analysis of single-layer networks in unsupervised feature learning", 2011).
 """
@@ -19,16 +19,16 @@ from tidegate._internal.randomness import generator
 PATCH = 6
 FILTERS = 128
 HELD_OUT = 2000
-"""Images that filters are learned from, and that no client trains on: no more than these,"""
+"""The most images that filters are learned from; no client trains on them."""
 HELD_OUT_SHARE = 1 / 25
-"""no more than this part of the training images,"""
+"""They are at most this part of the training images,"""
 FEWEST_HELD_OUT = 100
-"""but these, or half of the training images where there are not twice as many."""
+"""but at least this many, or half of the training images if there are fewer than twice as many."""
 PATCHES = 60_000
 REGULARISATION = 0.1
 """Added to the eigenvalues of whitening."""
 CONTRAST = 10.0
-"""Added to the variance of a patch, of bytes: flat patches stay flat."""
+"""Added to the variance of a patch, in units of bytes, so that flat patches stay flat."""
 STEPS = 10
 """Of k-means."""
 THRESHOLD = 0.25
@@ -40,23 +40,23 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Filters:
-    """What turns patches into responses."""
+    """Filters that turn images into features."""
 
     mean: Floats
     weights: Floats
     """Whitening and filters in one: one column a filter."""
     centre: Floats
-    """Of each feature over the images that filters were learned from."""
+    """The mean of each feature over the images that filters were learned from."""
     spread: Floats
 
     def __call__(self, images: NDArray[np.uint8]) -> Floats:
-        """Features of images, one row each, of about mean 0 and deviation 1."""
+        """Return features of images, one row each, with mean about 0 and deviation about 1."""
         rows = np.concatenate([_pooled(part, self.mean, self.weights) for part in _parts(images)])
         return (rows - self.centre) / self.spread
 
 
 def learn_filters(images: NDArray[np.uint8]) -> Filters:
-    """Filters from images without labels, of height x width x channels."""
+    """Learn filters from images without labels, of height x width x channels."""
     draw = generator(SEED)
     each = max(PATCHES // len(images), 1)
     patches = np.concatenate([_some(part, each, draw) for part in _parts(images)])
@@ -81,7 +81,7 @@ def learn_filters(images: NDArray[np.uint8]) -> Filters:
 
 
 def with_features(data: DatasetDict) -> DatasetDict:
-    """The same samples with features in place of images, but for those that filters need."""
+    """Return the samples with features in place of images, without those for the filters."""
     train = data["train"].shuffle(seed=SEED)
     some = max(int(HELD_OUT_SHARE * len(train)), FEWEST_HELD_OUT)
     held_out = min(HELD_OUT, some, len(train) // 2)
@@ -112,7 +112,7 @@ def _size(images: NDArray[np.uint8]) -> int:
 
 
 def _patches(images: NDArray[np.uint8]) -> Floats:
-    """Every patch of some images, each of mean 0 and about deviation 1: image, row, column."""
+    """Return every patch of some images, by image, row and column, with mean 0 and deviation 1."""
     values = images.astype(np.float32)
     windows: Any = np.lib.stride_tricks.sliding_window_view(values, (PATCH, PATCH), axis=(1, 2))
     flat = windows.reshape(*windows.shape[:3], _size(images))
@@ -122,14 +122,14 @@ def _patches(images: NDArray[np.uint8]) -> Floats:
 
 
 def _some(images: NDArray[np.uint8], each: int, draw: np.random.Generator) -> Floats:
-    """So many patches of each image, at random."""
+    """Return ``each`` random patches of each image."""
     patches = _patches(images).reshape(len(images), -1, _size(images))
     places = draw.integers(patches.shape[1], size=(len(images), each))
     return np.take_along_axis(patches, places[..., None], axis=1).reshape(-1, _size(images))
 
 
 def _pooled(images: NDArray[np.uint8], mean: Floats, weights: Floats) -> Floats:
-    """Both signs of every filter's response, averaged over the quarters of each image."""
+    """Return both signs of every filter's response, averaged over the quarters of each image."""
     responses = (_patches(images) - mean) @ weights
     rows, columns = responses.shape[1] // 2, responses.shape[2] // 2
     both = np.concatenate(

@@ -16,7 +16,7 @@ from tidegate.selection import Selection
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """All that server and clients need to know; every field is a key of the run-config."""
+    """The settings of a run for server and clients; every field is a key of the run-config."""
 
     data: str = ""
     input_column: str = "image"
@@ -34,7 +34,7 @@ class Job:
     momentum: float = 0.0
     local_steps: int = 10
     capacities: str = "10"
-    """Planned for, one a client; the last one for all that follow."""
+    """The planned slots, one number a client; the last one for all that follow."""
     clients: int = 10
     headroom: float = 1.0
     budget: float = 55.0
@@ -45,10 +45,10 @@ class Job:
     policy: str = "tide"
     preset: str = "as_printed"
     retention_horizon: int = 0
-    """K, if not the planned one; 0 for the planned one."""
+    """K; 0 for the planned one."""
     strict_spending: bool = False
     most_uses: int = 0
-    """Rounds in which a sample trains at most; 0 for no cap."""
+    """The most rounds in which a sample trains; 0 for no cap."""
     ranking: str = ""
     candidates: int = Selection.candidates
     backlog: int = Selection.backlog
@@ -58,23 +58,23 @@ class Job:
     loss_bound: float = 1.0
     pseudo_dimension: float = 100.0
     stop_on_failure: bool = False
-    """Whether a client that does not answer ends the run; a fleet goes on without it."""
+    """Whether a client that does not reply ends the run; a fleet continues without it."""
     results: str = ""
-    """Folder for one row a round; none if empty."""
+    """The folder for one row a round; empty for no rows."""
 
     @classmethod
     def of(
         cls, experiment: ExperimentConfig, choice: PolicyChoice, seed: int, budget: float
     ) -> "Job":
-        """The run of one policy on one seed.
+        """Return the run of one policy on one seed.
 
-        Where the budget is fitted to what the policy spends, K is the one that is planned for C.
+        If the budget is fitted to the policy's spending, K is the one planned for C.
 
         Args:
-            experiment: what is run.
+            experiment: the experiment.
             choice: the policy.
-            seed: of prices, streams and first weights.
-            budget: C, or what makes the policy spend C.
+            seed: the seed of prices, streams and initial weights.
+            budget: C, or the budget with which the policy spends C.
         """
         common = {field.name for field in dataclasses.fields(cls)} & set(
             ExperimentConfig.model_fields
@@ -104,19 +104,19 @@ class Job:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> "Job":
-        """The job that a run-config describes; keys of others are left alone."""
+        """Return the job of a run-config; other keys are ignored."""
         fields = {field.name: field for field in dataclasses.fields(cls)}
         given = {key.replace("-", "_"): value for key, value in config.items()}
         values = {name: _as(fields[name].type, given[name]) for name in fields if name in given}
         return cls(**values)
 
     def to_config(self) -> dict[str, Any]:
-        """What ``from_config`` reads, spelled as Flower's keys are."""
+        """Return the run-config that ``from_config`` reads, with keys in Flower's spelling."""
         return {name.replace("_", "-"): value for name, value in vars(self).items()}
 
     @property
     def federated_data(self) -> FederatedData:
-        """Where samples come from."""
+        """The data set of the run."""
         return _federated(self.data, self.input_column, self.label_column, self.test_split)
 
     @property
@@ -126,7 +126,7 @@ class Job:
 
     @property
     def selection(self) -> Selection | None:
-        """How clients choose among candidates; none if they do not."""
+        """How clients choose among candidates; None if they do not."""
         if not self.ranking:
             return None
         return Selection(self.candidates, self.backlog, self.random_share)
@@ -137,15 +137,15 @@ class Job:
         return constants_of(self)
 
     def memory(self, client: int) -> int:
-        """Slots that a client has: those that are planned for, and its headroom."""
+        """Return the slots of a client: the planned ones times the headroom."""
         planned = [int(part) for part in self.capacities.split(",")]
         return math.ceil(planned[min(client, len(planned) - 1)] * self.headroom)
 
 
 _federated = functools.lru_cache(maxsize=4)(FederatedData)
-"""Kept, with what it has found out about its samples: it is asked for in every message."""
+"""Cached with what it knows about its samples, because every message needs it."""
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """A value of the run-config in the type of its field: 55 for 55.0, and 10 for "10"."""
+    """Return a value of the run-config in the type of its field: 55.0 for 55, "10" for 10."""
     return kind(value) if kind in (float, str) else value

@@ -1,4 +1,4 @@
-"""A supplier for experiments: every sample comes as it is, rounds after it was bought."""
+"""A supplier for experiments: it delivers every sample unchanged, rounds after the purchase."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,15 +11,14 @@ from tidegate.delays import Delays
 from tidegate.experiments.job import Job
 
 WAITED = "tidegate.waited"
-"""Record of a node's state: the orders that each purchase under way has seen."""
+"""The record in a node's state with the orders since each purchase under way."""
 
 
 class LateSamples:
-    """Delivers after a delay that is drawn for each purchase, as in the simulation.
+    """A supplier that delivers after a delay drawn for each purchase, as in the simulation.
 
-    A client asks once with every order what became of its purchases, so orders are rounds. How
-    often it has asked is kept in the node's state: most engines make a new supplier for every
-    message.
+    A client collects its purchases once with every order, so orders count as rounds. The node's
+    state holds this count, because most engines create a new supplier for every message.
     """
 
     def __init__(self, delays: Delays, context: Context, seed: int) -> None:
@@ -30,10 +29,10 @@ class LateSamples:
         self._state.setdefault(WAITED, ConfigRecord())
 
     def ask(self, requests: Sequence[Request]) -> None:
-        """Nothing needs to be asked of anybody."""
+        """Do nothing: samples need no request."""
 
     def collect(self, keys: Sequence[str]) -> Iterator[Outcome]:
-        """What has come by now; what has ended is forgotten."""
+        """Yield the purchases that have arrived, and forget them."""
         seen = self._state.config_records[WAITED]
         waited = {key: int(str(seen.get(key, 0))) + 1 for key in keys}
         self._state[WAITED] = ConfigRecord(dict(waited))
@@ -43,16 +42,16 @@ class LateSamples:
                 yield Delivered(key, None)
 
     def cancel(self, keys: Sequence[str]) -> Iterator[Outcome]:
-        """Nobody gives up."""
+        """Cancel nothing."""
         return iter(())
 
     def complete(self, sample: Any, answer: None) -> Any:
-        """The sample as it is."""
+        """Return the sample unchanged."""
         return sample
 
 
 def late_samples(context: Context) -> LateSamples | None:
-    """The supplier of an experiment's node; none where samples come at once."""
+    """Return the supplier of an experiment's node; None if samples come at once."""
     job = Job.from_config(context.run_config)
     delays = Delays.read(job.delay)
     return None if delays.none else LateSamples(delays, context, job.seed)

@@ -1,13 +1,13 @@
-"""A run of a linear model without a fleet, in a second: what clients store follows from counts.
+"""Run an experiment with a linear model in a second, without a fleet, from simulated counts.
 
-Admissions do not depend on what is learned, so ``simulation`` says how many samples every client
-takes in and holds, and its stream says which. The E local steps of a linear model stay within the
-span of its samples: with G the gradients by scores and η the learning rate,
+Admissions do not depend on the model, so ``simulation`` says how many samples every client admits
+and holds, and its stream says which. The E local steps of a linear model stay within the span of
+its samples: with G the gradients by scores and η the learning rate,
 
     X·(W - η·XᵀG) = X·W - η·(X·Xᵀ)·G,
 
-so that X·Xᵀ, computed once a round, makes a step as small as the number of samples. The weights are
-those of the Flower app but for rounding.
+so the cost of a step depends only on the number of samples, once X·Xᵀ is computed for the round.
+The weights equal those of the Flower app up to rounding.
 """
 
 import contextlib
@@ -42,21 +42,21 @@ Floats = NDArray[np.float32]
 
 @dataclass
 class Client:
-    """What a client reads, looks at and holds, as places in its part of the data."""
+    """The samples that a client reads, ranks and holds, as indices of its part of the data."""
 
     name: str
     inputs: Floats
-    """With a 1 for the bias."""
+    """Its samples, with a 1 for the bias."""
     labels: IntArray
     stream: IntArray
-    """The order in which it meets its samples."""
+    """The order in which it reads its samples."""
     read: int = 0
     waiting: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     """Oldest first."""
 
     def admit(self, fresh: int, stored: int, job: Job, model: Floats, now: int) -> None:
-        """Take in so many samples, and keep the newest."""
+        """Admit ``fresh`` samples, and keep the newest ``stored``."""
         selection = job.selection
         if selection is None:
             new = self._next(fresh)
@@ -78,13 +78,13 @@ class Client:
     def _best(
         self, fresh: int, selection: Selection, ranking: str, model: Floats, now: int
     ) -> list[int]:
-        """As ``tidegate.client.choosing`` does where nothing fails."""
+        """Choose as ``tidegate.client.choosing`` does if nothing fails."""
         if fresh or selection.backlog:
             self.waiting += self._next(max(selection.candidates, fresh))
         chosen: list[int] = []
         if fresh:
             likely = _softmax((self.inputs[self.waiting] @ model).astype(np.float64))
-            nobody = cast("Context", None)  # that a rule of a file would get
+            nobody = cast("Context", None)  # only a rule from a file reads it
             worths = rank(ranking, likely, self.labels[self.waiting], nobody)
             chosen = selection.choose(worths, fresh, (self.name, now))
         new = [self.waiting[place] for place in chosen]
@@ -96,11 +96,11 @@ class Client:
 
 @dataclass(frozen=True)
 class Played:
-    """A round: what it cost, what clients then hold, and the model after it."""
+    """The figures of a round, the clients' samples and the model after it."""
 
     row: RoundRow
     fresh: IntArray
-    """Samples that each client took in: the last of those that it holds."""
+    """Samples that each client admitted: the last of those that it holds."""
     stored: IntArray
     clients: list[Client]
     """In the order of their names; the next round changes them."""
@@ -109,12 +109,12 @@ class Played:
 
 
 def run_on_counts(job: Job) -> None:
-    """Play a job, and leave the rows that the Flower app would leave.
+    """Play a job, and write the rows that the Flower app would write.
 
     Raises:
-        ConfigurationError: if counts alone do not say what is trained on, or a stream ends.
+        ConfigurationError: if counts do not determine the training samples, or a stream ends.
     """
-    _check(job)  # before there is a file for its rows
+    _check(job)  # before the file for its rows exists
     test, wanted = judged_part(job)
     with contextlib.closing(RowWriter(Path(job.results))) as rows:
         for played in rounds_on_counts(job):
@@ -129,7 +129,7 @@ def rounds_on_counts(job: Job) -> Iterator[Played]:
     """Play the rounds of a job one by one.
 
     Raises:
-        ConfigurationError: if counts alone do not say what is trained on, or a stream ends.
+        ConfigurationError: if counts do not determine the training samples, or a stream ends.
     """
     _check(job)
     clients, model = clients_of(job), first_model(job)
@@ -141,18 +141,18 @@ def rounds_on_counts(job: Job) -> Iterator[Played]:
 
 
 def judged(job: Job, round_number: int) -> bool:
-    """Whether the model is judged after a round: in every so many, and in the last."""
+    """Return whether the model is evaluated after a round: every ``judge_every``, and the last."""
     return round_number == job.rounds or round_number % job.judge_every == 0
 
 
 def judged_part(job: Job) -> tuple[Floats, IntArray]:
-    """Inputs of the test part, with a 1 for the bias, and labels."""
+    """Return inputs of the test part, with a 1 for the bias, and labels."""
     inputs, wanted = job.federated_data.test_arrays(job.test_inputs)
     return _with_one(inputs), wanted
 
 
 def _check(job: Job) -> None:
-    """Refuse what only a fleet can play."""
+    """Refuse a job that needs the Flower app."""
     for key, value, known in (
         ("model", job.model, job.model == "logistic"),
         ("delay", job.delay, job.delay == "0"),
@@ -169,7 +169,7 @@ def _check(job: Job) -> None:
 
 
 def _counts(job: Job) -> Iterator[tuple[RoundRow, IntArray, IntArray]]:
-    """Every round, and what each client then takes in and stores, in the order of their names."""
+    """Yield every round, with each client's admitted and stored samples, by client name."""
     problem = Problem(
         buffer_capacities=_capacities(job),
         budget=job.budget,
@@ -190,24 +190,24 @@ def _counts(job: Job) -> Iterator[tuple[RoundRow, IntArray, IntArray]]:
         state, row = play_round(policy, problem, state, prices.at(now))
         stored = state.occupancy_sums - uses
         fresh = state.admitted - admitted
-        # What a client holds from before round 1 is not among the orders.
+        # Samples from before round 1 are not part of an order.
         yield row, np.maximum(fresh, stored) if now == 1 else fresh, stored
         admitted, uses = state.admitted, state.occupancy_sums.copy()
 
 
 def _capacities(job: Job) -> list[int]:
-    """Planned for, one a client; the last one for all that follow."""
+    """Return the planned slots of each client; the last one for all that follow."""
     given = [int(one) for one in job.capacities.split(",")]
     return [given[min(number, len(given) - 1)] for number in _by_name(job)]
 
 
 def _by_name(job: Job) -> list[int]:
-    """Partitions in the order of their clients' names, in which a fleet has them."""
+    """Return partitions in the order of client names, as in a fleet."""
     return sorted(range(job.clients), key=lambda number: f"partition-{number}")
 
 
 def clients_of(job: Job) -> list[Client]:
-    """What every client reads, in the order of their names; nothing is held yet."""
+    """Return the clients in the order of their names; they hold nothing yet."""
     parts = _parts(job.federated_data, job.partition, job.clients, job.seed)
     made = []
     for number in _by_name(job):
@@ -219,7 +219,7 @@ def clients_of(job: Job) -> list[Client]:
 
 @functools.lru_cache(maxsize=1)
 def _parts(data: FederatedData, how: str, count: int, seed: int) -> list[tuple[Floats, IntArray]]:
-    """Kept for the other policies of a seed."""
+    """Return the parts of all clients, cached for the other policies of a seed."""
     found = [data.partition(how, number, count, seed).arrays() for number in range(count)]
     return [(_with_one(inputs), labels) for inputs, labels in found]
 
@@ -230,7 +230,7 @@ def _with_one(inputs: NDArray[Any]) -> Floats:
 
 
 def first_model(job: Job) -> Floats:
-    """The weights of a seed before round 1, one column a class, the bias last."""
+    """Return the initial weights of a seed, one column a class, the bias last."""
     data = job.federated_data
     model = new_model(job.model, data.input_shape, data.num_classes, seed=job.seed)
     weights, bias = (one.numpy() for one in model.state_dict().values())
@@ -238,7 +238,7 @@ def first_model(job: Job) -> Floats:
 
 
 def _after_round(model: Floats, clients: list[Client], job: Job) -> Floats:
-    """The average of the clients' models by what they hold, each after its E steps."""
+    """Return the average of the clients' models after E steps, weighted by their samples."""
     sizes = np.array([len(client.held) for client in clients])
     if not sizes.any():
         return model
@@ -270,14 +270,14 @@ def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
 
 
 def _judge(scores: Floats, wanted: IntArray) -> tuple[float, float]:
-    """Accuracy and mean loss."""
+    """Return accuracy and mean loss."""
     right = scores.argmax(axis=1) == wanted
     likely = _softmax(scores.astype(np.float64))[np.arange(len(wanted)), wanted]
     return float(right.mean()), float(-np.log(np.maximum(likely, 1e-300)).mean())
 
 
 def _told(row: RoundRow, job: Job, stored: IntArray) -> FleetRound:
-    """A round of counts as one of a fleet in which everybody answers."""
+    """Return a simulated round as a round of a fleet in which all clients reply."""
     clients = job.clients
     return FleetRound(
         round_number=row.round_number,

@@ -1,4 +1,4 @@
-"""An experiment's app on Flower's Simulation, which carries no run-config: the apps bring it."""
+"""Run an experiment's app on Flower's Simulation, with the run-config added to its contexts."""
 
 import tempfile
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ class _Configured(ClientApp):
 
 
 def run_on_ray(config: Mapping[str, Any], *, num_clients: int) -> None:
-    """One run; buffers are files, since every client may change its process between rounds."""
+    """Play one run; buffers are files, because a client may change its process between rounds."""
     with tempfile.TemporaryDirectory() as buffers:
         whole = {"tidegate-folder": buffers, **config}
         run_simulation(_server_app(whole), _Configured(whole), num_supernodes=num_clients)
 
 
 def _with_config(context: Context, config: Mapping[str, Any]) -> Context:
-    """The same context with a run-config; Flower lets nobody change the one that it gave."""
+    """Return a copy of the context with a run-config; Flower's own cannot be changed."""
     return Context(
         run_id=context.run_id,
         node_id=context.node_id,

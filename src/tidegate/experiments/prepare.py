@@ -1,6 +1,6 @@
-"""The original files of five data sets, made into folders that ``datasets`` reads.
+"""Convert the original files of data sets into folders that ``datasets`` reads.
 
-Nothing is downloaded: who has a network names a data set of the hub instead.
+Nothing is downloaded: with a network, name a data set of the hub instead.
 """
 
 import gzip
@@ -58,17 +58,17 @@ IMAGENETTE = {
     "n03888257": "parachute",
 }
 HAPT_BASIC = 6
-"""The first six labels are activities; the others are the moments between two of them."""
+"""The first six labels are activities; the others are transitions between two of them."""
 HAPT_WINDOW = 128
 
 
 def mnist(source: Path, size: int | None) -> DatasetDict:
-    """From the four ``*-ubyte.gz`` files."""
+    """Read the four ``*-ubyte.gz`` files."""
     return _idx_images(source, "MNIST/raw", [str(digit) for digit in range(10)], size)
 
 
 def fashion_mnist(source: Path, size: int | None) -> DatasetDict:
-    """From four files with the names of MNIST's."""
+    """Read four files with the names of MNIST's."""
     return _idx_images(source, "fashion-mnist", FASHION_MNIST, size)
 
 
@@ -88,7 +88,7 @@ def _idx_images(source: Path, usual: str, names: list[str], size: int | None) ->
 
 
 def cifar10(source: Path, size: int | None) -> DatasetDict:
-    """From the six pickles, as they are or packed with xz."""
+    """Read the six pickles, plain or packed with xz."""
     folder = _find(source, "cifar-10-batches-py", "data_batch_1*")
     parts = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
     made = {}
@@ -101,7 +101,7 @@ def cifar10(source: Path, size: int | None) -> DatasetDict:
 
 
 def extract(tar: tarfile.TarFile, folder: str) -> None:
-    """Unpack files below a folder; Python before 3.11.4 has no filter that refuses others."""
+    """Unpack files below a folder; Python before 3.11.4 has no filter for this."""
     if hasattr(tarfile, "data_filter"):
         tar.extractall(folder, filter="data")
         return
@@ -114,7 +114,7 @@ def extract(tar: tarfile.TarFile, folder: str) -> None:
 
 
 def imagenette(source: Path, size: int | None) -> DatasetDict:
-    """From its tar file, or its folders ``train`` and ``val`` of JPEG files."""
+    """Read its tar file, or its folders ``train`` and ``val`` of JPEG files."""
     folder = _find(source, "imagenette", "imagenette*.t*", "train")
     with tempfile.TemporaryDirectory() as scratch:
         if (folder / "train").is_dir():
@@ -146,9 +146,9 @@ def imagenette(source: Path, size: int | None) -> DatasetDict:
 
 
 def hapt(source: Path, size: int | None) -> DatasetDict:
-    """Windows of six basic activities, one person a client.
+    """Read windows of six basic activities, one person a client.
 
-    Everyone did all activities twice; the last recording of each person is the test part.
+    Each person did all activities twice; the last recording of each is the test part.
     """
     if size is not None:
         raise ConfigurationError("--size is for images; HAPT has windows of sensor readings")
@@ -186,7 +186,7 @@ SOURCES: Mapping[str, Callable[[Path, int | None], DatasetDict]] = {
 
 
 def _find(source: Path, usual: str, *wanted: str) -> Path:
-    """The folder that holds one of some files: the one given, or the usual place below it."""
+    """Return the folder with one of these files: the given one, or the usual one below it."""
     for folder in (source, source / usual):
         if any(any(folder.glob(one)) for one in wanted):
             return folder
@@ -195,13 +195,13 @@ def _find(source: Path, usual: str, *wanted: str) -> Path:
 
 
 def _idx(path: Path) -> Array:
-    """The bytes of an idx file behind its header, 4 bytes and 4 for each dimension."""
+    """Return the bytes of an idx file after its header of 4 bytes, and 4 for each dimension."""
     content = gzip.decompress(path.read_bytes())
     return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3])
 
 
 class _ArraysOnly(pickle.Unpickler):
-    """Reads what the CIFAR-10 files hold and calls nothing else that a pickle may name."""
+    """An unpickler that accepts only what CIFAR-10 files contain."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module.removeprefix("numpy.").replace("_core", "core"), name) in {
@@ -228,7 +228,7 @@ def _resized(picture: Any, size: int | None) -> Array:
 
 
 def _images(pixels: Array, labels: Array, names: list[str], size: int | None) -> Dataset:
-    """Images and labels, stored as the hub stores them."""
+    """Return images and labels in the format of the hub."""
     from PIL import Image as Picture  # noqa: PLC0415 - comes with datasets' images
 
     if size is not None:

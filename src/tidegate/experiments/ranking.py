@@ -1,11 +1,10 @@
 """How clients of an experiment rank candidates: by a name, or by a function in a file.
 
-``margin``, ``entropy``, ``least_confidence`` and ``random`` are those of ``tidegate.selection``: by
-``random`` chance alone chooses among the candidates. ``balanced`` is by margin, in turns between
-predicted classes.
-``loss`` knows the label before it is paid for, and is there as a warning. ``my_file.py:my_rule``
-calls ``my_rule(probabilities, context)``, with one row a candidate and the node's context, and
-gets one number a candidate; its path counts from the present folder.
+``margin``, ``entropy``, ``least_confidence`` and ``random`` are those of ``tidegate.selection``.
+``balanced`` ranks by margin and takes turns between predicted classes. ``loss`` uses the label
+before the client pays for it, which is impossible in practice; it serves as a warning.
+``my_file.py:my_rule`` calls ``my_rule(probabilities, context)``, with one row a candidate and the
+node's context, which returns one number a candidate; the path is relative to the current folder.
 """
 
 import functools
@@ -29,7 +28,7 @@ OWN: Mapping[str, Ranking] = {
     "balanced": lambda likely, labels: balanced(margin(likely), likely.argmax(axis=1)),
     "loss": lambda likely, labels: 1 - likely[np.arange(len(likely)), labels],
 }
-"""Beside those of ``tidegate.selection``."""
+"""The rankings beyond those of ``tidegate.selection``."""
 
 
 def check_ranking(text: str) -> str:
@@ -44,7 +43,7 @@ def check_ranking(text: str) -> str:
 
 
 def ranking_name(text: str) -> str:
-    """What tables and folders call it.
+    """Return the name of a ranking in tables and folders.
 
     >>> ranking_name("rules/mine.py:newest"), ranking_name("margin")
     ('newest', 'margin')
@@ -55,13 +54,13 @@ def ranking_name(text: str) -> str:
 def rank(
     name: str, probabilities: FloatArray, labels: NDArray[np.int64], context: Context
 ) -> Sequence[float]:
-    """What candidates are worth.
+    """Return the worth of candidates.
 
     Args:
-        name: of the ranking.
-        probabilities: that the model gives each class, one row a candidate.
-        labels: the true ones, of which only ``loss`` knows.
-        context: of the node.
+        name: the name of the ranking.
+        probabilities: the model's class probabilities, one row a candidate.
+        labels: the true labels; only ``loss`` uses them.
+        context: the node's context.
     """
     worths: ArrayLike
     if ":" in name:
@@ -75,7 +74,7 @@ def rank(
 
 @functools.lru_cache(maxsize=8)
 def _from_file(text: str) -> Callable[[FloatArray, Context], ArrayLike]:
-    """Kept, as a rule may count what it has seen."""
+    """Return a function of a file, cached because it may keep state."""
     file, _, name = text.rpartition(":")
     if not Path(file).is_file():
         raise ConfigurationError(f"{text!r}: there is no file {file!r} in {Path.cwd()}")

@@ -1,4 +1,4 @@
-"""What a run leaves behind: one folder with its configuration and one row a round."""
+"""The results of a run: one folder with its configuration and one row a round."""
 
 import contextlib
 import dataclasses
@@ -27,12 +27,12 @@ ABOUT = "experiment.json"
 CONFIG = "run.json"
 ROWS = "rounds.jsonl"
 UNFINISHED = "rounds.jsonl.part"
-"""Followed by the writer's process: one that outlived its command spoils nobody's rows."""
+"""The name of an unfinished file, before the process id: old processes write to other files."""
 VERSIONS = ("tidegate", "flwr", "torch", "numpy", "datasets", "flwr-datasets")
 
 
 class RowWriter:
-    """One row a round; the file gets its name when the run is over."""
+    """Writes one row a round; the file gets its final name at the end of the run."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ class RowWriter:
     def write(
         self, done: FleetRound, accuracy: float, loss: float, learning: LearningConstants
     ) -> None:
-        """What a round did, and what came of it."""
+        """Write the figures of a round."""
         sizes = SampleSizes(
             *(
                 np.array([float(value)])
@@ -62,37 +62,37 @@ class RowWriter:
         self._lines.flush()
 
     def finish(self) -> None:
-        """Say that all rounds are there."""
+        """Give the file its final name, because all rounds are written."""
         self.close()
         self._path.rename(self._path.with_name(ROWS))
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         self._lines.close()
 
 
 def _plain(value: float) -> float | None:
-    """JSON has no name for what was not measured, or for a bound without samples."""
+    """Return None for values that JSON cannot hold: not measured, or an infinite bound."""
     return value if math.isfinite(value) else None
 
 
 def rows_so_far(folder: Path) -> int:
-    """Rounds that a run has done, for a progress bar."""
+    """Return the finished rounds of a run, for a progress bar."""
     counts = [0]
     for path in folder.glob("rounds.jsonl*"):
-        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # it was finished
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as lines:  # just renamed
             counts.append(sum(1 for _ in lines))
     return max(counts)
 
 
 def discard(folder: Path) -> None:
-    """Take away the rows of an earlier run."""
+    """Delete the rows of an earlier run."""
     for path in folder.glob("rounds.jsonl*"):
         path.unlink(missing_ok=True)
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """What was run, and with which versions."""
+    """Write the configuration of a run, with versions."""
     folder.mkdir(parents=True, exist_ok=True)
     versions = {name: importlib.metadata.version(name) for name in VERSIONS}
     machine = {"python": platform.python_version(), "machine": platform.machine()}
@@ -101,13 +101,13 @@ def write_config(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def finished(folder: Path, config: Mapping[str, Any]) -> bool:
-    """Whether a folder holds a whole run of just this configuration."""
+    """Return whether a folder holds a finished run of this configuration."""
     told = _finished_config(folder)
     return told is not None and {name: told.get(name) for name in config} == dict(config)
 
 
 def other_settings(folder: Path, config: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """In what a finished run in a folder differs from a configuration: its values, and these."""
+    """Return where a finished run differs from a configuration: its value and the new one."""
     told = _finished_config(folder)
     if told is None:
         return {}
@@ -116,7 +116,7 @@ def other_settings(folder: Path, config: Mapping[str, Any]) -> dict[str, tuple[A
 
 
 def _finished_config(folder: Path) -> dict[str, Any] | None:
-    """The configuration of a whole run; none if the folder holds no such run."""
+    """Return the configuration of a finished run; None if the folder holds none."""
     whole = (folder / ROWS).exists() and (folder / CONFIG).exists()
     return _read_config(folder) if whole else None
 
@@ -128,25 +128,25 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run that is over."""
+    """A finished run."""
 
     label: str
     seed: int
     config: Mapping[str, Any]
     folder: Path
     common_budget: float
-    """C of the experiment; the run's own may have been fitted to what it spends."""
+    """C of the experiment; the run's own budget may be fitted to its spending."""
 
     @cached_property
     def columns(self) -> dict[str, FloatArray]:
-        """Rows by column; not a number in rounds that were not judged."""
+        """The rows by column; NaN in rounds without an evaluation."""
         lines = (self.folder / ROWS).read_text("utf-8").splitlines()
         rows = [json.loads(line) for line in lines]
         return {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
 
     @cached_property
     def cost_debt(self) -> FloatArray:
-        """Z after each round, for what was spent above C."""
+        """Z after each round, with respect to C."""
         debts = itertools.accumulate(
             self.columns["spent"].tolist(),
             lambda debt, spent: next_cost_debt(debt, spent, self.common_budget),
@@ -162,36 +162,36 @@ class RunResult:
         return np.where(np.isneginf(best), np.nan, best)
 
     def first_round(self, target: float) -> float:
-        """The first round whose accuracy reaches a target; infinity if none does."""
+        """Return the first round whose accuracy reaches a target; infinity if none does."""
         reached = np.flatnonzero(self.best_so_far >= target)
         return float(self.columns["round_number"][reached[0]]) if len(reached) else float("inf")
 
 
 @dataclass(frozen=True)
 class About:
-    """What an experiment is held against, written beside its runs."""
+    """The description of an experiment, written beside its runs."""
 
     title: str
     labels: tuple[str, ...]
-    """Of its policies, in their order."""
+    """The labels of its policies, in their order."""
     budget: float
     limit: float | None
-    """The most effective samples a round that full buffers can gain for it, if known."""
+    """The most effective samples a round that full buffers can gain, if known."""
     targets: tuple[float, ...]
     runs: Mapping[str, Mapping[str, Any]]
-    """Configuration of each, by its folder; others that lie there are of other settings."""
+    """The configuration of each run, by folder; other runs there have other settings."""
 
     def write(self, folder: Path) -> None:
-        """Into the folder of results."""
+        """Write the description into the folder of results."""
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ABOUT).write_text(json.dumps(vars(self), indent=2) + "\n", "utf-8")
 
 
 def read_results(folder: Path) -> tuple[About, dict[str, list[RunResult]]]:
-    """All finished runs of the experiment that was run last in a folder.
+    """Read all finished runs of the newest experiment in a folder.
 
     Returns:
-        what the experiment is, and its runs by label, in the order of their seeds.
+        The description, and the runs by label, in the order of their seeds.
     """
     found: dict[str, list[RunResult]] = {}
     if (folder / ABOUT).exists():
@@ -217,6 +217,6 @@ def read_results(folder: Path) -> tuple[About, dict[str, list[RunResult]]]:
 
 
 def left_out(folder: Path, results: Mapping[str, Sequence[RunResult]]) -> list[Path]:
-    """Finished runs in a folder that are of other settings than these results."""
+    """Return finished runs in a folder whose settings differ from these results."""
     taken = {run.folder for runs in results.values() for run in runs}
     return sorted(file.parent for file in folder.glob(f"*/*/{ROWS}") if file.parent not in taken)

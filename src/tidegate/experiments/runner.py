@@ -1,4 +1,4 @@
-"""Policies x seeds of an experiment, in parallel processes; what is finished is not repeated."""
+"""Run all policies and seeds of an experiment in parallel; finished runs are not repeated."""
 
 import contextlib
 import logging
@@ -24,11 +24,11 @@ from tidegate.theory.distribution import price_distribution
 from tidegate.theory.optimum import optimum
 
 PATIENCE = 0.5
-"""Seconds between two looks at how far runs have come."""
+"""Seconds between two updates of the progress."""
 CLOSE = 2e-3
-"""Relative, of the spending that a policy is given a budget for."""
+"""The relative precision of the spending that a budget is fitted to."""
 USELESS = 0.25
-"""Relative: a policy that misses what it should spend by more cannot be compared at all."""
+"""A policy that misses its spending by more than this part cannot be compared."""
 MOST_TRIES = 25
 
 logger = logging.getLogger(__name__)
@@ -36,27 +36,27 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run and where it leaves its results."""
+    """One run, and the folder of its results."""
 
     job: Job
     label: str
 
     @property
     def folder(self) -> Path:
-        """Of its results."""
+        """The folder of its results."""
         return Path(self.job.results)
 
     @property
     def config(self) -> dict[str, Any]:
-        """What is written beside its rows, and compared before it is repeated.
+        """The configuration beside its rows, which decides whether the run is repeated.
 
-        Not the folder: results may be moved.
+        It does not contain the folder, because results may be moved.
         """
         return {"label": self.label, "job": {**vars(self.job), "results": ""}}
 
 
 def plan_runs(experiment: ExperimentConfig, out: Path) -> list[PlannedRun]:
-    """Every policy on every seed, seeds first, so that early results compare policies."""
+    """Return every policy on every seed, seed by seed, so that early results compare policies."""
     budgets = {choice.label: matched_budget(experiment, choice) for choice in experiment.policies}
     return [
         PlannedRun(
@@ -72,12 +72,12 @@ def plan_runs(experiment: ExperimentConfig, out: Path) -> list[PlannedRun]:
 
 
 def about(experiment: ExperimentConfig, runs: Sequence[PlannedRun]) -> About:
-    """What is written beside the results of an experiment."""
+    """Return the description of an experiment, to write beside its results."""
     law = experiment.prices(experiment.first_seed)
     limit = None
     if not isinstance(law, RecordedPrices):
         prices = price_distribution(law, experiment.rounds)
-        with contextlib.suppress(ValueError):  # no full buffers for so little money
+        with contextlib.suppress(ValueError):  # the budget cannot keep buffers full
             best = optimum(prices, experiment.budget, sum(experiment.capacities))
             limit = best.effective_per_round
     return About(
@@ -91,7 +91,7 @@ def about(experiment: ExperimentConfig, runs: Sequence[PlannedRun]) -> About:
 
 
 def check_task(experiment: ExperimentConfig) -> None:
-    """Fail now, not in every worker: is there such data, such a partition and such a model?"""
+    """Check data, partition and model before any worker starts."""
     from tidegate.learning.models import new_model  # noqa: PLC0415 - takes a second
 
     job = Job.of(experiment, experiment.policies[0], experiment.first_seed, experiment.budget)
@@ -102,7 +102,7 @@ def check_task(experiment: ExperimentConfig) -> None:
 
 
 def traps(experiment: ExperimentConfig) -> list[str]:
-    """What can be run, but is perhaps not meant."""
+    """Return warnings about settings that work but are perhaps not intended."""
     job = Job.of(experiment, experiment.policies[0], experiment.first_seed, experiment.budget)
     told = []
     if job.partition.startswith("by:") and Path(job.data).expanduser().is_dir():
@@ -120,11 +120,11 @@ def traps(experiment: ExperimentConfig) -> list[str]:
 
 
 def matched_budget(experiment: ExperimentConfig, choice: PolicyChoice) -> float:
-    """The budget with which a policy spends C a round on these seeds; C if that is not asked for.
+    """Return the budget with which a policy spends C a round; C without ``match_spending``.
 
-    Admissions do not depend on what is learned, so counts alone tell what will be spent. K stays
-    as it is planned for C. Where whole samples, or memory with this K, leave no such budget, it is
-    the one that comes nearest, with a warning.
+    Admissions do not depend on the model, so a simulation of counts determines the spending. K
+    stays as planned for C. If whole samples, or memory with this K, allow no exact match, it is the
+    nearest budget, with a warning.
     """
     if not choice.match_spending:
         return experiment.budget
@@ -171,18 +171,18 @@ def run_experiment(
     progress: Callable[[int], None] = lambda rounds: None,
     ended: Callable[[PlannedRun], None] = lambda run: None,
 ) -> int:
-    """Run what is not finished yet.
+    """Run all runs that are not finished.
 
     Args:
-        runs: what ``plan_runs`` gave.
-        workers: processes; each uses one thread.
+        runs: the result of ``plan_runs``.
+        workers: the number of processes; each uses one thread.
         engine: ``here``; ``counts`` for linear models without a fleet, twenty times as fast; or
             ``ray`` for Flower's simulation, one run after another on all cores.
-        progress: called with the rounds that are done, those of finished runs included.
-        ended: called with every run that is over.
+        progress: called with the finished rounds, including those of finished runs.
+        ended: called with every run that ends.
 
     Returns:
-        how many runs were made now.
+        How many runs were played now.
     """
     waiting = [run for run in runs if not finished(run.folder, run.config)]
     done_before = sum(run.job.rounds for run in runs if run not in waiting)
@@ -195,7 +195,7 @@ def run_experiment(
     queue, open_runs = deque(waiting), dict[Future[None], PlannedRun]()
     try:
         while queue or open_runs:
-            while queue and len(open_runs) < at_once:  # what is handed over cannot be called back
+            while queue and len(open_runs) < at_once:  # a submitted run cannot be cancelled
                 run = queue.popleft()
                 open_runs[pool.submit(play, run)] = run
             for future in wait(open_runs, PATIENCE, return_when=FIRST_COMPLETED).done:
@@ -213,7 +213,7 @@ def run_experiment(
 
 
 def _end_with_parent() -> None:
-    """A worker whose command was killed stops at once."""
+    """End this worker as soon as its command is killed."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -225,7 +225,7 @@ def _end_with_parent() -> None:
 
 
 def _play(run: PlannedRun) -> None:
-    """One run, in a process of its own with one thread."""
+    """Play one run in its own process, with one thread."""
     import torch  # noqa: PLC0415 - in the worker only
 
     from tidegate.experiments.client_app import app as client_app  # noqa: PLC0415
@@ -240,7 +240,7 @@ def _play(run: PlannedRun) -> None:
 
 
 def _play_on_counts(run: PlannedRun) -> None:
-    """One run of a linear model without a fleet."""
+    """Play one run of a linear model without a fleet."""
     from tidegate.experiments.on_counts import run_on_counts  # noqa: PLC0415 - in the worker only
 
     _begin(run)
@@ -248,7 +248,7 @@ def _play_on_counts(run: PlannedRun) -> None:
 
 
 def _play_on_ray(run: PlannedRun) -> None:
-    """One run on Flower's Simulation."""
+    """Play one run on Flower's Simulation."""
     from tidegate.experiments.on_ray import run_on_ray  # noqa: PLC0415 - in the worker only
 
     _begin(run)
@@ -256,7 +256,7 @@ def _play_on_ray(run: PlannedRun) -> None:
 
 
 def _begin(run: PlannedRun) -> None:
-    """Forget a run that was interrupted, and say what this one is."""
+    """Delete the rows of an interrupted run, and write this run's configuration."""
     logging.getLogger("flwr").setLevel(logging.ERROR)
     discard(run.folder)
     write_config(run.folder, run.config)

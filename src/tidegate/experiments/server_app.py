@@ -1,4 +1,4 @@
-"""The server of an experiment: FedAvg under a budget, judged after every round."""
+"""The server of an experiment: FedAvg under a budget, evaluated after every round."""
 
 import contextlib
 from pathlib import Path
@@ -74,7 +74,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def _maker(job: Job) -> PolicyMaker:
-    """The job's policy, under a name that a checkpoint can be compared by."""
+    """Return the job's policy, under a name that checkpoints compare."""
 
     def maker(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
         return make_policy(job.policy, problem, options, preset=job.preset)
