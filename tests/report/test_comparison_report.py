@@ -91,7 +91,7 @@ def lead_of(folder: Path, accuracies: dict[str, list[list[float]]]) -> str:
 def test_a_page_leads_with_the_lead_and_its_interval(tmp_path: Path) -> None:
     told = lead_of(tmp_path, ACCURACIES)
     assert told.startswith("tide leads constant_admission by 20.0 ±0.0 points on the same seeds")
-    assert told.endswith("costless_oracle, which no budget holds, reaches 90.0 ±0.0 %.")
+    assert told.endswith("costless_oracle, which has no budget, reaches 90.0 ±0.0 %.")
 
 
 def test_a_difference_that_may_be_chance_is_not_called_a_lead(tmp_path: Path) -> None:

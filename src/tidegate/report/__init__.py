@@ -1,1 +1,1 @@
-"""Tables and figures from simulated runs."""
+"""Tables, figures and pages about runs, simulated or on a fleet."""

@@ -1,7 +1,7 @@
 """What is wrong with a run, and what to do about it.
 
-Red: somebody must act. Yellow: somebody should look. Each has a name, by which
-``docs/howto/when-something-is-red.md`` tells more.
+Red: the operator must act. Yellow: the operator should look. Each alarm has a name;
+``docs/howto/when-something-is-red.md`` explains it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from tidegate.runs.server_log import RUN_STOPPED, was_stopped
 
 Level = Literal["green", "yellow", "red"]
 MOST_NAMES = 6
-"""Clients that are named; the others are counted."""
+"""The most clients to name; the others are counted."""
 ANSWERED = "answered"
-"""The state of a client with which all is well."""
+"""The state of a client without problems."""
 
 SERVER_DEAD = "SERVER DEAD"
 SERVER_STOPPED = "SERVER STOPPED"
@@ -47,7 +47,7 @@ PURCHASES = {
         "check their streams and suppliers; a larger least_share buys more for them",
     ),
 }
-"""By the name of a matter of purchases: the alarm, and what to do."""
+"""The alarm and the advice for each problem of ``told_of_purchases``."""
 NAMES = (
     SERVER_DEAD,
     SERVER_STOPPED,
@@ -66,7 +66,7 @@ NAMES = (
 
 @dataclass(frozen=True)
 class Alarm:
-    """Something that is wrong."""
+    """One problem of a run."""
 
     level: Level
     name: str
@@ -79,9 +79,9 @@ def alarms(view: RunView, told: Mapping[str, Any], state: RunState) -> list[Alar
     """Return what is wrong with a run, red before yellow.
 
     Args:
-        view: what its folder says.
-        told: its numbers, as ``summary`` gives them.
-        state: how far it is.
+        view: the run's folder.
+        told: its figures, from ``summary``.
+        state: its progress.
     """
     found = [*_of_server(view, state), *(_of_rounds(view, told) if view.rounds else [])]
     found += _of_clients(view, told, found)
@@ -95,7 +95,7 @@ def worst(found: Sequence[Alarm]) -> Level:
 
 
 def _of_server(view: RunView, state: RunState) -> list[Alarm]:
-    """Whether somebody serves the run, and whether it moves."""
+    """Return alarms about the server: whether it is alive, and whether the run makes progress."""
     now, again = view.round_number, "start the same run again with this folder"
     if state.kind == "dead":
         what = f"its process ended without a message, in round {now:,}"
@@ -126,10 +126,10 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
 
 
 def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) -> list[Alarm]:
-    """Who owes a receipt: clients that replied with an error, and clients that are away."""
+    """Return alarms about clients that replied with an error or are away."""
     failing, away = ([one for one in view.away if one.failed is bad] for bad in (True, False))
     alarms = list[Alarm]()
-    if failing and not any(one.name == NOTHING_LEARNED for one in found):  # which tells of them
+    if failing and not any(one.name == NOTHING_LEARNED for one in found):  # it names them
         what = f"{named(failing)}: {told['error']}"
         alarms.append(Alarm("yellow", CLIENTS_FAIL, what, FIX_CLIENTS))
     if away:
@@ -143,7 +143,7 @@ def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) 
 
 
 def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
-    """What the newest rounds tell."""
+    """Return alarms about the newest rounds."""
     found = list[Alarm]()
     if not told["certificate_holds"]:
         what = (
@@ -185,12 +185,12 @@ def _clients(count: int) -> str:
 
 
 def awaits_first(told: Mapping[str, Any]) -> bool:
-    """Whether nobody can train yet, because all that was bought is under way."""
+    """Return whether no client can train yet, because all purchases are under way."""
     return bool(told["under_way"]) and not told["stored"]
 
 
 def pause_words(rounds: int) -> str:
-    """For how long nothing is bought, and why.
+    """Return for how long clients buy nothing, in words.
 
     >>> pause_words(1)
     'clients buy nothing in the next round'
@@ -201,7 +201,7 @@ def pause_words(rounds: int) -> str:
 
 
 def set_aside_words(count: int) -> str:
-    """How many samples were set aside, and where to look.
+    """Return how many samples were set aside, and where to look, in words.
 
     >>> set_aside_words(1)
     '1 sample could not be read, acquired or stored; the log names the client'
@@ -220,7 +220,7 @@ def named(clients: Sequence[ClientView]) -> str:
 
 
 def state_of(client: ClientView) -> str:
-    """Whether a client is there, in a word or two."""
+    """Return the state of a client in a word or two."""
     if client.is_retired:
         return "retired"
     if client.failed:

@@ -22,8 +22,8 @@ PROVEN = [
         "for longer than the limit that was in force, by the device's clock."
     ),
     (
-        "What is stored is what the record says: so many samples, these bytes, so many uses, since "
-        "then."
+        "The device stores what the record says: the same samples with the same bytes, uses and "
+        "times."
     ),
     (
         "By the server's books, for each buffer that was compared: the record up to the newest "
@@ -48,7 +48,7 @@ NOT_PROVEN = [
         "logs, and files that a stream reads, hold."
     ),
     "Who a sample is about: the app names the subject. The record holds no name.",
-    ("Money, keys, the place in the stream and texts of errors: books and receipts are for these."),
+    ("Money, keys, the place in the stream and texts of errors: these are in books and receipts."),
     "Single entries that were summed up: the seal keeps their sums, and what was then held.",
 ]
 
@@ -60,14 +60,14 @@ AGAIN = (
     "a copy finds the same digest."
 )
 COUNTED = (
-    "All counts are of samples, but for uses: a sample that trained in three rounds has three. "
+    "Counts are numbers of samples, except uses: a sample that trained in three rounds has three. "
     "Expired samples were past their days when an order came, swept ones when a sweep came between "
     "two orders; both were overwritten."
 )
 
 
 def proven(against: Path | None) -> list[str]:
-    """What an audit proves that finds nothing wrong.
+    """Return what an audit proves if it finds nothing wrong.
 
     Args:
         against: the run whose books were compared, if any.
@@ -76,7 +76,7 @@ def proven(against: Path | None) -> list[str]:
 
 
 def facts(audit: Audit) -> dict[str, Any]:
-    """What an audit found, as plain values."""
+    """Return the findings of an audit as plain values."""
     replay, books = audit.replay, audit.books
     held = [one.kind for one in replay.items.values()]
     return {
@@ -113,7 +113,7 @@ def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) 
 
     Args:
         audits: one a buffer.
-        path: of the page.
+        path: the file of the page.
         against: the run whose books were compared, if any.
     """
     wrong = sum(not one.is_right for one in audits)
@@ -200,5 +200,5 @@ def _details(audit: Audit) -> Rows:
 
 
 def _date(at: int) -> str:
-    """A time of the record, in UTC."""
+    """Return a time of the record, in UTC."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at / 1000))

@@ -1,4 +1,4 @@
-"""The part of a plan's page about a cap on uses: what each cap would cost."""
+"""The section of a plan's page about the cost of each cap on uses."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ READING = (
 def cap_section(
     caps: Sequence[CapPoint], picture: Callable[["Figure", str, str], Picture]
 ) -> list[Section]:
-    """Effective and stored samples by cap; nothing where no cap was looked at."""
+    """Return effective and stored samples by cap; empty if no cap was simulated."""
     if not caps:
         return []
     uses = [point.most_uses for point in caps]

@@ -1,4 +1,4 @@
-"""Clients beside each other: what each has bought, and when what it holds was bought."""
+"""Pictures that compare clients: samples bought, and the rounds that bought those they hold."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_CLIENTS = 20
-"""That a picture has a row for."""
+"""The most clients in a picture."""
 LONGEST = 14
 """Characters of a client's name beside its row."""
 LARGEST = 130.0
@@ -26,12 +26,12 @@ MakePicture = Callable[["Figure", str, str], Picture]
 
 
 def client_pictures(clients: Sequence[ClientView], picture: MakePicture) -> list[Picture]:
-    """Draw a row a client: samples bought so far, and those held by the round that bought them.
+    """Draw one row a client: samples bought so far, and samples held, by round of purchase.
 
-    Rounds in which samples were bought that have left since are not in the server's books.
+    The server's books do not hold the rounds of samples that have left.
 
     Args:
-        clients: in the order of their rows; the first of them, if there are many.
+        clients: the clients in the order of their rows; only the first are drawn.
         picture: makes a picture of a figure.
     """
     shown = clients[:MOST_CLIENTS]
@@ -81,7 +81,7 @@ def _held(clients: Sequence[ClientView], picture: MakePicture, few: str) -> Pict
 
 
 def _name_rows(axes: "Axes", clients: Sequence[ClientView]) -> None:
-    """The first client on top, whatever its name is."""
+    """Label the rows with client names, the first on top."""
     names = [
         one.name if len(one.name) <= LONGEST else f"{one.name[: LONGEST - 1]}…" for one in clients
     ]

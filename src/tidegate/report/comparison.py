@@ -1,4 +1,4 @@
-"""Finished runs of an experiment side by side: a table and two CSV files."""
+"""Compare the finished runs of an experiment: a table and two CSV files."""
 
 import csv
 import math
@@ -21,7 +21,7 @@ BAND = 0.8
 """Confidence of the bands in pictures, as in the paper."""
 BASELINE = "constant_admission"
 LESS_ASKED = ("last", "mean", "stored", "effective", "limit")
-"""Columns that a narrow screen does without."""
+"""Columns that a narrow screen does not show."""
 Results = Mapping[str, Sequence[RunResult]]
 
 MEASURES: Mapping[str, Callable[[RunResult], float]] = {
@@ -38,7 +38,7 @@ MEASURES: Mapping[str, Callable[[RunResult], float]] = {
     "cost_debt": lambda run: float(run.cost_debt[-1]),
     "ran_dry": lambda run: float(run.columns["exhausted"].max()),
 }
-"""What is compared, by its column in ``summary.csv``; accuracies in percent."""
+"""The measures, by their columns in ``summary.csv``; accuracies in percent."""
 
 
 def _last(run: RunResult, column: str) -> float:
@@ -51,16 +51,16 @@ def _rounds(run: RunResult) -> int:
 
 @dataclass(frozen=True)
 class Share:
-    """The part of the way from the baseline to the costless oracle that a policy goes."""
+    """The part of the gap between the baseline and the costless oracle that a policy closes."""
 
     mean: float
     interval: tuple[float, float] | None
-    """Not known where the oracle's lead is within its own interval, or there is one seed only."""
+    """None if the oracle's lead is within its own interval, or if there is only one seed."""
     exact: bool = False
-    """The baseline's nothing, and the oracle's whole."""
+    """Whether it is exact: 0 for the baseline, 1 for the oracle."""
 
     def told(self, *, interval: bool) -> str:
-        """In percent."""
+        """Return the share in percent."""
         percent = f"{round(100 * self.mean)}%"
         if self.exact or not interval:
             return percent
@@ -77,39 +77,42 @@ class Comparison:
     results: Results
     about: About
     against: str = BASELINE
-    """Whose results others are compared with, if it was run."""
+    """The baseline, if it was run."""
 
     @property
     def targets(self) -> Sequence[float]:
-        """Accuracies whose first round is told."""
+        """Accuracies whose first round is reported."""
         return self.about.targets
 
     @property
     def limit(self) -> float | None:
-        """Effective samples a round that are possible, if known."""
+        """The most effective samples a round that are possible, if known."""
         return self.about.limit
 
     @property
     def baseline(self) -> str:
-        """What others are compared with."""
+        """The policy that others are compared with."""
         return self.against if self.against in self.results else next(iter(self.results))
 
     def measures(self, label: str) -> dict[str, Estimate]:
-        """Means over seeds."""
+        """Return the measures of a policy, as means over seeds."""
         return {
             name: estimate([one(run) for run in self.results[label]])
             for name, one in MEASURES.items()
         }
 
     def difference(self, label: str, measure: str, other: str | None = None) -> Estimate | None:
-        """How much more a policy has than another, or the baseline, on seeds that both have run."""
+        """Return a policy's difference from another, or the baseline, on their common seeds."""
         one = MEASURES[measure]
         others = {run.seed: one(run) for run in self.results[other or self.baseline]}
         pairs = [one(run) - others[run.seed] for run in self.results[label] if run.seed in others]
         return estimate(pairs) if pairs else None
 
     def gap_closed(self, label: str, measure: str = "best_accuracy") -> Share | None:
-        """On seeds that policy, baseline and oracle have run; none if the oracle ran dry."""
+        """Return the part of the gap that a policy closes; None if the oracle's streams ran dry.
+
+        Only seeds that policy, baseline and oracle have run count.
+        """
         if ORACLE not in self.results or self.baseline == ORACLE or self.most_dry(ORACLE):
             return None
         values = [
@@ -126,16 +129,16 @@ class Comparison:
         return Share(sum(parts) / sum(wholes), share_of(parts, wholes))
 
     def most_dry(self, label: str) -> int:
-        """The most clients that a run of a policy left without fresh samples."""
+        """Return the most clients without fresh samples in any run of a policy."""
         return int(max(MEASURES["ran_dry"](run) for run in self.results[label]))
 
     def rounds_to(self, label: str, target: float) -> tuple[float, int]:
-        """Median of the first rounds that reach a target, and how many runs do."""
+        """Return the median of the first rounds that reach a target, and how many runs do."""
         firsts = [run.first_round(target) for run in self.results[label]]
         return float(np.median(firsts)), sum(map(math.isfinite, firsts))
 
     def rows(self) -> list[dict[str, object]]:
-        """One plain row a policy, for CSV and JSON."""
+        """Return one plain row a policy, for CSV and JSON."""
         told = []
         for label, runs in self.results.items():
             row: dict[str, object] = {
@@ -168,7 +171,7 @@ class Comparison:
         return told
 
     def table(self, *, intervals: bool = True) -> Table:
-        """For people: what was learned, for what; without intervals, what matters most of it."""
+        """Return the table for people; without intervals, only its main columns."""
         how = f"mean over {self.seeds}{' ± 95% interval' * intervals}; accuracies in %"
         title = f"{self.about.title}: {how}"
         table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
@@ -209,13 +212,13 @@ class Comparison:
 
     @property
     def seeds(self) -> str:
-        """How many seeds policies have run."""
+        """How many seeds the policies have run, in words."""
         counts = sorted({len(runs) for runs in self.results.values()})
         few = f"{counts[0]} to " * (len(counts) > 1)
         return f"{few}{counts[-1]} seed{'s' * (counts[-1] > 1)}"
 
     def legend(self, *, intervals: bool = True) -> str:
-        """What the columns mean."""
+        """Return an explanation of the columns."""
         told = ["best: highest test accuracy of the run."]
         if len(self.results) > 1:
             told.append(f"gain: how much more than {self.baseline} has on the same seeds.")
@@ -226,15 +229,15 @@ class Comparison:
             )
         if intervals:
             told.append(
-                "last: in the last round. mean: averaged over the rounds, which tells who learns "
-                "early. stored: samples, on average. effective: effective samples gained a round."
+                "last: in the last round. mean: averaged over the rounds, higher if learned early. "
+                "stored: samples, on average. effective: effective samples gained a round."
             )
         told.append("spent: a round. peak: the most samples stored.")
         if self.limit and intervals:
             told.append(
                 f"limit: effective samples as a part of {self.limit:,.4g}, the most that full "
                 "buffers can gain in the long run."
-                + f" {ORACLE} has no budget, and none."
+                + f" {ORACLE} has no budget, and so no limit."
                 * (ORACLE in self.results)
             )
         if self.targets:
@@ -246,14 +249,14 @@ class Comparison:
 
 
 def _plain(value: float | None) -> float | None:
-    """A number with the digits that matter; none for what is not one."""
+    """Return a rounded number; None if it is not finite."""
     if value is None or not math.isfinite(value):
         return None
     return float(f"{value:.6g}")
 
 
 def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
-    """``summary.csv``, one row a policy, and ``rounds.csv``, one row a policy and round."""
+    """Write ``summary.csv``, one row a policy, and ``rounds.csv``, one row a policy and round."""
     folder.mkdir(parents=True, exist_ok=True)
     summary, rounds = folder / "summary.csv", folder / "rounds.csv"
     write_csv(summary, comparison.rows())
@@ -275,7 +278,7 @@ def write_tables(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Rows that all have the same keys."""
+    """Write rows that all have the same keys."""
     with path.open("w", newline="", encoding="utf-8") as lines:
         writer = csv.DictWriter(lines, list(rows[0]))
         writer.writeheader()
@@ -283,7 +286,7 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
 
 
 def curves_of(runs: Sequence[RunResult], name: str) -> FloatArray:
-    """One line a run, one column a round."""
+    """Return one row a run, one column a round."""
     own = {"best": lambda run: run.best_so_far, "cost_debt": lambda run: run.cost_debt}
     values = [own[name](run) if name in own else run.columns[name] for run in runs]
     lines: FloatArray = np.array(values)

@@ -1,4 +1,4 @@
-"""Pictures of an experiment: what was learned, and for what money and memory."""
+"""Pictures of an experiment: accuracy, money and memory."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def draw(comparison: Comparison, folder: Path) -> list[Path]:
-    """``accuracy.png`` and ``resources.png``."""
+    """Draw ``accuracy.png`` and ``resources.png``."""
     from matplotlib import rc_context  # noqa: PLC0415 - an extra
 
     folder.mkdir(parents=True, exist_ok=True)
-    with rc_context({"text.parse_math": False}):  # a title is a title
+    with rc_context({"text.parse_math": False}):  # titles may contain dollar signs
         return _draw(comparison, folder)
 
 
@@ -52,7 +52,7 @@ def _draw(comparison: Comparison, folder: Path) -> list[Path]:
 
 
 def accuracy_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
-    """Three panels: the best accuracy so far, that of the round, and the best by money."""
+    """Draw three panels: the best accuracy so far, that of the round, and the best by money."""
     best, now, money = axes
     looks = looks_of(comparison.results)
     for label, runs in comparison.results.items():
@@ -82,7 +82,7 @@ def accuracy_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
 
 
 def _count_rounds(*axes: "Axes") -> None:
-    """Ticks at whole rounds."""
+    """Put ticks at whole rounds."""
     for one in axes:
         one.locator_params(axis="x", integer=True)
 
@@ -92,7 +92,7 @@ def _without_oracle(comparison: Comparison) -> str:
 
 
 def _floor(comparison: Comparison) -> float:
-    """The lowest accuracy worth showing: of a quarter of the run on, a little lower."""
+    """Return the lowest accuracy to show: a little below those after a quarter of the run."""
     lowest = []
     for runs in comparison.results.values():
         lines = curves_of(runs, "best")
@@ -101,7 +101,7 @@ def _floor(comparison: Comparison) -> float:
 
 
 def resource_panels(axes: "Sequence[Axes]", comparison: Comparison) -> None:
-    """Three panels: memory, cost debt, and money."""
+    """Draw three panels: memory, cost debt, and money."""
     stored, debt, spent = axes
     looks = looks_of(comparison.results)
     for label, runs in comparison.results.items():
@@ -130,10 +130,10 @@ def _band(
     look: Look,
     seen_only: bool = False,
 ) -> None:
-    """A mean and its interval; cut to what was seen where more would be taken for a fact."""
+    """Draw a mean and its interval; with ``seen_only``, only within the observed values."""
     colour, style = look
     middle = lines.mean(axis=0)
-    order = 2.0 if style == "-" else 2.1  # a whole line would hide a broken one that is equal
+    order = 2.0 if style == "-" else 2.1  # a solid line must not hide an equal dashed one
     axes.plot(across, middle, color=colour, linestyle=style, label=label, zorder=order)
     if len(lines) > 1:
         half = np.array([estimate(column.tolist(), BAND).half_width for column in lines.T])

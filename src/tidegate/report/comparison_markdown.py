@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tidegate.report.tables import ORACLE
 
 TENFOLD = 10
-"""Sums of money below it are told with two digits behind the point."""
+"""Sums of money below it have two decimals."""
 
 Row = Mapping[str, object]
 
@@ -13,11 +13,11 @@ Row = Mapping[str, object]
 def markdown_table(rows: Sequence[Row]) -> str:
     """Return the rows of a comparison as a table in Markdown, one line a policy.
 
-    It has the columns that a page explains: best, gain, gap, mean, spent, stored, peak, effective,
-    and one for each target. A page that shows it can be held against the CSV file behind it.
+    Its columns are best, gain, gap, mean, spent, stored, peak, effective, and one for each target.
+    A test compares the tables of a page with their CSV files.
 
     Args:
-        rows: of ``Comparison.rows``, or those of the ``summary.csv`` that was made from them.
+        rows: the rows of ``Comparison.rows``, or of the ``summary.csv`` made from them.
 
     >>> row = {
     ...     "policy": "tide", "best_accuracy": 87.512, "best_accuracy_half_width": 0.3,
@@ -62,13 +62,13 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _number(row: Row, name: str) -> float | None:
-    """A value of a row; none where there is none, or a CSV file has nothing."""
+    """Return a value of a row; None if it is missing, or empty in a CSV file."""
     value = row.get(name)
     return None if value is None or value == "" else float(str(value))
 
 
 def _is_baseline(row: Row) -> bool:
-    """Nothing but the baseline is as good as it on every single seed."""
+    """Return whether a row is the baseline: only it has no difference on any seed."""
     return not _number(row, _GAIN) and not _number(row, f"{_GAIN}_half_width")
 
 
@@ -79,7 +79,7 @@ def _with_interval(row: Row, name: str, digits: int) -> str:
 
 
 def _gap(row: Row) -> str:
-    """In percent, with its interval; ``?`` where the oracle's lead is within its own."""
+    """Return the gap in percent with its interval; ``?`` if the oracle's lead may be chance."""
     names = (f"best_accuracy_gap_closed{end}" for end in ("", "_low", "_high"))
     mean, low, high = (_number(row, name) for name in names)
     if mean is None:
@@ -92,7 +92,7 @@ def _gap(row: Row) -> str:
 
 
 def _first_round(row: Row, target: str) -> str:
-    """The median of the first rounds that reach a target, and how many runs do if not all."""
+    """Return the median of the first rounds that reach a target, and how many runs if not all."""
     first, reached = _number(row, f"rounds_to_{target}"), str(row[f"reached_{target}"])
     told = "-" if first is None else f"{first:g}"
     return told if reached == str(row["seeds"]) else f"{told} ({reached} of {row['seeds']})"

@@ -1,4 +1,4 @@
-"""An experiment on one page: what each policy learned, for what money and memory."""
+"""The page of an experiment: accuracy, money and memory of each policy."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -22,17 +22,17 @@ Panels = Callable[["Sequence[Axes]", Comparison], None]
 
 SHORT_LABEL = 20
 LONG_LABEL = 32
-"""Letters of a label: two short ones fit beside each other, two long ones only if small."""
+"""Characters of a label: legends use a small font above the first, one column above the second."""
 RESOURCES = ("spent", "stored", "peak", "effective", "limit")
 """Columns of the table about money and memory; the others are about accuracy."""
 CAVEATS = (
     (
-        "Gains are taken on equal seeds, where all policies met the same prices and samples; an "
-        "interval that holds 0 shows no difference."
+        "Gains compare equal seeds, with the same prices and samples for all policies; an interval "
+        "that contains 0 shows no difference."
     ),
     (
-        "Test accuracy is that of the server's test set; a policy's best round is chosen by it, "
-        "which flatters every policy alike."
+        "Test accuracy is measured on the server's test set, which also selects a policy's best "
+        "round: best accuracies are a little too high, for every policy alike."
     ),
 )
 
@@ -56,7 +56,7 @@ def write_comparison_page(comparison: Comparison, path: Path, command: str) -> N
 
 
 def _answer(comparison: Comparison) -> str:
-    """Who leads, by how much and how surely; an oracle without a budget is told beside it."""
+    """Return which policy leads, by how much and how certainly, and the oracle's accuracy."""
     reached = {label: comparison.measures(label)["best_accuracy"] for label in comparison.results}
     oracle = reached.pop(ORACLE, None) if len(reached) > 1 else None
     best, *others = sorted(reached, key=lambda label: -reached[label].mean)
@@ -71,15 +71,15 @@ def _answer(comparison: Comparison) -> str:
         sure = " (which may be chance)" * may_be_chance(gain)
         told += f"; over {comparison.baseline} it gains {show(gain)} points{sure}"
     if oracle is not None:
-        told += f"; {ORACLE}, which no budget holds, reaches {show(oracle)} %"
+        told += f"; {ORACLE}, which has no budget, reaches {show(oracle)} %"
     return f"{told}."
 
 
 def _lead(comparison: Comparison, best: str, second: str) -> str:
-    """Whether the best is better than the second, on seeds that both have run."""
+    """Return whether the best policy is better than the second, on their common seeds."""
     gap = comparison.difference(best, "best_accuracy", second)
     if gap is None:
-        return f"{best} and {second} have no seed in common, so no lead can be told: {best} reaches"
+        return f"{best} and {second} have no seed in common, so neither leads: {best} reaches"
     if gap.interval is None:
         return (
             f"{best} is {show(gap)} points above {second} on the one seed that both have run, "
@@ -95,19 +95,19 @@ def _lead(comparison: Comparison, best: str, second: str) -> str:
 
 
 def may_be_chance(difference: Estimate) -> bool:
-    """Whether a difference has no interval, or one that holds zero."""
+    """Return whether a difference has no interval, or one that contains 0."""
     ends = difference.interval
     return ends is None or ends[0] <= 0 <= ends[1]
 
 
 def _bands(comparison: Comparison) -> list[str]:
-    """What lines and bands are, where there is more than one seed."""
+    """Return the caption of lines and bands; empty for a single seed."""
     several = any(len(runs) > 1 for runs in comparison.results.values())
     return [f"Lines are means over seeds, bands {BAND:.0%} intervals."] if several else []
 
 
 def _tables(comparison: Comparison) -> list[Rows]:
-    """The table that ``tidegate compare`` prints, in two that fit a page: accuracy, resources."""
+    """Return the table of ``tidegate compare`` in two parts: accuracy and resources."""
     table = comparison.table()
     policy, *columns = [column for column in table.columns if any(map(str, column.cells))]
     resources = [column for column in columns if column.header in RESOURCES]

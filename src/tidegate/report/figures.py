@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-"""Okabe and Ito's colours, told apart by most colour-blind people."""
+"""Okabe and Ito's colours, which most colour-blind people can distinguish."""
 STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 Look = tuple[str, object]
 """Colour and line style."""
@@ -31,15 +31,15 @@ LOOKS: Mapping[str, Look] = {
 
 
 def look_of(name: str) -> Look:
-    """Colour and style of a policy, or of one whose label begins with its name."""
+    """Return colour and style of a policy, or of a label that begins with its name."""
     known = [one for one in LOOKS if name.startswith(one)]
     return LOOKS[max(known, key=len)] if known else ("0.5", "-")
 
 
 def looks_of(names: Iterable[str]) -> dict[str, Look]:
-    """Colour and style of each of several labels, no two alike.
+    """Return a different colour and style for each label.
 
-    A policy keeps its own; another label of the same policy gets what nobody else has.
+    A policy keeps its own; another label of the same policy gets one that is free.
 
     >>> looks = looks_of(["tide-margin", "tide"])
     >>> looks["tide"] == look_of("tide"), looks["tide-margin"] == look_of("tide")
@@ -58,7 +58,7 @@ def looks_of(names: Iterable[str]) -> dict[str, Look]:
 
 
 def check_drawable(path: Path) -> None:
-    """Refuse, before any work is done, a picture that could not be drawn."""
+    """Refuse a picture that cannot be drawn, before any work is done."""
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
     except ImportError:

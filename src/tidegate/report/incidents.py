@@ -1,4 +1,4 @@
-"""What went wrong in a run, and in which rounds, for a page that marks it where it was."""
+"""What went wrong in a run, and in which rounds, so that a page can mark them."""
 
 import itertools
 import math
@@ -9,9 +9,9 @@ from tidegate.runs.reader import RunView
 from tidegate.server.fleet_round import FleetRound
 
 MOST_SPANS = 6
-"""Of rounds that are written out; the others are counted."""
+"""The most spans of rounds to write out; the others are counted."""
 Span = tuple[int, int]
-"""The first and the last of some rounds in a row."""
+"""The first and the last of consecutive rounds."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Incident:
     mark: str
     """The letter that stands for it in pictures."""
     what: str
-    """What happened, and how bad it was."""
+    """What happened, and how often."""
     spans: Sequence[Span]
 
     @property
@@ -34,7 +34,7 @@ def incidents(view: RunView) -> list[Incident]:
     """Return what went wrong in a run, the worst kinds first.
 
     Args:
-        view: what its folder says.
+        view: the run's folder.
     """
     found = [
         _kind("R", _restarts(view), lambda count: _times("the server was restarted", count)),
@@ -54,19 +54,19 @@ def incidents(view: RunView) -> list[Incident]:
 
 
 def restart_round(view: RunView, at: float) -> int:
-    """Return the round that a server went on with that was started at some time."""
+    """Return the first round of a server that was started at some time."""
     after = [number for number, ended in view.ended_at.items() if ended > at]
     return min(after, default=view.round_number)
 
 
 def paused_rounds(view: RunView) -> list[int]:
-    """Return the rounds in which nothing was bought, because what was bought before was no use."""
+    """Return the rounds in which clients bought nothing because buying was paused."""
     pairs = itertools.pairwise(view.rounds)
     return [after.round_number for before, after in pairs if before.pause]
 
 
 def rounds_in_words(spans: Sequence[Span]) -> str:
-    """Rounds as people write them.
+    """Return rounds in words.
 
     >>> rounds_in_words([(3, 5), (8, 8)])
     'rounds 3 to 5, 8'
@@ -83,7 +83,7 @@ def _kind(mark: str, rounds: Sequence[int], words: Callable[[int], str]) -> Inci
 
 
 def _counted(view: RunView, mark: str, count: Callable[[FleetRound], int], words: str) -> Incident:
-    """A kind of trouble that several clients may have at once."""
+    """Return an incident that several clients may have at once."""
     counts = {row.round_number: count(row) for row in view.rounds}
     most = max(counts.values(), default=0)
     numbers = [number for number, one in counts.items() if one]
@@ -96,7 +96,7 @@ def _restarts(view: RunView) -> list[int]:
 
 
 def _without_models(view: RunView) -> list[int]:
-    """Rounds without an average, but for those in which nobody could have anything to train on."""
+    """Return rounds without an average, except those in which no client could train yet."""
     return [
         row.round_number
         for row in view.rounds
@@ -111,8 +111,8 @@ def _not_finite(view: RunView) -> list[int]:
 
 
 def _missing(view: RunView) -> Callable[[FleetRound], int]:
-    """Counts nodes that a round was meant to reach and that gave it nothing."""
-    everybody = view.fraction_train >= 1  # else a part of the fleet, by lot
+    """Return a function that counts the nodes that a round should reach and did not."""
+    everybody = view.fraction_train >= 1  # else a random part of the fleet
 
     def missing(row: FleetRound) -> int:
         wanted = max(row.fleet, row.orders) if everybody else row.orders
@@ -128,7 +128,7 @@ def _why_missing(view: RunView) -> str:
 
 
 def _failed(view: RunView) -> Incident:
-    """Clients that replied with an error; the newest error is told."""
+    """Return the incident of clients that replied with an error, with the newest error."""
     errors = [error for _, error in view.failures.values() if error]
     words = "client{s} replied with an error"
     found = _counted(view, "E", lambda row: _failures(view, row), words)
@@ -140,7 +140,7 @@ def _failures(view: RunView, row: FleetRound) -> int:
 
 
 def _spans(rounds: Iterable[int]) -> list[Span]:
-    """Rounds that follow each other, as one."""
+    """Return consecutive rounds as spans."""
     spans: list[Span] = []
     for number in sorted(set(rounds)):
         if spans and number == spans[-1][1] + 1:

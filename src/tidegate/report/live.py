@@ -1,4 +1,4 @@
-"""A run at a glance, for a terminal."""
+"""The view of a run in a terminal."""
 
 import itertools
 import math
@@ -36,15 +36,14 @@ _NOTHING_YET = Text("no round is settled yet")
 def live_view(
     view: RunView, *, wide: bool = True, now: float | None = None, log: Sequence[str] = ()
 ) -> RenderableType:
-    """Everything that somebody on call asks first.
+    """Return what an operator on call asks first.
 
-    The frame and each line that is wrong have the colour of what they mean: green for well, yellow
-    for what somebody should look at, red for what somebody must do something about. The same is
-    said in words, for screens and eyes without colours.
+    Green means that all is well, yellow that the operator should look, red that they must act.
+    Words say the same, for screens and readers without colours.
 
     Args:
-        view: what the folder of the run says.
-        wide: whether the screen is.
+        view: the run's folder.
+        wide: whether the screen is wide.
         now: the time, in seconds since 1970; the present by default.
         log: the last lines of the server's log.
     """
@@ -63,7 +62,7 @@ def live_view(
 
 
 def _log_line(line: str) -> Text:
-    """A line of the log: its time of day, and all of it if it tells of something wrong."""
+    """Return a line of the log with its time of day, in colour if it is a warning or an error."""
     found = LOG_LINE.fullmatch(line)
     if found is None:
         return Text(line, "dim", no_wrap=True, overflow="ellipsis")
@@ -75,7 +74,7 @@ def _log_line(line: str) -> Text:
 
 
 def _server_line(view: RunView, wrong: Sequence[Alarm]) -> Text:
-    """Whether the server lives, first of all."""
+    """Return the line that says whether the server is alive."""
     word = server_in_a_word(view)
     process = "" if view.server is None else f", process {view.server.pid}"
     told = {
@@ -91,7 +90,7 @@ def _server_line(view: RunView, wrong: Sequence[Alarm]) -> Text:
 
 
 def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
-    """Money, memory and learning, with a curve of each."""
+    """Return money, memory and learning, with a curve of each."""
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="bold", no_wrap=True)
     lines.add_column(no_wrap=True)
@@ -145,13 +144,13 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
         + (f", {len(view.retired):,} retired" if view.retired else ""),
     )
     for name, words, well in told_of_purchases(told):
-        if well:  # what is not is an alarm
+        if well:  # problems are alarms
             lines.add_row(name, "", Text(words))
     return lines
 
 
 def overspend_words(overspend: float, *, holds: bool) -> str:
-    """How far a run is above or under its budget, and whether the cost debt certifies it.
+    """Return how far a run is above or under its budget, and whether the certificate holds.
 
     >>> overspend_words(-116.5, holds=True), overspend_words(12.0, holds=True)
     ('116.5 under budget', 'overspend 12 is within it')
@@ -162,7 +161,7 @@ def overspend_words(overspend: float, *, holds: bool) -> str:
 
 
 def summary(view: RunView, now: float) -> dict[str, Any]:
-    """The same as plain numbers."""
+    """Return the same as plain numbers."""
     rounds = view.rounds
     told: dict[str, Any] = {
         "run": view.run,
@@ -228,7 +227,7 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
 def bars(
     values: Sequence[float], width: int = WIDTH, span: tuple[float, float] | None = None
 ) -> str:
-    """The last values as bars, from the lowest to the highest of them, or within a span.
+    """Return the last values as bars, scaled to their range or to a given span.
 
     >>> bars([0, 1, float("nan"), 2, 3])
     '▁▃×▆█'
@@ -249,7 +248,7 @@ def bars(
 
 
 def newest(values: Mapping[int, float]) -> float:
-    """Of the last round that a metric was measured in."""
+    """Return the newest value of a metric."""
     return values[max(values)]
 
 
@@ -259,11 +258,11 @@ def _measured(values: Mapping[int, float]) -> str:
 
 
 def _newest_failure(view: RunView, rounds: int) -> tuple[int, str]:
-    """Of the last rounds, in some of which nothing may have been bought: who failed, and how."""
+    """Return how many clients failed in the newest of the last rounds with failures, and how."""
     newest = [view.failures.get(row.round_number, (0, "")) for row in view.rounds[-rounds:]]
     return next((one for one in reversed(newest) if one[0]), (0, ""))
 
 
 def _averaged(view: RunView) -> list[int]:
-    """How many models went into each round's average."""
+    """Return how many models each round averaged."""
     return [view.averaged.get(row.round_number, row.answered) for row in view.rounds]

@@ -1,4 +1,4 @@
-"""Pictures over the rounds of a run, with what went wrong marked where it was."""
+"""Pictures over the rounds of a run, with marks where something went wrong."""
 
 import itertools
 import math
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEW = 4
-"""Points of a curve that are all marked."""
+"""A curve of at most this many points has a marker at each."""
 MARKERS = "os^Dv"
-"""A second cue beside colour and dashes."""
+"""Markers, which distinguish lines beside colour and dashes."""
 LIMITS = ("budget", "slots")
-"""Names of lines that are limits."""
+"""The names of lines that are limits."""
 MARKED = 8
-"""Markers on a longer line."""
+"""The markers on a longer line."""
 TOO_NEAR = 0.045
 """Letters nearer than this part of the width are written as one word."""
 ROUNDING = 1e-9
-"""Part of a value: lines that differ by less are flat."""
+"""A line whose values differ by less than this part is flat."""
 MakePicture = Callable[["Figure", str, str], Picture]
 Lines = dict[str, tuple[Sequence[float], Sequence[float]]]
-"""Where and what, by the name of each line."""
+"""Rounds and values, by the name of each line."""
 Draw = Callable[[str, Lines], Picture]
 """Draws lines over the rounds of one run."""
 
@@ -39,10 +39,10 @@ def lines_over_rounds(
     """Draw lines over rounds.
 
     Args:
-        title: of the picture.
-        lines: what is drawn; the budget and the slots are thin, as limits are.
+        title: the title of the picture.
+        lines: the lines; limits (budget and slots) are thin.
         picture: makes a picture of a figure.
-        trouble: is marked above the lines, by its letters.
+        trouble: incidents, marked by their letters above the lines.
     """
     figure, axes = new_panel(title)
     several = sum(name not in LIMITS for name in lines) > 1
@@ -54,7 +54,7 @@ def lines_over_rounds(
             color=INK if plain else COLOURS[number],
             linestyle=STYLES[number],
             linewidth=1.2 if plain else None,
-            # A line of one point is not seen without; one that is alone needs none.
+            # A line of one point needs a marker to be seen; a single line needs none.
             marker=MARKERS[number] if len(across) < FEW or (several and not plain) else None,
             markevery=1 if len(across) < FEW else max(len(across) // MARKED, 1),
             markersize=5,
@@ -76,7 +76,7 @@ def lines_over_rounds(
 
 
 def _begin_at_zero(axes: "Axes", lines: Lines) -> None:
-    """Give lines that never change an axis from 0 on: the smallest change would fill their own."""
+    """Let the axis of flat lines begin at 0, or else rounding errors would fill the picture."""
     values = {value for _, line in lines.values() for value in line if math.isfinite(value)}
     if not values:
         return
@@ -116,7 +116,7 @@ def _mark(axes: "Axes", trouble: Sequence[Incident]) -> None:
 
 
 def _together(letters: Sequence[tuple[float, str]], near: float) -> list[tuple[float, str]]:
-    """Letters that would lie on each other become one word, each of them once."""
+    """Join letters that would overlap into one word, each of them once."""
     groups: list[list[tuple[float, str]]] = []
     for one in letters:
         if groups and one[0] - groups[-1][-1][0] < near:

@@ -1,7 +1,7 @@
-"""One self-contained HTML page: opens from disk without a network, on a phone, light and dark.
+"""Write a self-contained HTML page that needs no network, for phones too, light and dark.
 
-Pictures are drawn by Matplotlib as SVG and lie in the page; their colours are the page's, so that
-they follow the reader's choice of light or dark. Needs the ``report`` extra.
+Matplotlib draws pictures as SVG inside the page; they use the page's colours, so that they follow
+the reader's choice of light or dark. Needs the ``report`` extra.
 """
 
 import html
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 INK = "#010203"
-"""Stands for the colour of the page's text."""
+"""A placeholder for the colour of the page's text."""
 SERIES = {colour.lower(): f"var(--series-{number})" for number, colour in enumerate(COLOURS)}
-"""The page's own colour for each of ours."""
+"""The page's colour for each colour of ``figures``."""
 QUIET = "#808080"
-"""Of grids: seen on white and on black."""
+"""The colour of grids, visible on white and on black."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "tidegate",
@@ -57,10 +57,10 @@ STYLE: dict[Any, Any] = {
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing with the words that stand for it."""
+    """A drawing with its caption."""
 
     svg: str
-    """With a label for those who do not see it."""
+    """The drawing, with a label for screen readers."""
     caption: str = ""
 
 
@@ -86,13 +86,13 @@ class Section:
 
 
 def check_page(path: Path) -> None:
-    """Refuse, before any work is done, a page that could not be written."""
+    """Refuse a page that cannot be written, before any work is done."""
     check_packages("jinja2", "matplotlib")
     check_place(path)
 
 
 def check_packages(*packages: str) -> None:
-    """Say how to install what a page needs and is not there; pictures need Matplotlib."""
+    """Refuse a page if packages are missing, and say how to install them."""
     for package in packages:
         try:
             __import__(package)
@@ -116,10 +116,10 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -
     """Write a page.
 
     Args:
-        path: of the file.
-        title: of the page.
-        lead: the answer, in a sentence or two; lines after the first stand below it, smaller.
-        sections: below it.
+        path: the file.
+        title: the title of the page.
+        lead: the answer, in a sentence or two; lines after the first are smaller.
+        sections: the sections below the lead.
     """
     import jinja2  # noqa: PLC0415 - an extra
 
@@ -138,7 +138,7 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -
 
 @contextmanager
 def drawing() -> Iterator[Callable[["Figure", str, str], Picture]]:
-    """Draw in the style of a page; gives a function that makes a picture of a figure."""
+    """Draw in the style of a page; yields a function that makes a picture of a figure."""
     from matplotlib import rc_context  # noqa: PLC0415 - an extra
 
     numbers = itertools.count(1)
@@ -153,7 +153,7 @@ def drawing() -> Iterator[Callable[["Figure", str, str], Picture]]:
 
 
 def new_panel(title: str) -> tuple["Figure", "Axes"]:
-    """A figure of one panel; on a wide screen two stand side by side."""
+    """Return a figure of one panel; a wide screen shows two side by side."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra
 
     figure = Figure(figsize=(5.2, 4.0), layout="constrained")
@@ -163,7 +163,7 @@ def new_panel(title: str) -> tuple["Figure", "Axes"]:
 
 
 def _of_the_page(svg: str, number: int, alt: str) -> str:
-    """An SVG as a part of a page: its colours, its names, no size of its own, and a label."""
+    """Return an SVG for the page: the page's colours, unique names, no fixed size, a label."""
     svg = svg[svg.index("<svg") :]
     svg = svg.replace(INK, "currentColor")
     for ours, theirs in SERIES.items():

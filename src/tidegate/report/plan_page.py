@@ -1,4 +1,4 @@
-"""The planner's page: what a budget gives, and what more of it, or of memory, would buy."""
+"""The planner's page: what a budget gains, and what more money or memory would add."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,20 +28,20 @@ AROUND = (
     "else as it is; and what one more unit of money adds there."
 )
 ENDS = (
-    "From this amount on, 10 % more of it buys less than 1 % more effective samples. A dash: it "
-    "still helps at four times of what is planned."
+    "Above this amount, 10 % more of it buys less than 1 % more effective samples. A dash: more "
+    "still helps at four times the planned amount."
 )
 CAVEAT = (
-    "They come from a simulation of counts, prices and money: no model was trained. Effective "
-    "samples are what the paper's bound counts; accuracy need not follow them."
+    "They come from a simulation of counts, prices and money: no model was trained. The paper's "
+    "bound depends on effective samples; accuracy need not follow them."
 )
 DRAWN = "Prices are drawn from the law that was given; real ones can differ from it."
 KEEPING = ("constant_admission", "drift_plus_penalty", "acdpp")
 """Policies that keep every sample for K rounds."""
 NOT_TIDE = (
-    "That is what constant admission, drift plus penalty and ACDPP do. Tide has no K: it keeps "
-    "every buffer full, and buys where the price is below a threshold that rises with the age of "
-    "what it would replace."
+    "Constant admission, drift plus penalty and ACDPP do this. Tide has no K: it keeps every "
+    "buffer full, and buys if the price is below a threshold that rises with the age of the sample "
+    "to replace."
 )
 LIMIT = (
     "The limit is the most that buffers which are always full can gain in the long run for a "
@@ -52,16 +52,16 @@ LIMIT = (
 
 @dataclass(frozen=True)
 class PlanAnswer:
-    """All that the page tells."""
+    """The content of the page."""
 
     headline: str
     """The problem in one line."""
     answer: Sequence[str]
-    """What is given, which policy to use and what it gives, sentence by sentence."""
+    """The problem, the policy to use and its gain, sentence by sentence."""
     advice: Sequence[str]
-    """What follows for the paper's policies."""
+    """The advice for the paper's policies."""
     command: str
-    """That makes this page again."""
+    """The command that makes this page again."""
     recorded: str
     """The file that prices come from; empty if they are drawn from a law."""
     budget: float
@@ -70,11 +70,11 @@ class PlanAnswer:
     summaries: Sequence[PolicySummary]
     limit: float | None
     limit_told: str
-    """What the limit in the table is."""
+    """An explanation of the limit in the table."""
     by_budget: Curves
     by_memory: Curves
     by_cap: Sequence[CapPoint]
-    """Of Tide; none where it is not planned with."""
+    """Tide by its cap on uses; empty if Tide is not planned with."""
     settings: Mapping[str, object]
 
 
@@ -146,7 +146,7 @@ def _prices(planned: PlanAnswer) -> str:
 
 
 def _keeping(planned: PlanAnswer) -> list[Section]:
-    """What follows for policies with a K, if there are any."""
+    """Return the advice for policies with a K, if there are any."""
     if not {one.policy for one in planned.summaries} & set(KEEPING):
         return []
     return [Section("For policies that keep a sample for K rounds", [NOT_TIDE, *planned.advice])]
@@ -178,7 +178,7 @@ def _names(curves: Curves) -> list[str]:
 def _curves(
     curves: Curves, planned: float, across: str, unit: str, picture: MakePicture
 ) -> list[Picture]:
-    """Effective samples, and what one more unit adds to them."""
+    """Draw effective samples, and what one more unit adds to them."""
     amounts = np.array(curves.amounts)
     between: FloatArray = np.sqrt(amounts[1:] * amounts[:-1])
     gained = {name: np.array(curves.effective(name)) for name in _names(curves)}
@@ -207,7 +207,7 @@ def _curves(
             for name, values in lines.items()
         )
         alt = f"{title}, by {across} from {_number(amounts[0])} to {_number(amounts[-1])}: {told}."
-        pictures.append(picture(figure, alt, f"The thin line is what is planned: {planned:,.4g}."))
+        pictures.append(picture(figure, alt, f"The thin line is the plan: {planned:,.4g}."))
     return pictures
 
 

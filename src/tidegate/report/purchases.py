@@ -7,13 +7,13 @@ from tidegate.report.tables import amount
 
 
 def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
-    """What an operator should know of what was bought and of what waits, if anything.
+    """Return what an operator should know about purchases, suppliers, spools and empty buffers.
 
     Args:
-        told: the newest round's numbers, by the names of its row.
+        told: the newest round's figures, by the names of its row.
 
     Returns:
-        for each matter its name, a sentence, and whether all is well.
+        For each topic its name, a sentence, and whether all is well.
 
     >>> late = {"under_way": 3, "under_way_spent": 7.5, "oldest_under_way": 12}
     >>> well = dict.fromkeys(["failing_suppliers", "full_spools", "spool_dropped"], 0)

@@ -1,4 +1,4 @@
-"""What a run came to, and how sure that is, in the first sentences of its page."""
+"""The first sentences of a run's page: the result, and how certain it is."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from tidegate.report.tables import amount
 from tidegate.runs.reader import RunView
 
 RECENT = 5
-"""Measurements that show how much a metric still moves."""
+"""The last measurements, which show how much a metric still changes."""
 
 
 def run_answer(
@@ -21,7 +21,7 @@ def run_answer(
 
     Args:
         view: the run; at least one round is settled.
-        told: its numbers, as ``live.summary`` gives them.
+        told: its figures, from ``live.summary``.
         now: seconds since 1970.
         trouble: what went wrong.
     """
@@ -46,14 +46,14 @@ def run_answer(
 
 
 def _judged(view: RunView) -> dict[str, Mapping[int, float]]:
-    """Metrics that tell what was learned, accuracies and the server's own first."""
+    """Return the metrics of the model, accuracies and the server's own first."""
     names = [name for name in view.metrics if not name.startswith("train/")]
     names.sort(key=lambda name: ("accuracy" not in name, not name.startswith("server/")))
     return {name: view.metrics[name] for name in names}
 
 
 def _certainty(judged: Mapping[str, Mapping[int, float]]) -> str:
-    """How far a single run's figures can be trusted."""
+    """Return how certain the figures of a single run are."""
     counted = "Money and counts come from receipts, exact to the last sample"
     if not judged:
         return f"{counted}; no metric of the model was measured."

@@ -1,4 +1,4 @@
-"""A run on one page: what was run, what was spent, what was learned."""
+"""The page of a run: settings, spending, memory and metrics."""
 
 import json
 from collections.abc import Sequence
@@ -19,35 +19,34 @@ from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
 
 MOST_ROWS = 500
-"""Of a table; a longer one says so."""
+"""The most rows of a table; a longer one says so."""
 
 ASSUMED = "assumed by the planner's bound, not read from the app"
 CAVEATS = (
     (
-        "Money is what clients' receipts say, each checked against its order. Whether a sample was "
-        "worth its price nobody has checked."
+        "Money is the sum of the clients' receipts, each checked against its order. Tidegate does "
+        "not check whether a sample was worth its price."
     ),
     (
-        "Effective samples are what the paper's bound counts: samples that were used unevenly "
-        "often count for less, and what was gained falls where old ones are used over and over. "
-        "Accuracy need not follow them."
+        "The paper's bound depends on effective samples: samples that are used unevenly count for "
+        "less, and the number falls if clients use old samples over and over. Accuracy need not "
+        "follow it."
     ),
     (
         "The certificate says that total overspend was at most the cost debt at the end of every "
-        "round. It says nothing about what unanswered orders may still turn out to have cost, the "
-        "exposure."
+        "round. It does not cover the exposure: what orders without a reply may still have cost."
     ),
 )
 
 
 def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None = None) -> None:
-    """Write the page of a run, over or not.
+    """Write the page of a run, finished or not.
 
     Args:
         view: the run.
-        path: of the page.
+        path: the file of the page.
         now: seconds since 1970.
-        beside: another run, whose metrics are drawn and listed beside this one's.
+        beside: another run, to compare metrics with.
     """
     told, trouble = summary(view, now), incidents(view)
     with drawing() as picture:
@@ -90,7 +89,7 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
 
 
 def _trouble(trouble: Sequence[Incident]) -> list[Section]:
-    """What went wrong, in a short list; the pictures have its letters."""
+    """Return a list of what went wrong, with the letters of the pictures."""
     if not trouble:
         return []
     rows = [[one.mark, one.what, one.where] for one in trouble]
@@ -155,13 +154,13 @@ def _model(view: RunView, beside: RunView | None, draw: Draw) -> list[Picture]:
 
 
 def _labels(view: RunView, beside: RunView) -> tuple[str, str]:
-    """What two runs are called: by their folders, or by themselves where these are alike."""
+    """Return the names of two runs: their folders, or their run names if these are alike."""
     folders = view.folder.absolute().name, beside.folder.absolute().name
     return folders if len(set(folders)) > 1 else (view.run[:SHOWN], beside.run[:SHOWN])
 
 
 def _both(view: RunView, beside: RunView) -> Rows:
-    """What two runs spent, bought and measured last."""
+    """Return what two runs spent, bought and measured last."""
     rows = []
     for name, values in view.metrics.items():
         if name in beside.metrics:
@@ -189,7 +188,7 @@ def _clients(clients: Sequence[ClientView]) -> Rows:
 
 
 def _interest(client: ClientView) -> int:
-    """Clients that are away or owe something come first, retired ones last."""
+    """Return a sort key: clients that are away or owe a reply first, retired ones last."""
     return 2 if client.is_retired else int(state_of(client) == ANSWERED)
 
 

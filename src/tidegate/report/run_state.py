@@ -1,4 +1,4 @@
-"""How far a run is, whether its server lives, and what it waits for."""
+"""The progress of a run, whether its server is alive, and what it waits for."""
 
 import statistics
 from collections.abc import Sequence
@@ -9,30 +9,30 @@ from typing import Literal, cast
 from tidegate.runs.reader import RunView
 
 QUIET_ROUNDS = 5.0
-"""After so many times as long as a round usually takes, a run is called quiet."""
+"""A run is quiet if it waits for this many times the usual length of a round."""
 FEWEST_SECONDS = 30.0
 FIRST_SECONDS = 600.0
-"""As long as nobody knows what a round takes: nodes connect, and apps start for the first time."""
+"""The same for the first round, in seconds: nodes connect, and apps start for the first time."""
 
 Kind = Literal["over", "judging", "stopped", "starting", "dead", "prices", "answers"]
-"""Of a run that goes on, what it waits for: the next price or nodes, or answers."""
+"""The state of a run; an active one waits for ``prices`` (or nodes) or for ``answers``."""
 
 
 @dataclass(frozen=True)
 class RunState:
-    """How far a run is, and whether it still moves."""
+    """The progress of a run, and whether it is quiet."""
 
     kind: Kind
     words: str
     is_quiet: bool = False
-    """Whether it waits for much longer than a round usually takes."""
+    """Whether it has waited for much longer than a round usually takes."""
 
 
 def run_state(view: RunView, now: float) -> RunState:
-    """Return how far a run is.
+    """Return the progress of a run.
 
     Args:
-        view: what its folder says.
+        view: the run's folder.
         now: the time, in seconds since 1970.
     """
     of = "" if view.num_rounds is None else f" of {view.num_rounds:,}"
@@ -52,7 +52,7 @@ def run_state(view: RunView, now: float) -> RunState:
 
 
 def _waiting(view: RunView, now: float, place: str, ends: Sequence[float]) -> RunState:
-    """What a run that goes on waits for, and whether it takes longer than usual."""
+    """Return what an active run waits for, and whether that takes longer than usual."""
     begun = view.begun_at.get(view.round_number)
     usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else None
     started = [at for at, _ in view.starts[-1:]]
@@ -69,7 +69,7 @@ def _waiting(view: RunView, now: float, place: str, ends: Sequence[float]) -> Ru
 
 
 def server_in_a_word(view: RunView) -> str:
-    """Return whether a run's server lives: ``alive``, ``dead``, ``ended`` or ``not known``."""
+    """Return the state of a run's server: ``alive``, ``dead``, ``ended`` or ``not known``."""
     if view.is_served:
         return "alive"
     if view.is_gone:
@@ -80,10 +80,10 @@ def server_in_a_word(view: RunView) -> str:
 
 
 def gains(totals: Sequence[float]) -> list[float]:
-    """What each round added to a total."""
+    """Return what each round added to a total."""
     return [after - before for before, after in zip([0.0, *totals], totals, strict=False)]
 
 
 def clock(seconds: float) -> str:
-    """A time, as people write it."""
+    """Return a time in words."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")

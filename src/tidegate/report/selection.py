@@ -1,4 +1,4 @@
-"""How clients choose among candidates, as far as the server knows, in words."""
+"""What the server knows about how clients choose among candidates, in words."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from tidegate.runs.reader import ClientView
 
 
 def selection_in_words(clients: Sequence[ClientView]) -> list[str]:
-    """How many clients choose what they buy, among how many candidates, and what they passed over.
+    """Return how many clients choose, among how many candidates, and how many they passed over.
 
-    A client tells the server how many candidates it reads for an order, and how far it has read its
-    stream; its ranking and its backlog stay on the client.
+    A client tells the server how many candidates it reads for an order, and how many samples it has
+    read from its stream; its ranking and its backlog stay on the client.
 
     Args:
         clients: all clients of a run.

@@ -1,4 +1,4 @@
-"""A run of several servers at a glance, for a terminal."""
+"""The view of a run with several servers in a terminal."""
 
 import math
 from dataclasses import asdict
@@ -17,10 +17,10 @@ COLUMNS = ("shard", "round", "heard", "fleet", "granted", "spent", "worth", "pro
 
 
 def shards_view(view: MeetingView, now: float) -> RenderableType:
-    """All shards, and what they have together.
+    """Return a table of all shards, and their sums.
 
     Args:
-        view: what the meeting place knows.
+        view: the shards in the database.
         now: the time, in seconds since 1970.
     """
     table = Table(box=None, padding=(0, 2), header_style="bold")
@@ -50,7 +50,7 @@ def shards_view(view: MeetingView, now: float) -> RenderableType:
 
 
 def shards_summary(view: MeetingView, now: float) -> dict[str, Any]:
-    """The same as plain numbers."""
+    """Return the same as plain numbers."""
     return {
         "run": view.run,
         "budget": view.budget,
@@ -70,7 +70,7 @@ def shards_summary(view: MeetingView, now: float) -> dict[str, Any]:
 
 
 def _ago(one: ShardView, now: float) -> str:
-    """How long ago a shard was there, in one unit."""
+    """Return how long ago a shard reported, in one unit."""
     if one.heard is None:
         return "never"
     seconds = max(now - one.heard, 0.0)

@@ -1,4 +1,4 @@
-"""What a run has spent, and why it was more or less than planned, in words."""
+"""What a run has spent, and why that differs from the budget, in words."""
 
 import itertools
 from typing import Any
@@ -11,15 +11,15 @@ from tidegate.runs.own_prices import amounts_paid
 from tidegate.runs.reader import RunView
 
 NOTEWORTHY = 0.01
-"""Of what the budget allowed: a smaller difference needs no reason."""
+"""The page explains a difference above this part of the allowed money."""
 
 
 def spending_in_words(view: RunView, told: dict[str, Any]) -> list[str]:
-    """The paragraphs of a run's page about money.
+    """Return the paragraphs of a run's page about money.
 
     Args:
         view: the run.
-        told: its numbers, as ``live.summary`` gives them.
+        told: its figures, from ``live.summary``.
     """
     return [
         _spent(view, told),
@@ -46,7 +46,7 @@ def _spent(view: RunView, told: dict[str, Any]) -> str:
 
 
 def _why(view: RunView, told: dict[str, Any]) -> list[str]:
-    """Why a round cost more or less than the budget allows, where the two differ."""
+    """Return why a round cost more or less than the budget allows, if it did."""
     above = told["overspend"]
     if abs(above) <= NOTEWORTHY * told["allowed"]:
         return []
@@ -98,12 +98,12 @@ def _why_behind(view: RunView, told: dict[str, Any]) -> str:
 
 
 def _rounds(count: int) -> str:
-    """A number of rounds, in words."""
+    """Return a number of rounds in words."""
     return f"{count:,} round{'s' * (count != 1)}"
 
 
 def _amounts(view: RunView) -> list[str]:
-    """What the money stands for, where prices are made of several amounts."""
+    """Return what the money paid for, if a price is a sum of several columns."""
     parts = [
         f"{amount(total)} {name}" + ("" if total == paid else f", which counts for {amount(paid)}")
         for name, (total, paid) in amounts_paid(view).items()
@@ -113,7 +113,7 @@ def _amounts(view: RunView) -> list[str]:
 
 
 def _dry(view: RunView) -> list[str]:
-    """Why money may be left."""
+    """Return why money may be left: streams that ran dry, or suppliers that failed."""
     short = [row for row in view.rounds if row.exhausted]
     if not short:
         return []
@@ -127,7 +127,7 @@ def _dry(view: RunView) -> list[str]:
 
 
 def _paused(view: RunView) -> list[str]:
-    """Why nothing was bought for a while."""
+    """Return in which rounds buying was paused, and why."""
     paused = paused_rounds(view)
     now = view.rounds[-1].pause
     told = []
@@ -142,7 +142,7 @@ def _paused(view: RunView) -> list[str]:
 
 
 def _why_paused(view: RunView) -> str:
-    """Whether what was bought was of no use, or nothing is known to have been bought."""
+    """Return why buying was paused: useless purchases, or no known purchase."""
     rows = [(before, row) for before, row in itertools.pairwise([None, *view.rounds]) if row]
     begun = [row for before, row in rows if row.pause > (before.pause if before else 0)]
     if any(row.spent for row in begun):
@@ -154,7 +154,7 @@ def _why_paused(view: RunView) -> str:
 
 
 def _set_aside(told: dict[str, Any]) -> list[str]:
-    """Samples that could not be used, because they were damaged or not to be had."""
+    """Return how many samples could not be read, acquired or stored."""
     if not told["set_aside"]:
         return []
     paid = "Those that a supplier had delivered are paid for; the others are not."
@@ -162,7 +162,7 @@ def _set_aside(told: dict[str, Any]) -> list[str]:
 
 
 def _waiting(told: dict[str, Any]) -> list[str]:
-    """What is under way, and who has trouble with it; and what came back."""
+    """Return purchases under way, problems of suppliers and spools, and refunds."""
     words = [f"{words[0].upper()}{words[1:]}." for _, words, _ in told_of_purchases(told)]
     if told["refunded"]:
         back = amount(told["refunded"])

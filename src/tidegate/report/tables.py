@@ -1,4 +1,4 @@
-"""Summaries as tables for people."""
+"""Tables of summaries, for people."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from tidegate.simulation.offline import Candidate
 from tidegate.simulation.summary import CONFIDENCE, Estimate, PolicySummary
 
 ORACLE = "costless_oracle"
-"""The policy that no budget holds."""
+"""The policy without a budget."""
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
 WHOLE = 1000
 
@@ -30,7 +30,7 @@ def legend(*, distinct: bool = True) -> str:
 
 
 def amount(value: float) -> str:
-    """A sum of money, or a count: whole from a thousand on, four digits below.
+    """Return a sum of money or a count as text: whole from 1,000 on, else four digits.
 
     >>> amount(10999.9), amount(55.125)
     ('11,000', '55.12')
@@ -39,7 +39,7 @@ def amount(value: float) -> str:
 
 
 def part_of_limit(policy: str, effective: float, limit: float) -> str:
-    """Effective samples as a part of what a budget can buy; nothing where no budget holds.
+    """Return effective samples as a part of the limit; a dash for the oracle.
 
     >>> part_of_limit("tide", 15.0, 20.0), part_of_limit("costless_oracle", 216.4, 20.0)
     ('75%', '-')
@@ -56,12 +56,12 @@ def any_above_limit(summaries: Sequence[PolicySummary], limit: float) -> bool:
 def summary_table(
     summaries: Sequence[PolicySummary], limit: float | None = None, *, intervals: bool = True
 ) -> Table:
-    """One line a policy.
+    """Return a table with one line a policy.
 
     Args:
-        summaries: of each policy.
-        limit: effective samples a round that are possible, for a column that compares with it.
-        intervals: show how sure a mean is.
+        summaries: one a policy.
+        limit: the most effective samples a round that are possible, for a column of its own.
+        intervals: whether to show the intervals of means.
     """
     seeds = summaries[0].seeds
     title = f"Mean over {seeds} seeds" if seeds > 1 else "One run each"
@@ -90,7 +90,7 @@ def summary_table(
 
 
 def difference_table(differences: Mapping[str, Mapping[str, Estimate]], baseline: str) -> Table:
-    """One line a policy: how much more than the baseline it has, on the same seeds."""
+    """Return a table with one line a policy: its difference from the baseline on equal seeds."""
     title = f"Difference from {baseline} on the same seeds ± {CONFIDENCE:.0%} interval"
     table = _policy_table(title, ("spent", "peak", "effective", "bound"))
     shown = ("spent_per_round", "peak_occupancy", "effective_per_round", "bound_per_round")
@@ -100,7 +100,7 @@ def difference_table(differences: Mapping[str, Mapping[str, Estimate]], baseline
 
 
 def _policy_table(title: str, headings: Sequence[str]) -> Table:
-    """An empty table, narrow enough for 80 columns, with a line for each policy to come."""
+    """Return an empty table of policies, narrow enough for 80 columns."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_edge=False)
     table.padding = 0, 1, 0, 0
     table.add_column("policy", no_wrap=True)
@@ -110,7 +110,7 @@ def _policy_table(title: str, headings: Sequence[str]) -> Table:
 
 
 def candidate_table(candidates: Sequence[Candidate], chosen: Candidate) -> Table:
-    """One line for each K that was tried."""
+    """Return a table with one line for each K that was tried."""
     table = Table(title="Offline selection of K", title_justify="left", box=SIMPLE_HEAD)
     for heading in ("K", "overflow at T/2", "overflow at T", "stays bounded", "bound", ""):
         table.add_column(heading, justify="right")
@@ -127,7 +127,7 @@ def candidate_table(candidates: Sequence[Candidate], chosen: Candidate) -> Table
 
 
 def show(value: Estimate, *, interval: bool = True) -> str:
-    """Three significant digits, and the interval where there is one.
+    """Return three significant digits, and the interval if there is one.
 
     >>> show(Estimate(55.123, 0.26))
     '55.1 ±0.3'
