@@ -70,11 +70,11 @@ class TideState:
     cost_debt: float = 0.0
     """Z(t)."""
     spent: float = 0.0
-    """In all rounds before."""
+    """Money spent in all rounds before."""
     earned: float = 0.0
     """The sum of the budgets of all rounds before."""
     admitted: int = 0
-    """In all rounds before."""
+    """Samples admitted in all rounds before."""
     taking_part: float = 1.0
     """The part of the slots whose clients take part in a round, averaged over recent rounds."""
     prices: PriceMemory = field(default_factory=PriceMemory)

@@ -21,16 +21,16 @@ FILTERS = 128
 HELD_OUT = 2000
 """The most images that filters are learned from; no client trains on them."""
 HELD_OUT_SHARE = 1 / 25
-"""They are at most this part of the training images,"""
+"""The part of the training images that filters are learned from, up to ``HELD_OUT``."""
 FEWEST_HELD_OUT = 100
-"""but at least this many, or half of the training images if there are fewer than twice as many."""
+"""The fewest such images, or half of the training images if that is less."""
 PATCHES = 60_000
 REGULARISATION = 0.1
 """Added to the eigenvalues of whitening."""
 CONTRAST = 10.0
 """Added to the variance of a patch, in units of bytes, so that flat patches stay flat."""
 STEPS = 10
-"""Of k-means."""
+"""The iterations of k-means."""
 THRESHOLD = 0.25
 BATCH = 100
 SEED = 0

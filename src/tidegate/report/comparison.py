@@ -109,7 +109,7 @@ class Comparison:
         return estimate(pairs) if pairs else None
 
     def gap_closed(self, label: str, measure: str = "best_accuracy") -> Share | None:
-        """Return the part of the gap that a policy closes; None if the oracle's streams ran dry.
+        """Return the part of the gap that a policy closes; None without oracle, or if it ran dry.
 
         Only seeds that policy, baseline and oracle have run count.
         """

@@ -111,7 +111,7 @@ def _not_finite(view: RunView) -> list[int]:
 
 
 def _missing(view: RunView) -> Callable[[FleetRound], int]:
-    """Return a function that counts the nodes that a round should reach and did not."""
+    """Return a function that counts the nodes of a round that did not take part."""
     everybody = view.fraction_train >= 1  # else a random part of the fleet
 
     def missing(row: FleetRound) -> int:

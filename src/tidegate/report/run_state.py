@@ -12,7 +12,7 @@ QUIET_ROUNDS = 5.0
 """A run is quiet if it waits for this many times the usual length of a round."""
 FEWEST_SECONDS = 30.0
 FIRST_SECONDS = 600.0
-"""The same for the first round, in seconds: nodes connect, and apps start for the first time."""
+"""Seconds until a run is quiet while the length of a round is unknown: nodes and apps start."""
 
 Kind = Literal["over", "judging", "stopped", "starting", "dead", "prices", "answers"]
 """The state of a run; an active one waits for ``prices`` (or nodes) or for ``answers``."""
