@@ -50,7 +50,7 @@ class SlotPlan:
 
     @property
     def growth(self) -> float:
-        """q of the mixture."""
+        """The growth of ΣA² a round of the mixture, q."""
         return self.share * self.less.growth + (1 - self.share) * self.more.growth
 
     @property
