@@ -1,11 +1,12 @@
 """Shards that meet in PostgreSQL, each with a transaction a second: how long one takes.
 
 python benchmarks/shards_in_postgres.py --shards 100 --seconds 60
-python benchmarks/shards_in_postgres.py --shards 1000 --seconds 60 --json
+python benchmarks/shards_in_postgres.py --shards 1000 --every 20 --seconds 60 --json
 
 The database is the one that the PG* variables name. Every shard is a thread of this process that
 connects, brings a report and a settled round, and takes its grant away; it begins its rounds at a
-time of its own in each second. Budgets are promised 100 rounds ahead, as late in a long run.
+time of its own in each second, or in each period of ``--every`` seconds. Budgets are promised 100
+rounds ahead, as late in a long run.
 """
 
 import argparse
@@ -72,7 +73,7 @@ def settled(now: int) -> FleetRound:
     return FleetRound(**{**values, "round_number": now})
 
 
-def measure(shards: int, seconds: float) -> Outcome:
+def measure(shards: int, seconds: float, every: float) -> Outcome:
     meeting, run = Timed(), uuid.uuid4().hex
     names = [f"shard-{number}" for number in range(shards)]
     slots = dict.fromkeys(names, 100)
@@ -95,7 +96,7 @@ def measure(shards: int, seconds: float) -> Outcome:
         took, failed, now = list[float](), 0, FIRST
         while True:
             now += 1
-            due = began + (now - FIRST - 1) + number / shards
+            due = began + every * (now - FIRST - 1 + number / shards)
             if due > began + seconds:
                 break
             time.sleep(max(due - time.monotonic(), 0.0))
@@ -135,9 +136,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shards", type=int, nargs="+", default=[100])
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--every", type=float, default=1.0, help="seconds of a round")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    outcomes = [measure(shards, options.seconds) for shards in options.shards]
+    outcomes = [measure(shards, options.seconds, options.every) for shards in options.shards]
     if options.json:
         print(json.dumps([asdict(one) for one in outcomes], indent=2))
         return

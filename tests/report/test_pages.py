@@ -310,6 +310,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         advice=["Buy <less>."],
         command="tidegate plan",
         recorded="",
+        currency="EUR",
         rounds=ROUNDS,
         budget=15.0,
         slots=30,
@@ -325,6 +326,8 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     text = (tmp_path / "plan.html").read_text("utf-8")
     assert "three clients. Use tide." in text
     assert "Buy &lt;less&gt;." in text
+    for words in ("budget, EUR a round (logarithmic)", "for one EUR more", ", money in EUR"):
+        assert words in text
     for point in money.points:
         assert f"<td>{show(point.policies['tide'].effective_per_round)}</td>" in text
     for cap in caps:

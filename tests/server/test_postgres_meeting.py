@@ -201,7 +201,7 @@ def test_a_database_that_is_killed_has_every_division_and_every_round_that_it_wa
 
 
 def test_the_benchmark_measures_divisions(database: pytest.MonkeyPatch) -> None:
-    found = shards_in_postgres.measure(shards=3, seconds=2.5)
+    found = shards_in_postgres.measure(shards=3, seconds=2.5, every=1.0)
     assert (found.divisions, found.failed) == (3, 0)
     assert found.visits >= 7
     assert 0.9 < found.granted <= 1.0

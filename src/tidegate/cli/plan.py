@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,10 +33,10 @@ from tidegate.problem import Problem
 from tidegate.report.page import check_page
 from tidegate.report.plan_page import PlanAnswer, write_plan_page
 from tidegate.report.tables import candidate_table
-from tidegate.simulation.caps import looked_at, try_caps
-from tidegate.simulation.curves import by_budget, by_memory, trace
+from tidegate.simulation.caps import CapPoint, looked_at, try_caps
+from tidegate.simulation.curves import Curves, by_budget, by_memory, trace
 from tidegate.simulation.offline import Candidate, candidate_horizons, select_offline, try_horizons
-from tidegate.simulation.summary import PolicySummary, summarise
+from tidegate.simulation.summary import summarise
 from tidegate.theory.parameters import (
     Plan,
     contraction,
@@ -163,23 +162,34 @@ def plan(
             out.print(candidate_table(candidates, chosen))
         show_summaries(summaries, possible)
     if html is not None:
-        chosen_for_curves = [name for name in policy or CURVES if name in runs]
-        lead = [given, *first]
-        _write_page(setting, lead, advice, summaries, possible, chosen_for_curves, preset, html)
+        on_page = [name for name in policy or CURVES if name in runs]
+        money, memory, caps = _traced(setting, on_page, preset)
+        planned = PlanAnswer(
+            headline=headline(setting),
+            answer=[given, *first],
+            advice=advice,
+            command=shlex.join(["tidegate", *sys.argv[1:]]),
+            recorded=setting.recorded,
+            currency=currency,
+            budget=problem.budget,
+            rounds=problem.num_rounds,
+            slots=problem.total_capacity,
+            summaries=summaries,
+            limit=possible.get("in_hindsight", possible.get("limit")),
+            limit_told=limit_told(possible),
+            by_budget=money,
+            by_memory=memory,
+            by_cap=caps,
+            settings={**described(setting), "preset": preset},
+        )
+        write_plan_page(planned, html)
         typer.echo(f"wrote {html}", err=True)
 
 
-def _write_page(
-    setting: Setting,
-    first: list[str],
-    advice: list[str],
-    summaries: list[PolicySummary],
-    possible: Mapping[str, float],
-    policies: list[str],
-    preset: str,
-    path: Path,
-) -> None:
-    """Compute both curves with a progress bar, and write the page."""
+def _traced(
+    setting: Setting, policies: list[str], preset: str
+) -> tuple[Curves, Curves, list[CapPoint]]:
+    """Compute what money, memory and a cap on uses change, with a progress bar."""
     problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
     makers = {
         name: partial(
@@ -187,12 +197,12 @@ def _write_page(
         )
         for name in policies
     }
-    money, memory = by_budget(problem), by_memory(problem)
+    budgets, sizes = by_budget(problem), by_memory(problem)
     caps = looked_at(problem, setting.price_law, setting.most_uses) if TIDE in makers else {}
-    played = (len(money) + len(memory)) * len(makers) + len(caps)
+    played = (len(budgets) + len(sizes)) * len(makers) + len(caps)
     total = played * len(seeds) * problem.num_rounds
     with progress_bar("tracing curves", total) as one_round:
-        curves = [
+        money, memory = (
             trace(
                 problems,
                 setting.price_law,
@@ -202,8 +212,8 @@ def _write_page(
                 most_uses=setting.most_uses,
                 each_round=one_round,
             )
-            for problems in (money, memory)
-        ]
+            for problems in (budgets, sizes)
+        )
         tried = try_caps(
             problem,
             setting.price_law,
@@ -215,24 +225,7 @@ def _write_page(
             price_per_client=setting.price_per_client,
             each_round=one_round,
         )
-    planned = PlanAnswer(
-        headline=headline(setting),
-        answer=first,
-        advice=advice,
-        command=shlex.join(["tidegate", *sys.argv[1:]]),
-        recorded=setting.recorded,
-        budget=problem.budget,
-        rounds=problem.num_rounds,
-        slots=problem.total_capacity,
-        summaries=summaries,
-        limit=possible.get("in_hindsight", possible.get("limit")),
-        limit_told=limit_told(possible),
-        by_budget=curves[0],
-        by_memory=curves[1],
-        by_cap=tried,
-        settings={**described(setting), "preset": preset},
-    )
-    write_plan_page(planned, path)
+    return money, memory, tried
 
 
 def _more(problem: Problem, setting: Setting) -> dict[str, Plan]:

@@ -64,6 +64,8 @@ class PlanAnswer:
     """The command that makes this page again."""
     recorded: str
     """The file that prices come from; empty if they are drawn from a law."""
+    currency: str
+    """Of the budget and prices, such as EUR; empty for none."""
     budget: float
     rounds: int
     slots: int
@@ -82,9 +84,8 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
     """Write the page."""
     lead = f"{planned.headline}. {' '.join(planned.answer)}"
     with drawing() as picture:
-        money = _curves(
-            planned.by_budget, planned.budget, "budget, a round", "one more unit of money", picture
-        )
+        one_more = f"one {planned.currency} more" if planned.currency else "one more unit of money"
+        money = _curves(planned.by_budget, planned.budget, _budget(planned), one_more, picture)
         memory = _curves(planned.by_memory, planned.slots, "slots", "one more slot", picture)
         caps = cap_section(planned.by_cap, picture)
     sections = [
@@ -98,7 +99,7 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
             "What money buys",
             [AROUND, _each_point(planned), LIMIT],
             pictures=money,
-            details=[_points(planned.by_budget, "budget")],
+            details=[_points(planned.by_budget, _budget(planned))],
         ),
         Section(
             "What memory buys",
@@ -129,6 +130,10 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
         ),
     ]
     write_page(path, "What this budget gives", lead, sections)
+
+
+def _budget(planned: PlanAnswer) -> str:
+    return "budget, a round" if not planned.currency else f"budget, {planned.currency} a round"
 
 
 def _each_point(planned: PlanAnswer) -> str:
@@ -168,7 +173,8 @@ def _policies(planned: PlanAnswer) -> Rows:
             effective = one.effective_per_round.mean
             cells.append(part_of_limit(one.policy, effective, planned.limit))
         rows.append(cells)
-    return Rows(f"A round{sure}", [*header, *(["limit"] if planned.limit else [])], rows)
+    money = f", money in {planned.currency}" if planned.currency else ""
+    return Rows(f"A round{money}{sure}", [*header, *(["limit"] if planned.limit else [])], rows)
 
 
 def _names(curves: Curves) -> list[str]:
@@ -238,7 +244,7 @@ def _ends(planned: PlanAnswer) -> Rows:
     for name in _names(planned.by_budget):
         ends = [curves.stops_helping(name) for curves in (planned.by_budget, planned.by_memory)]
         rows.append([name, *("–" if end is None else _number(end) for end in ends)])
-    return Rows("Stops helping at", ["policy", "budget, a round", "slots"], rows)
+    return Rows("Stops helping at", ["policy", _budget(planned), "slots"], rows)
 
 
 def _number(value: float) -> str:
