@@ -305,8 +305,8 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         [0],
     )
     planned = PlanAnswer(
-        headline="three clients",
-        answer=["Use tide."],
+        problem="three clients",
+        answer=["Use tide.", "It saves."],
         advice=["Buy <less>."],
         command="tidegate plan",
         recorded="",
@@ -324,7 +324,8 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     )
     write_plan_page(planned, tmp_path / "plan.html")
     text = (tmp_path / "plan.html").read_text("utf-8")
-    assert "three clients. Use tide." in text
+    lead = '<p class="lead">Use tide.</p>\n<p>It saves.</p>\n<p>three clients</p>'
+    assert lead in text
     assert "Buy &lt;less&gt;." in text
     for words in ("budget, EUR a round (logarithmic)", "for one EUR more", ", money in EUR"):
         assert words in text
@@ -339,7 +340,9 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     assert [cell.endswith("%") for cell in last] == [True, True, False]
     assert last[2] == "-"  # as in the terminal: no budget holds the oracle
     assert "Prices are drawn from the law" in text
-    alone = replace(planned, answer=[], by_cap=[], summaries=[money.points[4].policies["tide"]])
+    alone = replace(
+        planned, answer=["None."], by_cap=[], summaries=[money.points[4].policies["tide"]]
+    )
     write_plan_page(alone, tmp_path / "tide.html")  # which has no K, and needs no advice on it
     text = (tmp_path / "tide.html").read_text("utf-8")
     assert "Buy &lt;less&gt;." not in text

@@ -165,8 +165,8 @@ def plan(
         on_page = [name for name in policy or CURVES if name in runs]
         money, memory, caps = _traced(setting, on_page, preset)
         planned = PlanAnswer(
-            headline=headline(setting),
-            answer=[given, *first],
+            problem=f"{headline(setting)}. {given}",
+            answer=first,
             advice=advice,
             command=shlex.join(["tidegate", *sys.argv[1:]]),
             recorded=setting.recorded,

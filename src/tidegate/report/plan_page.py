@@ -54,10 +54,10 @@ LIMIT = (
 class PlanAnswer:
     """The content of the page."""
 
-    headline: str
-    """The problem in one line."""
+    problem: str
+    """Clients, memory, money, prices and rounds, in a sentence or two."""
     answer: Sequence[str]
-    """The problem, the policy to use and its gain, sentence by sentence."""
+    """The policy to use and its gain, sentence by sentence."""
     advice: Sequence[str]
     """The advice for the paper's policies."""
     command: str
@@ -82,14 +82,14 @@ class PlanAnswer:
 
 def write_plan_page(planned: PlanAnswer, path: Path) -> None:
     """Write the page."""
-    lead = f"{planned.headline}. {' '.join(planned.answer)}"
+    answer, *more = planned.answer
+    lead = "\n".join(filter(None, (answer, " ".join(more), planned.problem)))
     with drawing() as picture:
         one_more = f"one {planned.currency} more" if planned.currency else "one more unit of money"
         money = _curves(planned.by_budget, planned.budget, _budget(planned), one_more, picture)
         memory = _curves(planned.by_memory, planned.slots, "slots", "one more slot", picture)
         caps = cap_section(planned.by_cap, picture)
     sections = [
-        *_keeping(planned),
         Section(
             "What each policy gives",
             [text for text in (legend(), planned.limit_told) if text],
@@ -113,6 +113,7 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
             tables=[_ends(planned)],
         ),
         *caps,
+        *_keeping(planned),
         Section(
             "What these numbers are not",
             [f"{CAVEAT} {_prices(planned)}"],
