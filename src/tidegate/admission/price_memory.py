@@ -57,6 +57,12 @@ class PriceMemory:
         """The average of the prices seen."""
         return float(self.values @ self.weights / self.weights.sum())
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether all prices seen were equal."""
+        seen = self.values[self.weights > 0]
+        return bool(seen.min() == seen.max())
+
 
 def _merged(values: FloatArray, weights: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
     """Merge neighbouring prices into at most ``most`` groups of similar weight, at their means."""

@@ -178,6 +178,9 @@ class Tide:
         usual = solved.empty if waiting else max(solved.empty, state.prices.mean)
         by_age, emptied = solved.at(quote.price, state.believed(quote.ahead), self.most_uses)
         filling = usual if emptied is None else min(emptied, quote.highest)
+        if filling < quote.highest and state.prices.is_constant:
+            # Waiting gains nothing, and would empty all slots at the same time.
+            filling, money = quote.highest, min(money, saved)
         late = round(quote.delay * state.taking_part)  # ages count rounds of a client
         by_age = by_age[late:] or by_age[-1:]
         if filling < usual or (filling > usual and self._replaces(state, quote)):

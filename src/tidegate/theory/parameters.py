@@ -17,6 +17,9 @@ PENALTY_EXPONENT = 0.5
 CONTRACTION_EXPONENT = 0.5
 """The default φ of ρ = 1 - T^-φ."""
 
+ROUNDING = 1e-9
+"""Rounds. A K that is nearer to a whole number counts as that number."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -61,7 +64,7 @@ def plan_constant_admission(problem: Problem, retention_horizon: int | None = No
     if retention_horizon is not None:
         return plan_for_horizon(problem, retention_horizon)
     balance = problem.slots_a_round / problem.affordable_admission
-    neighbours = math.floor(balance), math.ceil(balance)
+    neighbours = math.floor(balance + ROUNDING), math.ceil(balance - ROUNDING)
     return _best(problem, {min(max(one, 1), problem.num_rounds) for one in neighbours})
 
 
