@@ -70,6 +70,27 @@ def test_of_policies_that_gain_the_same_the_simplest_is_recommended(
     assert "tide is within 1 %, and constant_admission is the simplest." in said
 
 
+def test_a_first_fill_that_nobody_pays_for_is_not_recommended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = "--capacities 50x40 --budget 20 --price 2.5 --rounds 300 --seeds 1 --spend-ahead 0"
+    told = plan(capsys, flags)
+    assert "hybrid would gain more, but fills half of its memory before round 1 without" in told
+    assert "It pays 2.5 for a sample on average" in told
+
+
+def test_rounds_without_a_sample_to_train_on_are_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = "--capacities 50x40 --budget 400 --rounds 300 --seeds 1 --most-uses 10 --policy tide"
+    waits = plan(capsys, f"{flags} --price 2.5 --spend-ahead 0 --hard-capacity")
+    assert "no client holds a sample" not in waits  # at a constant price there is no use in waiting
+    few = plan(
+        capsys, f"{flags} --price uniform:5,9 --rounds 40".replace("--budget 400", "--budget 2")
+    )
+    assert re.search(r"In \d+ of 40 rounds no client holds a sample to train on\.", few)
+
+
 def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -77,7 +98,7 @@ def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
         r"Use tide: about 1\d\.\d ±0?\d*\.\d eff", plan(capsys, "--rounds 60 --seeds 4")
     )
     few = plan(capsys, "--rounds 60 --seeds 2")
-    assert "Its lead over constant_admission and hybrid may be chance; more --seeds can" in few
+    assert "Its lead over constant_admission may be chance; more --seeds can tell" in few
     assert "In the long run, 10 % more budget could add" in few
 
 

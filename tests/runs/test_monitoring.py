@@ -71,7 +71,7 @@ def test_dashboard_and_rules_speak_of_numbers_that_are_served() -> None:
 def test_every_alert_is_tested() -> None:
     alerts = re.findall(r"alert: (\w+)", (FOLDER / "alerts.yml").read_text("utf-8"))
     tests = (FOLDER / "alerts.test.yml").read_text("utf-8")
-    assert len(alerts) == 13
+    assert len(alerts) == 15
     for alert in alerts:
         assert len(re.findall(rf"alertname: {alert}\b", tests)) >= 2, alert
 
@@ -151,7 +151,7 @@ def test_a_real_prometheus_scrapes_a_run_and_knows_the_rules(tmp_path: Path) -> 
             for expression in expressions():
                 assert server.value(expression.replace("$run", ".*")), expression
             rules = server.get("/api/v1/rules")["groups"][0]["rules"]
-            assert len(rules) == 13
+            assert len(rules) == 15
             assert all(rule["health"] != "err" for rule in rules)
         finally:
             seen.set()

@@ -149,6 +149,8 @@ def _show(audit: Audit) -> None:
         typer.echo(f"  waits for the next order or sweep: {waits}")
     if audit.not_covered:
         typer.echo(f"  {audit.not_covered}")
+    if not audit.replay.keep:
+        typer.echo("  no limit in days is set, so none was checked")
     if audit.is_right:
         beside = "" if audit.compared_to is None else ", and so do the server's books"
         if audit.compared_to is not None and audit.not_covered:

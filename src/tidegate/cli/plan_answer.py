@@ -16,6 +16,8 @@ from tidegate.theory.distribution import price_distribution
 from tidegate.theory.optimum import optimum
 
 CONSTANT = "constant_admission"
+PREFILLED = "hybrid"
+"""Half of its memory is filled before round 1, and nobody pays for that."""
 FREE = "costless_oracle"
 """It ignores prices, so no budget pays for it."""
 NEAR_THE_LIMIT = "tide"
@@ -26,6 +28,8 @@ ROUNDING = 0.01
 """Part of the budget, or of the slots, by which a policy that is recommended may exceed them."""
 MORE = 1.1
 """Times the budget or the memory."""
+NOTHING = 1e-6
+"""A difference that is only rounding."""
 MOST_SIZES = 6
 """Different sizes of clients that are listed one by one."""
 
@@ -51,6 +55,8 @@ class Answer:
     spent_per_round: float
     most_in_training: int
     """Samples, in any round of any run."""
+    empty_rounds: float
+    """Rounds of a run in which no client holds a sample."""
     more_budget: float | None
     """Effective samples a round that a tenth more money could add; None if the limit is unknown."""
     more_memory: float | None
@@ -103,6 +109,7 @@ def answer(
         price_paid=chosen.spent_per_round.mean / distinct if distinct else 0.0,
         spent_per_round=chosen.spent_per_round.mean,
         most_in_training=_peak(runs[best]),
+        empty_rounds=_empty_rounds(runs[best]),
         more_budget=budget,
         more_memory=memory,
     )
@@ -111,6 +118,8 @@ def answer(
 def _broken(summary: PolicySummary, runs: Sequence[Run], setting: Setting) -> str:
     """Return which limit a policy breaks by more than rounding or chance; empty if none."""
     slots, budget = setting.problem.total_capacity, setting.problem.budget
+    if summary.policy == PREFILLED:
+        return "fills half of its memory before round 1 without paying for it"
     over = int(max(run.columns["overflow"].max() for run in runs))
     if over > ROUNDING * slots:
         peak = _peak(runs)
@@ -122,6 +131,10 @@ def _broken(summary: PolicySummary, runs: Sequence[Run], setting: Setting) -> st
     if least > (1 + ROUNDING) * budget:
         return f"spends {_about(spent.mean)} a round where the budget is {_about(budget)}"
     return ""
+
+
+def _empty_rounds(runs: Sequence[Run]) -> float:
+    return sum(int((run.columns["training_size"] == 0).sum()) for run in runs) / len(runs)
 
 
 def _peak(runs: Sequence[Run]) -> int:
@@ -170,6 +183,11 @@ def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]
         f"It pays {_about(found.price_paid)}{unit} for a sample on average, where the mean "
         f"price is {_about(setting.problem.average_price)}{unit}."
     )
+    if found.empty_rounds >= 1:
+        told.append(
+            f"In {_about(found.empty_rounds)} of {setting.rounds:,} rounds no client holds a "
+            "sample to train on."
+        )
     if found.more_budget is not None and found.more_memory is not None:
         told.append(
             f"In the long run, 10 % more budget could add {_about(found.more_budget)} effective "
@@ -218,6 +236,8 @@ def delay_told(problem: Problem) -> list[str]:
 
 def _about(value: float) -> str:
     """Format a number with three digits, or as a whole number."""
+    if abs(value) < NOTHING:
+        return "nothing"
     return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:,.3g}"
 
 

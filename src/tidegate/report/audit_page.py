@@ -125,6 +125,9 @@ def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) 
     lead = f"{len(audits)} buffer{'s' * (len(audits) > 1)}, {beside}. "
     found = f"{wrong} contradict themselves or broke a limit." if wrong else "Nothing is wrong."
     lead += "1 contradicts itself or broke a limit." if wrong == 1 else found
+    unlimited = sum(not one.replay.keep for one in audits)
+    if unlimited:
+        lead += f" {unlimited} of {len(audits)} set no limit in days, so none was checked there."
     now = _date(int(time.time() * 1000))
     lead += f"\nAudited on {now} UTC on {platform.node() or 'a computer without a name'}."
     rows = [_row(facts(one)) for one in audits]

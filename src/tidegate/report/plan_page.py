@@ -13,7 +13,7 @@ from tidegate.report.figures import looks_of
 from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import legend, part_of_limit, show
 from tidegate.simulation.caps import CapPoint
-from tidegate.simulation.curves import FACTORS, Curves
+from tidegate.simulation.curves import Curves
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 MakePicture = Callable[["Figure", str, str], Picture]
 
+EFFECTIVE = (
+    "Effective samples: as many samples, each used equally often, would teach as much as those "
+    "that were used."
+)
 AROUND = (
     "Effective samples a round at budgets from a quarter to four times the planned one, everything "
     "else as it is; and what one more unit of money adds there."
@@ -92,7 +96,7 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
     sections = [
         Section(
             "What each policy gives",
-            [text for text in (legend(), planned.limit_told) if text],
+            [text for text in (EFFECTIVE, legend(), planned.limit_told) if text],
             tables=[_policies(planned)],
         ),
         Section(
@@ -161,12 +165,13 @@ def _keeping(planned: PlanAnswer) -> list[Section]:
 def _policies(planned: PlanAnswer) -> Rows:
     seeds = planned.summaries[0].seeds
     sure = f", mean of {seeds} seeds ± {CONFIDENCE:.0%} interval" if seeds > 1 else ""
-    header = ["policy", "spent", "stored", "peak", "distinct", "effective", "bound", "overspend"]
+    header = ["policy", "effective", "spent", "stored", "peak", "distinct", "bound", "overspend"]
     rows = []
     for one in planned.summaries:
         values = (
-            *(one.spent_per_round, one.mean_occupancy, one.peak_occupancy),
-            *(one.distinct_per_round, one.effective_per_round, one.bound_per_round, one.overspend),
+            *(one.effective_per_round, one.spent_per_round),
+            *(one.mean_occupancy, one.peak_occupancy, one.distinct_per_round),
+            *(one.bound_per_round, one.overspend),
         )
         broken = "" if one.certificate_holds else " (certificate broken)"
         cells = [one.policy + broken, *(show(value) for value in values)]
@@ -219,11 +224,8 @@ def _curves(
 
 
 def _scale(axes: "Axes", amounts: FloatArray, planned: float, across: str) -> None:
-    axes.set_xscale("log")
-    shown = amounts[:: max((len(FACTORS) - 1) // 4, 1)]
-    axes.set_xticks(shown, [_number(amount) for amount in shown])
-    axes.set_xticks([], minor=True)
-    axes.set_xlabel(f"{across} (logarithmic)")
+    axes.set_xlim(left=0, right=1.02 * float(amounts[-1]))
+    axes.set_xlabel(across)
     axes.axvline(planned, color=INK, linewidth=0.8)
 
 
@@ -241,11 +243,18 @@ def _points(curves: Curves, name: str) -> Rows:
 
 
 def _ends(planned: PlanAnswer) -> Rows:
-    rows = []
+    rows, tried = [], (planned.by_budget, planned.by_memory)
     for name in _names(planned.by_budget):
-        ends = [curves.stops_helping(name) for curves in (planned.by_budget, planned.by_memory)]
-        rows.append([name, *("–" if end is None else _number(end) for end in ends)])
+        ends = [curves.stops_helping(name) for curves in tried]
+        rows.append([name, *(_end(*one) for one in zip(ends, tried, strict=True))])
     return Rows("Stops helping at", ["policy", _budget(planned), "slots"], rows)
+
+
+def _end(amount: float | None, curves: Curves) -> str:
+    """Return where more stops helping; at the least amount that was tried, or below."""
+    if amount is None:
+        return "–"
+    return ("≤ " if amount == curves.amounts[0] else "") + _number(amount)
 
 
 def _number(value: float) -> str:
