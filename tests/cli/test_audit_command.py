@@ -5,6 +5,7 @@ import platform
 import shutil
 import sqlite3
 import sys
+import tempfile
 import time
 from contextlib import closing, suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from gated_apps import MODEL
 from histories import DAY, Device, person
+from nobody import as_nobody, can_be_nobody
 from old_files import ROUNDS, DyingGrid, ServerDiesError, control, grid
 
 from tidegate.cli import main
@@ -111,6 +113,27 @@ def test_without_jinja2_the_audit_is_printed_before_the_remedy(
     assert "OK: the record is complete" in out
     assert "pages need jinja2" in error
     assert "must end in .html" in tell(capfd, str(tmp_path), "--page", "page.pdf", code=2)[1]
+
+
+@can_be_nobody
+def test_a_copy_that_may_only_be_read_is_audited(capfd: pytest.CaptureFixture[str]) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        device = Device(folder, 3)
+        device.order()
+        device.close()
+        (path,) = folder.glob("buffer.sqlite")
+        for one in folder.iterdir():
+            one.chmod(0o444)
+        with as_nobody():
+            out, _ = tell(capfd, str(path))
+        assert "OK: the record is complete" in out
+        path.chmod(0o400)
+        with as_nobody():
+            _, error = tell(capfd, str(folder), code=2)
+        assert "run the command as the user of the SuperNode" in " ".join(error.split())
+        assert "delete" not in error
 
 
 def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,18 +1,18 @@
 """A server's books in their file: what a round writes, who may read, and files from before."""
 
 import math
-import os
 import random
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from gated_apps import MODEL
+from nobody import as_nobody, can_be_nobody
 from old_files import ROUNDS, control, grid
 
 from bookkeeping import answer
@@ -30,7 +30,6 @@ from tidegate.wire import Introduction
 
 BESIDE = {"version": FORMAT_VERSION}
 PRICES = PricePath(UniformPrice(1, 10), 1)
-NOBODY = 65534
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
@@ -177,19 +176,7 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
         read_run(tmp_path)
 
 
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    """What is done within is done by a user who may not write here."""
-    os.setegid(NOBODY)
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-        os.setegid(0)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@can_be_nobody
 @pytest.mark.parametrize("is_open", [True, False])
 def test_somebody_who_may_not_write_can_read(is_open: bool) -> None:
     """While a server has the books open, and when none has."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from tidegate._internal.saving import plain, reading
 from tidegate._internal.sqlite_file import check_tables, transaction
-from tidegate.client.buffer_files import check_ours
+from tidegate.client.buffer_files import check_ours, read_only
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.keeping import CONTENTS
 from tidegate.client.limits import Clock, OwnTime, milliseconds
@@ -79,8 +79,7 @@ class Audit:
 def audit_file(path: Path, clock: Clock = time.time) -> Audit:
     """Audit a buffer; raise ``DamagedFileError`` for a file that cannot be read as one."""
     try:
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as file:
+        with closing(sqlite3.connect(read_only(path), uri=True, isolation_level=None)) as file:
             check_ours(path, file)
             check_tables(file, path, buffer_kind())
             with transaction(file, "DEFERRED"), reading(path, REMEDY):

@@ -20,6 +20,7 @@ from tidegate.errors import ConfigurationError, DamagedFileError
 BESIDE = ("", "-wal", "-shm", "-journal")
 """What SQLite adds to a file's name for those that belong to it."""
 REMEDY = "check what it is, and delete it yourself if it is not needed"
+AS_OWNER = "this user may not open it: run the command as the user of the SuperNode"
 
 
 @dataclass(frozen=True)
@@ -67,14 +68,15 @@ def read_buffer(path: Path) -> BufferFile:
     """Read a buffer's file; reading does not count as use."""
     size = sum(one.stat().st_size for one in _parts(path)[:2] if one.exists())
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+        with closing(sqlite3.connect(read_only(path), uri=True)) as file:
             check_ours(path, file)
             ((text,),) = file.execute("SELECT content FROM books LIMIT 1").fetchall()
             ((samples,),) = file.execute("SELECT count(*) FROM samples").fetchall()
     except (sqlite3.DatabaseError, ValueError) as wrong:
         if isinstance(wrong, DamagedFileError):
             raise
-        raise DamagedFileError(path, f"cannot be read as a buffer ({wrong})", REMEDY) from wrong
+        told = f"cannot be read as a buffer ({wrong})"
+        raise DamagedFileError(path, told, remedy(path)) from wrong
     with reading(path, REMEDY):
         books = plain(Books, json.loads(text))
     return BufferFile(
@@ -131,11 +133,34 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
 def mark_of_file(path: Path) -> int:
     """Return the mark of a database's kind; raise ``DamagedFileError`` if it is not a database."""
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as file:
+        with closing(sqlite3.connect(read_only(path), uri=True)) as file:
             ((mark,),) = file.execute("PRAGMA application_id").fetchall()
     except sqlite3.DatabaseError as wrong:
-        raise DamagedFileError(path, f"cannot be read as a database ({wrong})", REMEDY) from wrong
+        told = f"cannot be read as a database ({wrong})"
+        raise DamagedFileError(path, told, remedy(path)) from wrong
     return int(mark)
+
+
+def read_only(path: Path) -> str:
+    """Return the address of a database that is only read, also by a user who may not write there.
+
+    SQLite keeps a log beside a database that is in use, and readers write to its index. A database
+    without a log can be read without that, for instance a copy that was mounted read-only.
+    """
+    log = _parts(path)[1]
+    is_closed = not log.exists() or not log.stat().st_size
+    frozen = "&immutable=1" if is_closed and not _may_write(path) else ""
+    return f"{path.absolute().as_uri()}?mode=ro{frozen}"
+
+
+def remedy(path: Path) -> str:
+    """Return what to do about a file that cannot be opened."""
+    return REMEDY if _may_write(path) else AS_OWNER
+
+
+def _may_write(path: Path) -> bool:
+    effective = os.access in os.supports_effective_ids
+    return all(os.access(one, os.W_OK, effective_ids=effective) for one in (path, path.parent))
 
 
 def check_ours(path: Path, file: sqlite3.Connection) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate._internal.sqlite_file import BUSY_SECONDS
-from tidegate.client.buffer_files import REMEDY, mark_of_file
+from tidegate.client.buffer_files import REMEDY, mark_of_file, remedy
 from tidegate.client.limits import Clock
 from tidegate.client.sqlite_books import SqliteBooks
 from tidegate.client.sqlite_file import APPLICATION_ID
@@ -56,7 +56,8 @@ def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
                 spool.close()
     except sqlite3.OperationalError as wrong:
         told = "is in use and was not swept" if is_busy(wrong) else f"was not swept ({wrong})"
-        raise DamagedFileError(path, told, "sweep again later") from wrong
+        later = "sweep again later" if is_busy(wrong) else remedy(path)
+        raise DamagedFileError(path, told, later) from wrong
     return None
 
 
@@ -71,7 +72,7 @@ def sweep(folder: Path, clock: Clock = time.time) -> tuple[list[Swept], list[Tid
             wrong.append(reason)
             continue
         except (sqlite3.DatabaseError, OSError) as reason:
-            wrong.append(DamagedFileError(path, f"was not swept ({reason})", REMEDY))
+            wrong.append(DamagedFileError(path, f"was not swept ({reason})", remedy(path)))
             continue
         if done is None:
             wrong.append(DamagedFileError(path, "is not a buffer or spool of Tidegate", REMEDY))
