@@ -75,7 +75,6 @@ def test_a_page_dates_deletions_and_names_the_command(
     device.close()
     page = tmp_path / "audit.html"
     given = [str(tmp_path), "--page", str(page)]
-    monkeypatch.setattr(sys, "argv", ["tidegate", "audit", *given])
     tell(capfd, *given)
     text = page.read_text("utf-8")
     assert f"tidegate audit {tmp_path} --page {page}" in text

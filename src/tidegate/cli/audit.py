@@ -1,6 +1,7 @@
 """``tidegate audit``: whether a device kept its limits, by its own record and the server's."""
 
 import json
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,12 +85,16 @@ def audit(
             typer.echo(f"{reason}", err=True)
     wrong = bool(failed) or not all(one.is_right for one in audits)
     if page is not None:
-        _write(audits, page, against, wrong=wrong)
+        compared = [] if against is None else ["--against", against]
+        given = ["tidegate", "audit", *paths, *compared, "--page", page]
+        _write(audits, page, against, shlex.join(map(str, given)), wrong=wrong)
     if wrong:
         raise typer.Exit(1)
 
 
-def _write(audits: list[Audit], page: Path, against: Path | None, *, wrong: bool) -> None:
+def _write(
+    audits: list[Audit], page: Path, against: Path | None, command: str, *, wrong: bool
+) -> None:
     """Write the page; if that fails, the printed audit and its exit code stand."""
     try:
         check_packages("jinja2")
@@ -99,7 +104,7 @@ def _write(audits: list[Audit], page: Path, against: Path | None, *, wrong: bool
             raise ConfigurationError(told) from None
         typer.echo(told, err=True)
     else:
-        write_audit_page(audits, page, against)
+        write_audit_page(audits, page, against, command)
 
 
 def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:

@@ -1,8 +1,6 @@
 """A page for an auditor: what devices held and did, what that proves, and what it does not."""
 
 import platform
-import shlex
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,13 +106,16 @@ def facts(audit: Audit) -> dict[str, Any]:
     }
 
 
-def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) -> None:
+def write_audit_page(
+    audits: Sequence[Audit], path: Path, against: Path | None, command: str
+) -> None:
     """Write the page of some audits, with the time, the computer and the command.
 
     Args:
         audits: one a buffer.
         path: the file of the page.
         against: the run whose books were compared, if any.
+        command: that makes this page again.
     """
     wrong = sum(not one.is_right for one in audits)
     beside = (
@@ -151,7 +152,7 @@ def write_audit_page(audits: Sequence[Audit], path: Path, against: Path | None) 
         Section(
             "How to check it again",
             [AGAIN],
-            command=shlex.join(["tidegate", *sys.argv[1:]]),
+            command=command,
             details=[_details(one) for one in audits],
         ),
     ]
