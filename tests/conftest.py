@@ -72,8 +72,6 @@ def _share(item: pytest.Item) -> float:
 
 
 TOOK = pytest.StashKey[float]()
-GIVES_WAY = 10
-"""The niceness of a worker that computes. Flower's processes have time limits of their own."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -83,8 +81,6 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None]:
         for name in mark.args:
             if reason := missing(name):
                 pytest.skip(reason)
-    if "PYTEST_XDIST_WORKER" in os.environ and "deployment" not in _markers(item):
-        os.nice(max(GIVES_WAY - os.nice(0), 0))
     with pytest.MonkeyPatch.context() as patch:
         _no_process_without_its_marker(item, patch)
         yield
