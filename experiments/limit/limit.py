@@ -29,6 +29,7 @@ from tidegate.experiments.on_counts import (
     judged,
     judged_part,
     rounds_on_counts,
+    softmax,
 )
 from tidegate.report.comparison import write_csv
 from tidegate.selection import margin
@@ -104,13 +105,6 @@ def most_samples(prices: Array, money: float, most_a_round: float) -> int:
         now = int(min(most_a_round, (money + 1e-9) // price))
         bought, money = bought + now, money - now * price
     return bought
-
-
-def softmax(scores: Array) -> Array:
-    """Chances of the classes, one row a sample."""
-    chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    shares: Array = chances / chances.sum(axis=-1, keepdims=True)
-    return shares
 
 
 @dataclass(frozen=True, eq=False)

@@ -194,3 +194,24 @@ def _migrate(
 def _pragma(connection: sqlite3.Connection, name: str) -> int:
     ((value,),) = connection.execute(f"PRAGMA {name}")
     return int(value)
+
+
+def opened_to_read(path: Path) -> sqlite3.Connection:
+    """Open the file; without the right to create a log, read the file as it is."""
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    connection = _reader(address)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
+    except sqlite3.OperationalError:
+        connection.close()
+        if path.with_name(f"{path.name}-wal").exists():
+            raise
+        return _reader(f"{address}&immutable=1")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _reader(address: str) -> sqlite3.Connection:
+    return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tidegate._internal.saving import plain, reading
-from tidegate._internal.sqlite_file import check_tables, transaction
-from tidegate.client.buffer_files import check_ours, read_only
+from tidegate._internal.sqlite_file import check_tables, opened_to_read, transaction
+from tidegate.client.buffer_files import check_ours
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.keeping import CONTENTS
 from tidegate.client.limits import Clock, OwnTime, milliseconds
@@ -79,7 +79,7 @@ class Audit:
 def audit_file(path: Path, clock: Clock = time.time) -> Audit:
     """Audit a buffer; raise ``DamagedFileError`` for a file that cannot be read as one."""
     try:
-        with closing(sqlite3.connect(read_only(path), uri=True, isolation_level=None)) as file:
+        with closing(opened_to_read(path)) as file:
             check_ours(path, file)
             check_tables(file, path, buffer_kind())
             with transaction(file, "DEFERRED"), reading(path, REMEDY):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tidegate._internal.saving import plain, reading
 from tidegate._internal.sqlite_errors import is_busy
+from tidegate._internal.sqlite_file import opened_to_read
 from tidegate.client.sqlite_file import APPLICATION_ID
 from tidegate.client.store import Books
 from tidegate.errors import ConfigurationError, DamagedFileError
@@ -68,7 +69,7 @@ def read_buffer(path: Path) -> BufferFile:
     """Read a buffer's file; reading does not count as use."""
     size = sum(one.stat().st_size for one in _parts(path)[:2] if one.exists())
     try:
-        with closing(sqlite3.connect(read_only(path), uri=True)) as file:
+        with closing(opened_to_read(path)) as file:
             check_ours(path, file)
             ((text,),) = file.execute("SELECT content FROM books LIMIT 1").fetchall()
             ((samples,),) = file.execute("SELECT count(*) FROM samples").fetchall()
@@ -133,24 +134,12 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
 def mark_of_file(path: Path) -> int:
     """Return the mark of a database's kind; raise ``DamagedFileError`` if it is not a database."""
     try:
-        with closing(sqlite3.connect(read_only(path), uri=True)) as file:
+        with closing(opened_to_read(path)) as file:
             ((mark,),) = file.execute("PRAGMA application_id").fetchall()
     except sqlite3.DatabaseError as wrong:
         told = f"cannot be read as a database ({wrong})"
         raise DamagedFileError(path, told, remedy(path)) from wrong
     return int(mark)
-
-
-def read_only(path: Path) -> str:
-    """Return the address of a database that is only read, also by a user who may not write there.
-
-    SQLite keeps a log beside a database that is in use, and readers write to its index. A database
-    without a log can be read without that, for instance a copy that was mounted read-only.
-    """
-    log = _parts(path)[1]
-    is_closed = not log.exists() or not log.stat().st_size
-    frozen = "&immutable=1" if is_closed and not _may_write(path) else ""
-    return f"{path.absolute().as_uri()}?mode=ro{frozen}"
 
 
 def remedy(path: Path) -> str:

@@ -83,7 +83,7 @@ class Client:
             self.waiting += self._next(max(selection.candidates, fresh))
         chosen: list[int] = []
         if fresh:
-            likely = _softmax((self.inputs[self.waiting] @ model).astype(np.float64))
+            likely = softmax((self.inputs[self.waiting] @ model).astype(np.float64))
             nobody = cast("Context", None)  # only a rule from a file reads it
             worths = rank(ranking, likely, self.labels[self.waiting], nobody)
             chosen = selection.choose(worths, fresh, (self.name, now))
@@ -253,7 +253,7 @@ def _after_round(model: Floats, clients: list[Client], job: Job) -> Floats:
     speed: NDArray[Any] = np.zeros_like(wanted)
     pulled: NDArray[Any] = np.zeros_like(wanted)
     for _ in range(job.local_steps):
-        speed = np.float32(job.momentum) * speed + (_softmax(scores) - wanted) * part
+        speed = np.float32(job.momentum) * speed + (softmax(scores) - wanted) * part
         pulled += speed
         scores = scores - np.float32(job.learning_rate) * (products @ speed)
     shares = (sizes / sizes.sum()).astype(np.float32)
@@ -263,7 +263,8 @@ def _after_round(model: Floats, clients: list[Client], job: Job) -> Floats:
     return moved
 
 
-def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
+def softmax(scores: NDArray[Any]) -> NDArray[Any]:
+    """Return class probabilities, one row a sample."""
     chances = np.exp(scores - scores.max(axis=-1, keepdims=True))
     shares: NDArray[Any] = chances / chances.sum(axis=-1, keepdims=True)
     return shares
@@ -272,7 +273,7 @@ def _softmax(scores: NDArray[Any]) -> NDArray[Any]:
 def _judge(scores: Floats, wanted: IntArray) -> tuple[float, float]:
     """Return accuracy and mean loss."""
     right = scores.argmax(axis=1) == wanted
-    likely = _softmax(scores.astype(np.float64))[np.arange(len(wanted)), wanted]
+    likely = softmax(scores.astype(np.float64))[np.arange(len(wanted)), wanted]
     return float(right.mean()), float(-np.log(np.maximum(likely, 1e-300)).mean())
 
 

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from tidegate._internal.saving import reading
-from tidegate._internal.sqlite_file import BUSY_SECONDS, FileKind, check_tables, transaction
+from tidegate._internal.sqlite_file import FileKind, check_tables, opened_to_read, transaction
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import FORMAT_VERSION, OLDEST_FORMAT, REMEDY
 from tidegate.server.account import Account
@@ -155,7 +155,7 @@ def orders_in(connection: sqlite3.Connection) -> Iterator[tuple[int, Order, tupl
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     """Open the file at one moment, also while it is written, and without the right to write."""
     try:
-        with closing(_opened(path)) as connection, transaction(connection, "DEFERRED"):
+        with closing(opened_to_read(path)) as connection, transaction(connection, "DEFERRED"):
             check_tables(connection, path, BOOKS_KIND)
             yield connection
     except sqlite3.OperationalError as wrong:
@@ -165,27 +165,6 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
         ) from wrong
     except sqlite3.DatabaseError as wrong:
         raise DamagedFileError(path, f"is damaged ({wrong})", REMEDY) from wrong
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    """Open the file; without the right to create a log, read the file as it is."""
-    address = f"{path.absolute().as_uri()}?mode=ro"
-    connection = _connected(address)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-    except sqlite3.OperationalError:
-        connection.close()
-        if path.with_name(f"{path.name}-wal").exists():
-            raise
-        return _connected(f"{address}&immutable=1")
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _connected(address: str) -> sqlite3.Connection:
-    return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
 
 
 def read_books(path: Path) -> dict[str, Any] | None:
