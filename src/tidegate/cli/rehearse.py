@@ -176,7 +176,7 @@ def _facts(plan: "Plan", outcome: "Outcome") -> dict[str, Any]:
 
 
 def _show(plan: "Plan", outcome: "Outcome", console: "Console") -> None:
-    """Show the result, where the files are, and the commands for real machines."""
+    """Show what each node paid, where the files are, and last the result."""
     console.print()
     if outcome.books is not None:
         table = Table("node", "samples", "paid, by its own file", "paid, by the ledger", "")
@@ -186,21 +186,16 @@ def _show(plan: "Plan", outcome: "Outcome", console: "Console") -> None:
                 node.name, f"{node.samples:,}", amount(node.paid), amount(node.booked), told
             )
         console.print(table)
+    places = {
+        "the run": f"{plan.run_folder} (tidegate watch, tidegate report)",
+        "logs": str(plan.folder / "logs"),
+        "samples of the nodes": f"{plan.folder / 'buffers'} (tidegate audit)",
+        "what to type on real machines": str(plan.commands_file),
+    }
+    for name, place in places.items():
+        console.print(f"{name}: {escape(place)}", highlight=False, soft_wrap=True)
     for problem in outcome.problems:
         console.print(f"[bold red]WRONG[/] {escape(problem)}", highlight=False, soft_wrap=True)
     if outcome.books is not None and outcome.books.are_equal:
         crash = " after the crash" if plan.kill else ""
         console.print(f"[bold green]The nodes' files agree with the server's ledger{crash}.[/]")
-    places = {
-        "the run": f"{plan.run_folder} (tidegate watch, tidegate report)",
-        "logs": str(plan.folder / "logs"),
-        "samples of the nodes": str(plan.folder / "buffers"),
-        "what to type on real machines": str(plan.commands_file),
-    }
-    for name, place in places.items():
-        console.print(f"{name}: {escape(place)}", highlight=False, soft_wrap=True)
-    if not outcome.problems:
-        console.print()
-        console.print(
-            plan.commands_file.read_text("utf-8"), markup=False, highlight=False, soft_wrap=True
-        )

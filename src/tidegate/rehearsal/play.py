@@ -103,16 +103,24 @@ class Rehearsal:
         self._say("an authority and a certificate for 127.0.0.1 are written to certificates/")
         try:
             with contextlib.ExitStack() as opened:
-                opened.callback(deployment.stop)
+                opened.callback(self._stop, deployment)
                 self._start(deployment)
                 self._run(deployment)
         except (SupplierError, TimeoutError) as wrong:
             self._outcome.problems.append(str(wrong))
-        else:
-            self._say("all processes have ended")
         if not self._outcome.problems:
             self._compare(deployment)
         return self._outcome
+
+    def _stop(self, deployment: Deployment) -> None:
+        left = deployment.stop()
+        if left:
+            numbers = " ".join(map(str, left))
+            self._outcome.problems.append(
+                f"processes of the rehearsal do not end; try kill -9 {numbers}"
+            )
+        else:
+            self._say("all processes have ended")
 
     def _start(self, deployment: Deployment) -> None:
         count = self._plan.nodes

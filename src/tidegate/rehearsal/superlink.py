@@ -19,6 +19,11 @@ from tidegate.rehearsal.processes import TIMEOUT, free_port, kill, wait_for
 CONNECTION = "here"
 LAST_LINES = 8
 """Of a log that is shown; the whole is in its file."""
+CLEAN_LOOKS = 2
+"""So many looks in a row must find nothing: a process that is just starting has no environment."""
+ENDING_SECONDS = 30.0
+MARK = "TIDEGATE_DEPLOYMENT"
+"""The variable in the environment of all processes of a deployment; its value is the folder."""
 BIN = Path(sys.executable).parent
 
 
@@ -46,6 +51,7 @@ class SuperLink:
             **os.environ,
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             "FLWR_HOME": str(folder / "home"),
+            MARK: str(folder),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -69,13 +75,28 @@ class SuperLink:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def stop(self) -> None:
-        """End all that was started."""
+    def stop(self) -> list[int]:
+        """End all that was started, and wait until nothing of it lives.
+
+        Returns:
+            The processes that do not end; almost always none.
+        """
         for process in reversed(self._processes):
             kill(process)
-        for left in self.processes():  # what a SuperLink that was killed had started
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(left, signal.SIGKILL)
+        clean_looks = 0
+
+        def ended() -> bool | None:
+            nonlocal clean_looks
+            left = self.processes()  # what a SuperLink that was killed had started
+            for process in filter(self.owns, left):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            clean_looks = 0 if left else clean_looks + 1
+            return clean_looks == CLEAN_LOOKS or None
+
+        with contextlib.suppress(TimeoutError):
+            wait_for(ended, "the end of the deployment's processes", ENDING_SECONDS)
+        return self.processes()
 
     def start_link(self) -> None:
         """Start the SuperLink, also again after it was killed, and wait until it answers."""
@@ -98,8 +119,8 @@ class SuperLink:
         return [process for process in everything if self.owns(process)]
 
     def owns(self, process: int, program: str = "") -> bool:
-        """Whether a process lives and was started for this deployment: it has its home."""
-        mark, place = f"FLWR_HOME={self.folder / 'home'}".encode(), Path(f"/proc/{process}")
+        """Whether a process lives and was started for this deployment: it has its mark."""
+        mark, place = f"{MARK}={self.folder}".encode(), Path(f"/proc/{process}")
         with contextlib.suppress(OSError):
             mine = mark in (place / "environ").read_bytes().split(b"\0")
             return mine and program.encode() in (place / "cmdline").read_bytes()
