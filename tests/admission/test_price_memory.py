@@ -52,3 +52,12 @@ def test_own_prices_of_a_round_count_as_one_round() -> None:
     many = PriceMemory().with_prices(np.linspace(1, 2, 2000), np.full(2000, 1 / 2000))
     assert many.weights.sum() == pytest.approx(1.0)
     assert many.mean == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize("price", [0.08, 0.1, 0.3, 5.5])
+def test_equal_prices_stay_exactly_equal(price: float) -> None:
+    memory = PriceMemory()
+    for _ in range(3 * SIZE):
+        memory = memory.with_prices(np.array([price]), np.ones(1))
+        assert memory.mean == price
+        assert memory.is_constant

@@ -200,6 +200,18 @@ def test_constant_prices_cost_nothing_against_constant_admission() -> None:
     assert run.columns["spent"].sum() <= 55_000 + 1e-6
 
 
+@pytest.mark.parametrize(
+    ("price", "budget", "rounds"), [(0.08, 4.0, 100), (0.1, 5.0, 100), (5.5, 55.0, 700)]
+)
+def test_a_constant_price_is_paid_evenly(price: float, budget: float, rounds: int) -> None:
+    """Labels cost the same each day, and people who give them want as many each day."""
+    slots = (100,) * 20 if rounds == 100 else (10,) * 10
+    problem = dataclasses.replace(mnist(rounds, slots), budget=budget)
+    policy = tide(problem, ControlOptions(strict_spending=True))
+    bought = simulate(policy, problem, ConstantPrice(price), 0).columns["admitted"]
+    assert set(bought.tolist()) == {round(budget / price)}
+
+
 def test_prices_that_are_free_now_and_then_are_taken() -> None:
     problem = mnist(120)
     run = simulate(tide(problem), problem, RecordedPrices([0.0, 30.0, 6.0] * 40), 0)

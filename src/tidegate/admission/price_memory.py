@@ -54,8 +54,9 @@ class PriceMemory:
 
     @property
     def mean(self) -> float:
-        """The average of the prices seen."""
-        return float(self.values @ self.weights / self.weights.sum())
+        """The average of the prices seen; of equal prices exactly their value."""
+        seen, average = self.values[self.weights > 0], self.values @ self.weights
+        return float(np.clip(average / self.weights.sum(), seen.min(), seen.max()))
 
     @property
     def is_constant(self) -> bool:
@@ -65,7 +66,10 @@ class PriceMemory:
 
 
 def _merged(values: FloatArray, weights: FloatArray, most: int) -> tuple[FloatArray, FloatArray]:
-    """Merge neighbouring prices into at most ``most`` groups of similar weight, at their means."""
+    """Merge neighbouring prices into at most ``most`` groups of similar weight, at their means.
+
+    Equal prices stay exactly equal.
+    """
     order = np.argsort(values, kind="stable")
     values, weights = values[order], weights[order]
     middle = np.cumsum(weights) - weights / 2
@@ -73,5 +77,7 @@ def _merged(values: FloatArray, weights: FloatArray, most: int) -> tuple[FloatAr
     total, paid = np.zeros(most), np.zeros(most)
     np.add.at(total, group, weights)
     np.add.at(paid, group, weights * values)
-    kept = total > 0
-    return paid[kept] / total[kept], total[kept]
+    kept = np.flatnonzero(total)
+    lowest = values[np.searchsorted(group, kept, side="left")]
+    highest = values[np.searchsorted(group, kept, side="right") - 1]
+    return np.clip(paid[kept] / total[kept], lowest, highest), total[kept]
