@@ -51,7 +51,12 @@ class Postgres:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.kill()
+        self.go_on()
+        self._process.send_signal(signal.SIGQUIT)  # at once, and it removes its shared memory
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
         shutil.rmtree(self.folder)
 
     @property
@@ -66,6 +71,7 @@ class Postgres:
         """Start it, also again, and wait until it answers."""
         settings = [
             "-p", str(self.port), "-k", str(self.folder), "-c", "listen_addresses=127.0.0.1",
+            "-c", "dynamic_shared_memory_type=mmap",  # in its folder, where none is left by a kill
             *(part for one in self._settings for part in ("-c", one)),
         ]  # fmt: skip
         with (self.folder / "log").open("ab") as log:
