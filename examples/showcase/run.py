@@ -7,8 +7,8 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -78,20 +78,22 @@ def _run(given: argparse.Namespace, console: Console) -> list[str]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ShowcaseError(f"{given.out} already exists; give a new folder with --out")
     with ExitStack() as parts:
-        broker = parts.enter_context(Broker(out / "broker"))
-        annotator = parts.enter_context(Annotator(windows, given.seed))
-        people = range(1, given.people + 1)
-        places = broker.port, annotator.port
-        stage = Stage(out, given.data, people, given.rounds, given.seed, *places)
-        console.print(
-            f"Mosquitto listens on port {broker.port}, the annotator on {annotator.port}.\n"
-            f"{len(people)} phones; {len(FLEETS)} fleets of {len(people)} clients.",
-            highlight=False,
-        )
-        subscribe(broker.port, out / "spools", [fleet.name for fleet in FLEETS], people)
-        count = CANDIDATES * given.rounds
-        phones = parts.enter_context(Phones(broker.port, windows, people, count, given.seed))
-        _follow(stage, parts.enter_context(running(stage)), phones, annotator, console)
+        with _undisturbed():
+            broker = parts.enter_context(Broker(out / "broker"))
+            annotator = parts.enter_context(Annotator(windows, given.seed))
+            people = range(1, given.people + 1)
+            places = broker.port, annotator.port
+            stage = Stage(out, given.data, people, given.rounds, given.seed, *places)
+            console.print(
+                f"Mosquitto listens on port {broker.port}, the annotator on {annotator.port}.\n"
+                f"{len(people)} phones; {len(FLEETS)} fleets of {len(people)} clients.",
+                highlight=False,
+            )
+            subscribe(broker.port, out / "spools", [fleet.name for fleet in FLEETS], people)
+            count = CANDIDATES * given.rounds
+            phones = parts.enter_context(Phones(broker.port, windows, people, count, given.seed))
+            fleets = parts.enter_context(running(stage))
+        _follow(stage, fleets, phones, annotator, console)
     annotator.write_bill(out / "bill.csv")
     with console.status("auditing devices, writing pages"):
         outcomes = [outcome(fleet, out, annotator, people) for fleet in FLEETS]
@@ -110,6 +112,24 @@ def _run(given: argparse.Namespace, console: Console) -> list[str]:
     for name, text in WRITTEN.items():
         console.print(f"{given.out / name}: {text}", highlight=False, soft_wrap=True)
     return wrong
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hear Ctrl-C and requests to end at the end of this block, when all that must end is known.
+
+    A program that is being started when an exception interrupts it would be left behind.
+    """
+    heard = list[int]()
+    requests = signal.SIGINT, signal.SIGTERM
+    before = {one: signal.signal(one, lambda number, _: heard.append(number)) for one in requests}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+    if heard:
+        raise KeyboardInterrupt
 
 
 def _follow(

@@ -114,6 +114,7 @@ class Running:
         """End those that are not over."""
         for process in self._processes.values():
             process.terminate()
+        for process in self._processes.values():
             process.wait()
 
     def _log(self, name: str) -> Path:
