@@ -34,6 +34,8 @@ class Delays:
         check_whole_number("the longest delay", self.longest, least=0, most=LONGEST)
         least = min(self.longest, 1)
         remedy = "a sample that arrives later arrives with the next order at the earliest"
+        if is_number(self.shortest) and self.shortest > self.longest:
+            remedy = "give the shortest delay first, then the longest"
         check_whole_number(
             "the shortest delay", self.shortest, least=least, most=self.longest, remedy=remedy
         )

@@ -1,7 +1,9 @@
 """``tidegate audit``: what an operator and an auditor are told."""
 
+import html
 import json
 import platform
+import re
 import shutil
 import sqlite3
 import sys
@@ -150,9 +152,12 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_audited(
     device.order()
     device.close()
     (tmp_path / "a.sqlite").write_bytes(b"not a database, certainly" * 100)
-    out, error = tell(capfd, str(tmp_path), code=1)
+    page = tmp_path / "audit.html"
+    out, error = tell(capfd, str(tmp_path), "--page", str(page), code=1)
     assert "OK: the record is complete" in out
     assert "a.sqlite cannot be read as a database" in error
+    assert 'class="verdict red"' in page.read_text("utf-8")
+    assert "Nothing is wrong" not in page.read_text("utf-8")
 
 
 @pytest.mark.long
@@ -164,12 +169,27 @@ def test_devices_of_a_run_are_compared_with_its_books(
         control("tide", run).start(grid(DyingGrid), MODEL, ROUNDS)
     old = Path(shutil.copytree(run / "buffers", tmp_path / "old"))
     out, _ = tell(capfd, str(run / "buffers"), "--against", str(run))
+    assert tell(capfd, str(run))[0] == out  # a run that has its buffers beside its books
+    assert re.search(r"(\d+) buffers: \1 OK\n$", out)
     assert out.count("and so do the server's books") == 3
     control("tide", run).start(grid(), MODEL, ROUNDS)
     tell(capfd, str(run / "buffers"), "--against", str(run))
     tell(capfd, str(old))
     out, _ = tell(capfd, str(old), "--against", str(run), code=1)
     assert out.count("it is an older copy") == 3
+    one, page = sorted((run / "buffers").glob("*.sqlite"))[0], tmp_path / "audit.html"
+    out, _ = tell(capfd, str(one), "--against", str(run), "--page", str(page))
+    assert "The server's books know these clients, too" in out
+    shown = html.unescape(page.read_text("utf-8"))
+    assert "2 clients in the server's books were not audited." in shown
+    assert 'class="verdict yellow"' in shown
+    damaged = Path(shutil.copy(one, tmp_path / "damaged.sqlite"))
+    damaged.write_bytes(b"not a database" * 100)
+    tell(capfd, str(one), str(damaged), "--against", str(run), "--page", str(page), code=1)
+    shown = html.unescape(page.read_text("utf-8"))
+    assert "NOT READ:" in shown
+    assert "NOT AUDITED:</strong> 2 clients" in shown
+    assert 'class="verdict red"' in shown
 
 
 @pytest.mark.long

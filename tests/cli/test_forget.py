@@ -9,6 +9,7 @@ from histories import CLIENT, RUN, content
 
 from tidegate.cli import main
 from tidegate.client.gate import Gate
+from tidegate.client.sqlite_books import SqliteBooks
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.streams import IndexedStream, Spool, SpooledStream
 from tidegate.client.streams.messages import Delivery, Message
@@ -110,6 +111,39 @@ def test_messages_of_which_nobody_said_whose_they_are_are_told(
     health = spool.health()
     assert (health.waiting, health.erased) == (2, 2)
     spool.close()
+
+
+def test_samples_past_their_limit_are_not_counted_as_forgotten(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path)
+    with SqliteBooks(tmp_path / "a.sqlite") as books:
+        held = books.held()
+        books.keep_at_most(1)
+    out, error = tell(capfd, str(tmp_path), "--subject", "nobody")
+    assert "0 deleted in 1 file;" in out
+    assert f"{held} others were past their limit in days and were deleted, too" in out
+    assert "no sample of this subject was found here" in error
+
+
+def test_a_parent_folder_and_a_runs_folder_are_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    device = tmp_path / "device"
+    device.mkdir()
+    fill(device)
+    _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=2)
+    told = " ".join(error.split())
+    assert (
+        f"{tmp_path} has folders with buffers in it; give each of them by itself: {device}" in told
+    )
+    (tmp_path / "books.sqlite").touch()
+    _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=2)
+    assert "its books.sqlite is the server's ledger: keep it." in " ".join(error.split())
+    assert not (tmp_path / "forgotten.json").exists()
+    (tmp_path / "books.sqlite").unlink()
+    (device / "a.sqlite").write_bytes(b"of another program")
+    assert "0 deleted in 0 files" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
 
 
 def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -70,13 +70,22 @@ def test_of_policies_that_gain_the_same_the_simplest_is_recommended(
     assert "tide is within 1 %, and constant_admission is the simplest." in said
 
 
+def test_memory_that_a_short_run_only_fills_is_said_to_gain_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = "--capacities 100x20 --budget 4 --price 0.08 --seeds 2 --policy constant_admission"
+    words = "More memory must be filled first, which 60 rounds do not win back"
+    assert words in plan(capsys, f"{flags} --rounds 60")
+    assert words[:30] not in plan(capsys, "--rounds 400 --seeds 2 --policy tide")
+
+
 def test_a_first_fill_that_nobody_pays_for_is_not_recommended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     flags = "--capacities 50x40 --budget 20 --price 2.5 --rounds 300 --seeds 1 --spend-ahead 0"
     told = plan(capsys, flags)
     assert "hybrid would gain more, but fills half of its memory before round 1 without" in told
-    assert "It pays 2.5 for a sample on average" in told
+    assert "The price is always 2.5, so no policy gains by waiting for a better one." in told
 
 
 def test_rounds_without_a_sample_to_train_on_are_told(
@@ -99,7 +108,7 @@ def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
     )
     few = plan(capsys, "--rounds 60 --seeds 2")
     assert "Its lead over constant_admission may be chance; more --seeds can tell" in few
-    assert "In the long run, 10 % more budget could add" in few
+    assert "10 % more budget would change effective samples by" in few
 
 
 def test_recorded_prices_are_one_path_and_seeds_change_nothing(

@@ -479,8 +479,12 @@ def test_ctrl_c_before_the_first_round_says_so(
 
 @pytest.mark.parametrize("saved", [True, False])
 def test_ctrl_c_says_after_which_round_and_how_to_go_on(
-    saved: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    saved: bool,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(rounds_bar, "BETWEEN_LINES", 0.0)
     app = make_app(tmp_path, WHOLE)
     (tmp_path / "lonely.py").write_text(STOPPED)
     name = f"name={tmp_path / 'run' if saved else ''}"
@@ -490,8 +494,15 @@ def test_ctrl_c_says_after_which_round_and_how_to_go_on(
         assert "nothing was saved, because the app gives AdmissionControl no folder" in printed
         return
     assert f"stopped after round 2, saved in {tmp_path / 'run'}; run the same command" in printed
+    assert "somebody interrupted the run (Ctrl-C)" in (tmp_path / "run" / "server.log").read_text()
+    with pytest.raises(SystemExit) as watched:
+        main(["watch", str(tmp_path / "run"), "--once"])
+    assert watched.value.code == 0, "not red: somebody wanted it"
+    assert "SERVER STOPPED: somebody interrupted the run (Ctrl-C), after" in capsys.readouterr().out
     code, printed = run(capsys, app, "--clients", "2", "--set", "rounds=9", "--set", name)
     assert code == 0, printed
+    assert "round 3 of 5\n" in printed
+    assert "round 1 of" not in printed
     assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 5
 
 

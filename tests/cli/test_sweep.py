@@ -12,6 +12,7 @@ from histories import DAY, Device, found
 
 from tidegate._internal import sqlite_file
 from tidegate.cli import main
+from tidegate.client.sqlite_books import SqliteBooks
 from tidegate.client.streams import Spool
 
 
@@ -55,6 +56,17 @@ def test_what_is_not_over_stays(tmp_path: Path, capfd: pytest.CaptureFixture[str
     held = found(tmp_path, device.came)
     assert "0 deleted in 1 file" in tell(capfd, str(tmp_path))[0]
     assert found(tmp_path, device.came) == held
+
+
+def test_a_buffer_without_a_limit_is_told(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    idle(tmp_path, days=29)
+    (file,) = tmp_path.glob("*.sqlite")
+    assert "no limit is set" not in tell(capfd, str(tmp_path))[0]
+    with SqliteBooks(file) as books:
+        books.keep_at_most(0)
+    assert "held; no limit is set (ClientGate(keep_at_most=...))" in tell(capfd, str(tmp_path))[0]
 
 
 def test_content_that_is_still_there_because_of_a_reader_is_told(

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import signal
 import subprocess
@@ -28,9 +29,10 @@ from rich.console import Console
 from tidegate.cli import main
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import why_it_ends
-from tidegate.report.alarms import NAMES
+from tidegate.report.alarms import NAMES, alarms
 from tidegate.report.live import bars, live_view, summary
 from tidegate.report.run_page import write_run_page
+from tidegate.report.run_state import run_state
 from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
 from tidegate.runs.lock import read_watched
@@ -252,13 +254,52 @@ def colours(folder: Path) -> set[str]:
     return {name for name, code in codes.items() if f"{code}╭" in shown}
 
 
+def box_of_page(folder: Path) -> str:
+    """The colour and the words of the box at the top of the run's page."""
+    page = folder / "page.html"
+    write_run_page(read_watched(folder), page, time.time())
+    (box,) = re.findall(r'<div class="verdict (.*?)</div>', page.read_text("utf-8"), re.DOTALL)
+    return str(box)
+
+
 def test_colours_say_how_it_is(tmp_path: Path) -> None:
     play(tmp_path / "well")
     assert colours(tmp_path / "well") == {"green"}
+    assert box_of_page(tmp_path / "well").startswith("green")
     play(tmp_path / "away", failing=2)
     assert colours(tmp_path / "away") == {"yellow"}
+    assert "CLIENTS FAIL:</strong> " in box_of_page(tmp_path / "away")
     play(tmp_path / "silent", failing=ALL)
     assert colours(tmp_path / "silent") == {"red"}
+    assert box_of_page(tmp_path / "silent").startswith("red")
+
+
+def test_clients_that_buy_less_than_ordered_are_yellow_until_the_run_is_over(
+    tmp_path: Path,
+) -> None:
+    for until, expected in ((4, True), (ROUNDS, False)):
+        folder = tmp_path / str(until)
+        play(folder, until=until)
+        view = read_run(folder)
+        rows = [*view.rounds[:-1], replace(view.rounds[-1], exhausted=2)]
+        shown = replace(view, rounds=rows)
+        found = alarms(shown, summary(shown, time.time()), run_state(shown, time.time()))
+        assert ("CLIENTS BUY LESS" in {one.name for one in found}) is expected
+
+
+def test_clients_that_buy_less_are_named_if_the_books_know_them(tmp_path: Path) -> None:
+    play(tmp_path, until=4)
+    view = read_run(tmp_path)
+    rows = [*view.rounds[:-1], replace(view.rounds[-1], exhausted=2)]
+    for known, words in ((2, "in the last round (partition-0, partition-1): "), (3, "round: ")):
+        clients = [
+            replace(one, troubles=("short",) if place < known else ())
+            for place, one in enumerate(view.clients)
+        ]
+        shown = replace(view, rounds=rows, clients=clients)
+        found = alarms(shown, summary(shown, time.time()), run_state(shown, time.time()))
+        (told,) = [one.what for one in found if one.name == "CLIENTS BUY LESS"]
+        assert words in told
 
 
 def test_what_the_log_says_is_shown_below(tmp_path: Path) -> None:
@@ -338,6 +379,11 @@ def test_a_folder_without_a_run_is_one_line(
         main(["watch", str(tmp_path), "--once"])
     assert stopped.value.code == 2
     assert "holds no run" in capsys.readouterr().err
+    play(tmp_path / "inside", until=1)
+    with pytest.raises(SystemExit):
+        main(["watch", str(tmp_path), "--once"])
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{tmp_path} holds no run; did you mean {tmp_path / 'inside'}?" in told
 
 
 def test_a_run_in_which_nobody_answers_is_loud(
@@ -347,7 +393,7 @@ def test_a_run_in_which_nobody_answers_is_loud(
     capsys.readouterr()
     unheard = sum(not row.answered for row in read_run(tmp_path).rounds)
     assert unheard >= 6
-    words = f"NO CLIENT'S MODEL WAS USED in the last {unheard} rounds"
+    words = f"no client's model was used in the last {unheard} rounds"
     assert words in look([str(tmp_path)], capsys)
     told = json.loads(look([str(tmp_path), "--json"], capsys))
     assert told["rounds_without_models"] == unheard
@@ -375,7 +421,7 @@ def test_a_ranking_that_raises_is_told_as_the_clients_error(
     assert "client that bought samples" not in caplog.text
     capsys.readouterr()
     shown = " ".join(look([str(tmp_path)], capsys).replace("│", " ").split())
-    led = f"NO CLIENT'S MODEL WAS USED in the last {rounds} rounds: 2 clients replied with an error"
+    led = f"no client's model was used in the last {rounds} rounds: 2 clients replied with an error"
     assert f"{led}, the first with TypeError: no len() [2J" in shown
     assert "fix this error in the client app" in shown
     for wrong in ("CLIENTS AWAY", "supernode", "CLIENTS EMPTY", "least_share", "retire"):
@@ -446,18 +492,23 @@ def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Pa
         "refunded": 12.5,
     }
     rows = [*view.rounds[:-1], replace(view.rounds[-1], **troubles, **more)]
+    first, second, *rest = view.clients
+    clients = [
+        replace(first, troubles=["suppliers", "spools"]),
+        replace(second, troubles=["spools", "empty"]),
+    ]
     console = Console(width=160, record=True, file=io.StringIO())
     page, sentences = (
         tmp_path / "page.html",
         (
             "2 samples, for 7.5, are bought and have not arrived yet, the oldest bought 9 rounds",
-            "upplier of 1 client could not be asked or did not reply; see its own log",
-            "tream of 2 clients has no room for more messages",
+            f"upplier of 1 client could not be asked or did not reply ({first.name})",
+            f"tream of 2 clients has no room for more messages ({first.name}, {second.name})",
             "40 messages dropped unread by full streams so far",
-            "1 client holds no sample; tidegate watch --json shows what each has spent",
+            f"1 client holds no sample ({second.name})",
         ),
     )
-    for shown, times in ((view, 0), (replace(view, rounds=rows), 1)):
+    for shown, times in ((view, 0), (replace(view, rounds=rows, clients=[*clients, *rest]), 1)):
         console.print(live_view(shown))
         write_run_page(shown, page, time.time())
         screen, written = console.export_text(), page.read_text("utf-8")

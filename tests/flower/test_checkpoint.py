@@ -274,7 +274,7 @@ def test_books_that_are_lost_are_no_new_budget(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (folder / "books.sqlite").rename(tmp_path / "away")
-    with pytest.raises(ValueError, match=r"books\.sqlite is missing; restore an older copy"):
+    with pytest.raises(ValueError, match=r"books\.sqlite is missing; restore a copy"):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (folder / "control.npz").unlink()
     with pytest.raises(
@@ -284,12 +284,12 @@ def test_books_that_are_lost_are_no_new_budget(tmp_path: Path) -> None:
     (tmp_path / "away").rename(folder / "books.sqlite")
     first, _ = (folder / "rounds.jsonl").read_text().splitlines()
     (folder / "rounds.jsonl").write_text(first + "\n")
-    with pytest.raises(ValueError, match=r"has 1 rounds, but 2 were settled; restore an older"):
+    with pytest.raises(ValueError, match=r"has 1 rounds, but 2 were settled; restore a copy"):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
     (folder / "rounds.jsonl").unlink()
-    with pytest.raises(ValueError, match=r"rounds\.jsonl is missing; restore an older copy"):
+    with pytest.raises(ValueError, match=r"rounds\.jsonl is missing; restore a copy"):
         control(folder).start(plain_grid(tmp_path / "buffers"), MODEL, 2)
-    with pytest.raises(ValueError, match=r"has 0 rounds, but 2 were settled; restore an older"):
+    with pytest.raises(ValueError, match=r"has 0 rounds, but 2 were settled; restore a copy"):
         read_run(folder)
 
 

@@ -100,6 +100,24 @@ def add_tariff(folder: Path) -> None:
     config.write_text(told, "utf-8")
 
 
+SETTING, ARGUMENT = 'folder = ""', 'folder=context.run_config["folder"] or None'
+"""What the page adds to an app whose runs are saved."""
+
+
+def add_folder(app: Path) -> None:
+    """The page's app with the page's lines for a saved run."""
+    page = ADDED.read_text("utf-8")
+    assert f"add `{SETTING}` to `[tool.flwr.app.config]`" in page
+    assert f"`{ARGUMENT}` to the arguments of `AdmissionControl`" in page
+    for file, old, new in (
+        ("pyproject.toml", "[tool.flwr.app.config]\n", f"[tool.flwr.app.config]\n{SETTING}\n"),
+        ("plain/server_app.py", 'prices="uniform:1,10")', f'prices="uniform:1,10", {ARGUMENT})'),
+    ):
+        text = (app / file).read_text("utf-8")
+        assert text.count(old) == 1
+        (app / file).write_text(text.replace(old, new), "utf-8")
+
+
 def assert_own_prices(run: Path, names: list[str], rounds: int) -> None:
     """Both clients pay their own price, and the one with the slow link gets some samples, too."""
     view = read_run(run)
@@ -226,6 +244,17 @@ def test_an_app_with_the_lines_keeps_to_its_budget_in_this_process(
     assert all(row.answered == 10 for row in control.rounds)
     assert all(row.overspend <= 1e-9 for row in control.rounds)
     assert control.rounds[-1].training_size >= 90  # of 100 slots
+
+
+@share
+@pytest.mark.deployment
+def test_a_run_is_saved_where_its_config_says(desk: Guide, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = desk.folder / "saved"
+    shutil.copytree(desk.folder / "plain", work / "plain")
+    add_folder(work / "plain")
+    (command,) = re.findall(r"`(tidegate run plain --set folder=run)`", ADDED.read_text("utf-8"))
+    here(command, work, monkeypatch)
+    assert len(read_run(work / "run").rounds) == 10
 
 
 @share

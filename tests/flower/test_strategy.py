@@ -21,6 +21,9 @@ from gated_apps import MODEL, capacity, gated_app
 
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.store import BooksMovedError, Change
+from tidegate.client.streams import IndexedStream
+from tidegate.client.streams.stream import Overflow
+from tidegate.client.supplier import Outcome, Request
 from tidegate.errors import ConfigurationError
 from tidegate.flower import (
     AdmissionControl,
@@ -38,6 +41,7 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
+from tidegate.runs.reader import read_run
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.wire import Address, Introduction, Order, Receipt
@@ -698,8 +702,11 @@ def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture
     assert caplog.text.count("importance names clients that are not in this run: ['site-0']") == 1
 
 
-def test_a_stream_that_runs_dry_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    gate = ClientGate(lambda context: [1.0, 2.0], buffer_capacity=9)
+@pytest.mark.parametrize("samples", [0, 2, 4])
+def test_a_stream_that_runs_dry_is_told_once(
+    samples: int, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    gate = ClientGate(lambda context: [1.0] * samples, buffer_capacity=9)
     app = ClientApp(mods=[gate])
 
     @app.train()
@@ -707,11 +714,61 @@ def test_a_stream_that_runs_dry_is_told(caplog: pytest.LogCaptureFixture) -> Non
         with gate.round(message, context) as now:
             return now.reply(MODEL if now.samples else None)
 
-    strategy = control(policy="constant_admission", budget=55.0)
+    strategy = control(policy="constant_admission", budget=55.0, folder=tmp_path / "run")
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
-        fit(strategy, recording(app), rounds=2)
-    assert [row.exhausted for row in strategy.rounds] == [3, 3]
-    assert "partition-0 bought fewer samples than ordered" in caplog.text
+        fit(strategy, recording(app), rounds=4)
+    assert [row.exhausted for row in strategy.rounds][-2:] == [3, 3]
+    expected = ("empty", "short") if samples < 4 else ("short",)  # 2 were held for their K rounds
+    assert [one.troubles for one in read_run(tmp_path / "run").clients] == [expected] * 3
+    assert caplog.text.count("partition-0 bought fewer samples than ordered") == 1
+    assert caplog.text.count("partition-0 has run dry") == 1
+
+
+class FullStream(IndexedStream):
+    """A stream without room for more messages."""
+
+    def overflow(self) -> Overflow:
+        return Overflow(full=True, dropped=3)
+
+
+class SilentSupplier:
+    """A supplier that never replies."""
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        raise OSError("nobody is there")
+
+    def collect(self, keys: Sequence[str]) -> Iterable[Outcome]:
+        raise OSError("nobody is there")
+
+    def cancel(self, keys: Sequence[str]) -> Iterable[Outcome]:
+        raise OSError("nobody is there")
+
+    def complete(self, sample: Any, answer: Any) -> Any:
+        return sample
+
+
+def test_clients_whose_supplier_or_stream_fails_are_known_by_name(tmp_path: Path) -> None:
+    def number(context: Context) -> int:
+        return int(context.node_config["partition-id"])
+
+    gate = ClientGate(
+        lambda context: (FullStream if number(context) == 1 else IndexedStream)(range(100)),
+        buffer_capacity=9,
+        supplier=lambda context: SilentSupplier() if number(context) == 2 else None,
+    )
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        with gate.round(message, context) as now:
+            return now.reply(MODEL if now.samples else None)
+
+    fit(control(policy="constant_admission", budget=55.0, folder=tmp_path), recording(app), 4)
+    view = read_run(tmp_path)
+    troubles = {one.name.rpartition("-")[2]: one.troubles for one in view.clients}
+    assert troubles == {"0": (), "1": ("spools",), "2": ("suppliers",)}
+    last = view.rounds[-1]
+    assert (last.failing_suppliers, last.full_spools, last.empty_clients) == (1, 1, 0)
 
 
 def test_a_damaged_sample_is_set_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,5 +1,6 @@
 """What went wrong in a run is found in its folder, and marked where it was."""
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -7,11 +8,14 @@ from pathlib import Path
 
 import pytest
 from recorded_run import ALL, ROUNDS, recorded_run
+from rich.console import Console
 
 from tidegate.report.incidents import incidents
+from tidegate.report.live import live_view
 from tidegate.report.over_rounds import lines_over_rounds
 from tidegate.report.page import drawing
 from tidegate.report.run_page import write_run_page
+from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
 from tidegate.runs.reader import RunView, read_run
 
@@ -29,7 +33,7 @@ def test_a_run_without_trouble_has_none(tmp_path: Path) -> None:
     assert incidents(view) == []
     write_run_page(view, tmp_path / "page.html", now=0.0)
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert "Nothing went wrong." in page
+    assert "All is well." in page
     assert "What went wrong" not in page
 
 
@@ -43,12 +47,35 @@ def test_a_restart_is_marked_before_the_round_that_came_next(tmp_path: Path) -> 
     assert marks(view) == {"R": f"round {played + 1}"}
     write_run_page(view, tmp_path / "page.html", now=0.0)
     page = (tmp_path / "page.html").read_text("utf-8")
-    told = f"the server was restarted (round {played + 1})"
-    assert f"Not all went well: {told}." in page
+    assert f"The server was restarted (round {played + 1})." in page
+    assert "Restarts</h2>" in page
+    assert "Not all" not in page
     labels = re.findall(r'aria-label="([^"]* by round: [^"]*)"', page)
     assert len(labels) > 5
     for label in labels:
         assert f"R: the server was restarted, round {played + 1}." in label
+
+
+def test_a_finished_run_that_is_started_again_is_not_restarted(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    recorded_run(tmp_path)
+    view = read_run(tmp_path)
+    assert len(view.starts) == 2
+    assert incidents(view) == []
+    assert (tmp_path / METRICS).read_text("utf-8").startswith("{")
+
+
+def test_what_is_only_rounding_is_not_told_as_money(tmp_path: Path) -> None:
+    recorded_run(tmp_path)
+    view = read_run(tmp_path)
+    rows = [replace(row, overspend=1.4e-13, cost_debt=1.4e-13) for row in view.rounds]
+    exact = replace(view, rounds=rows)
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(live_view(exact))
+    write_run_page(exact, tmp_path / "page.html", now=0.0)
+    for shown in (console.export_text(), (tmp_path / "page.html").read_text("utf-8")):
+        assert "n budget" in shown
+        assert "e-13" not in shown
 
 
 def test_rounds_without_an_average_and_pauses_are_found(tmp_path: Path) -> None:
@@ -68,7 +95,8 @@ def test_clients_that_replied_with_an_error_are_told_from_those_away(tmp_path: P
     assert short == list(range(3, ROUNDS + 1))
     (failed,) = incidents(view)
     assert failed.mark == "E"
-    assert failed.what == "1 client replied with an error: RuntimeError: no disk"
+    error = "RuntimeError: no disk; server.log names them"
+    assert failed.what == f"1 client replied with an error: {error}"
     assert failed.where == f"rounds 3 to {ROUNDS}"
     rows = [replace(row, answered=row.answered - 1) for row in view.rounds]
     away = {one.mark: one for one in incidents(replace(view, rounds=rows))}

@@ -232,7 +232,8 @@ def test_words_and_lines_stand_out(theme: int) -> None:
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", blocks[theme]))
     for name in ("ink", "quiet", "link"):
         assert contrast(colours[name], colours["paper"]) >= 4.5, name
-    assert contrast(colours["ink"], colours["shade"]) >= 4.5
+    for name in ("ink", "green", "yellow", "red"):
+        assert contrast(colours[name], colours["shade"]) >= 4.5, name
     for number in range(7):
         assert contrast(colours[f"series-{number}"], colours["paper"]) >= 3, number
 

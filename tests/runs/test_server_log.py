@@ -42,6 +42,7 @@ def test_what_ends_a_run_is_passed_on(tmp_path: Path, kind: type[BaseException])
     with pytest.raises(kind), logged(tmp_path):
         raise kind("no price")
     told = last_lines(tmp_path, 1)
-    assert [line.partition("ERROR ")[2] for line in told] == (
-        ["the server stops: ValueError: no price"] if kind is ValueError else []
+    reason = (
+        "ValueError: no price" if kind is ValueError else "somebody interrupted the run (Ctrl-C)"
     )
+    assert [line.partition("ERROR ")[2] for line in told] == [f"the server stops: {reason}"]

@@ -128,3 +128,11 @@ def test_the_random_share_is_the_share_of_random_choices() -> None:
 def test_impossible_selections_are_refused(values: dict[str, float], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         Selection(**values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("row", [[3.0, -2.0, 7.0], [0.2, 0.2, 0.2], [1.2, -0.2, 0.0]])
+def test_logits_are_refused(row: list[float]) -> None:
+    for rank in (margin, entropy, least_confidence):
+        with pytest.raises(ConfigurationError, match="if these are logits, apply softmax first"):
+            rank([[0.5, 0.25, 0.25], row])
+    assert np.isnan(margin([[np.nan, np.nan]])).all()  # of a model that has diverged

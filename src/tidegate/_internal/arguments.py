@@ -110,8 +110,9 @@ def check_function(name: str, value: object, takes: Sequence[str], remedy: str) 
         signature.bind(*takes)
     except TypeError as wrong:
         named = getattr(value, "__qualname__", type(value).__qualname__)
+        them = "them" if len(takes) > 1 else "it"
         raise ConfigurationError(
-            f"{wanted}, got {named}{signature}, which does not accept them: {wrong}; {remedy}"
+            f"{wanted}, got {named}{signature}, which does not accept {them}: {wrong}; {remedy}"
         ) from None
 
 

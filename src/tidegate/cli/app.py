@@ -1,8 +1,8 @@
 """The commands that ``tidegate`` knows."""
 
+import sys
 from typing import Annotated
 
-import click.exceptions
 import typer
 
 import tidegate
@@ -24,9 +24,11 @@ from tidegate.cli.sweep import sweep
 from tidegate.cli.watch import watch
 from tidegate.cli.whatif import whatif
 
+# Click suggests commands itself from 8.4 on; newer versions of Typer bring a Click that does not.
+_CLICK = sys.modules[typer.BadParameter.__module__]
 app = typer.Typer(
     no_args_is_help=True,
-    suggest_commands=not hasattr(click.exceptions, "NoSuchCommand"),  # Click suggests from 8.4 on
+    suggest_commands=not hasattr(_CLICK, "NoSuchCommand"),
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -3,6 +3,8 @@
 import json
 import shlex
 import sqlite3
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,19 +16,28 @@ from tidegate.client.auditing import REMEDY, Audit, audit_file, compare
 from tidegate.client.buffer_files import mark_of_file
 from tidegate.client.sqlite_file import APPLICATION_ID
 from tidegate.errors import ConfigurationError, DamagedFileError, TidegateError
+from tidegate.report.alarms import MOST_NAMES, few
 from tidegate.report.audit_page import NOT_PROVEN, facts, proven, write_audit_page
 from tidegate.report.page import check_packages, check_place
+from tidegate.runs.folder import holds_run
 from tidegate.runs.reader import read_accounts
 
 
 def audit(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Buffers, or their folders.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE|FOLDER...", help="Buffers, or folders of them, with subfolders."
+        ),
     ],
     *,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Compare with the server's books, in this folder."),
+        typer.Option(
+            metavar="RUN",
+            help="Compare with the server's books, in this folder.",
+            show_default="FOLDER, if a run is saved there",
+        ),
     ] = None,
     page: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="Write a page for an auditor.")
@@ -56,10 +67,17 @@ def audit(
     Compare with the server's books:
 
         tidegate audit buffers --against run
+
+    A folder that holds both, as `tidegate run` saves it:
+
+        tidegate audit run
     """
+    if against is None and len(paths) == 1 and holds_run(paths[0]):
+        against = paths[0]
     if page is not None:
         check_place(page)
     audits, failed = _audited(paths)
+    missing = list[str]()
     if against is not None:
         run, accounts = read_accounts(against)
         if not failed and all(one.books.run != run for one in audits):
@@ -70,31 +88,32 @@ def audit(
             )
         for one in audits:
             _compare(one, run, accounts)
+        missing = _missing(run, accounts, audits)
     if as_json:
         told = {
             "buffers": [facts(one) for one in audits],
             "against": against and str(against),
             "failed": [str(one) for one in failed],
+            "not_audited": missing,
         }
         limits = {"proves_if_right": proven(against), "does_not_prove": NOT_PROVEN}
         typer.echo(json.dumps(told | limits, indent=2))
     else:
-        for one in audits:
-            _show(one)
-        for reason in failed:
-            typer.echo(f"{reason}", err=True)
+        _show_all(audits, failed, missing)
     wrong = bool(failed) or not all(one.is_right for one in audits)
     if page is not None:
         compared = [] if against is None else ["--against", against]
         given = ["tidegate", "audit", *paths, *compared, "--page", page]
-        _write(audits, page, against, shlex.join(map(str, given)), wrong=wrong)
+        command, unread = shlex.join(map(str, given)), [str(one) for one in failed]
+        write = partial(
+            write_audit_page, audits, page, against, command, unread=unread, missing=len(missing)
+        )
+        _write(write, page, wrong=wrong)
     if wrong:
         raise typer.Exit(1)
 
 
-def _write(
-    audits: list[Audit], page: Path, against: Path | None, command: str, *, wrong: bool
-) -> None:
+def _write(write: Callable[[], None], page: Path, *, wrong: bool) -> None:
     """Write the page; if that fails, the printed audit and its exit code stand."""
     try:
         check_packages("jinja2")
@@ -104,7 +123,7 @@ def _write(
             raise ConfigurationError(told) from None
         typer.echo(told, err=True)
     else:
-        write_audit_page(audits, page, against, command)
+        write()
 
 
 def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
@@ -114,7 +133,7 @@ def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
     for path in paths:
         if not path.exists():
             raise ConfigurationError(f"{path} does not exist; give a buffer or a folder of buffers")
-        for file in sorted(path.glob("*.sqlite")) if path.is_dir() else [path]:
+        for file in sorted(path.rglob("*.sqlite")) if path.is_dir() else [path]:
             try:
                 if file == path or mark_of_file(file) == APPLICATION_ID:
                     audits.append(audit_file(file))
@@ -127,7 +146,7 @@ def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
     if not audits:
         raise ConfigurationError(
             f"there are no buffers in {', '.join(map(str, paths))}; give the folder that "
-            "nodes keep them in"
+            "nodes keep them in, by default ~/.local/state/tidegate of the user who runs them"
         )
     audits.sort(key=lambda one: (one.books.run, natural_order(one.books.client)))
     return audits, failed
@@ -143,6 +162,38 @@ def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:
         compare(audit, account)
 
 
+def _missing(run: str, accounts: dict[str, Any], audits: list[Audit]) -> list[str]:
+    """Return the clients of the server's books whose buffers were not given."""
+    here = {one.books.client for one in audits if one.books.run == run}
+    known = {name for name, account in accounts.items() if not account.get("retired_in")}
+    return sorted(known - here, key=natural_order)
+
+
+def _show_all(audits: list[Audit], failed: list[TidegateError], missing: list[str]) -> None:
+    for one in audits:
+        _show(one)
+    if missing:
+        typer.echo(
+            f"not audited: {few(missing[:MOST_NAMES], len(missing))}. The server's books know "
+            "these clients, too; their buffers were not given or could not be read"
+        )
+    for reason in failed:
+        typer.echo(f"{reason}", err=True)
+    _show_counts(audits, failed)
+
+
+def _show_counts(audits: list[Audit], failed: list[TidegateError]) -> None:
+    unlimited = sum(not one.replay.keep for one in audits)
+    if unlimited:
+        which = "no limit" if len(audits) == 1 else f"{unlimited:,} of {len(audits):,} set no limit"
+        typer.echo(f"{which} in days, so none was checked")
+    wrong = sum(not one.is_right for one in audits)
+    counts = {"OK": len(audits) - wrong, "WRONG": wrong, "not readable": len(failed)}
+    if sum(counts.values()) > 1:
+        told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        typer.echo(f"{sum(counts.values()):,} buffers: {told}")
+
+
 def _show(audit: Audit) -> None:
     books, counts = audit.books, audit.replay.counts
     named = {"uses" if name == "used" else name: counts[name] for name in sorted(counts)}
@@ -154,8 +205,6 @@ def _show(audit: Audit) -> None:
         typer.echo(f"  waits for the next order or sweep: {waits}")
     if audit.not_covered:
         typer.echo(f"  {audit.not_covered}")
-    if not audit.replay.keep:
-        typer.echo("  no limit in days is set, so none was checked")
     if audit.is_right:
         beside = "" if audit.compared_to is None else ", and so do the server's books"
         if audit.compared_to is not None and audit.not_covered:

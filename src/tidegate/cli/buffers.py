@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.cli.running import AsJson, screen
+from tidegate.cli.sweep import check_folder
 from tidegate.client.buffer_files import BufferFile, find_buffers, remove_buffer, users_folder
-from tidegate.errors import ConfigurationError, DamagedFileError
+from tidegate.errors import DamagedFileError
 
 DAY = 24 * 3600.0
 
@@ -52,8 +53,8 @@ def buffers(
         tidegate buffers --remove-unused 30
     """
     place = users_folder() if folder is None else folder
-    if folder is not None and not folder.is_dir():
-        raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
+    if folder is not None:
+        check_folder(folder)
     now = time.time()
     found, unreadable = find_buffers(place)
     since = now if remove_unused is None else now - remove_unused * DAY
@@ -64,7 +65,11 @@ def buffers(
         told = {"folder": str(place), "buffers": rows, "unreadable": damaged}
         typer.echo(json.dumps(told, indent=2))
     else:
-        _show(chosen, place, now)
+        if found and not chosen:
+            days = f"{remove_unused:g} day{'s' * (remove_unused != 1)}"
+            typer.echo(f"{len(found):,} buffers in {place}; all were used in the last {days}")
+        else:
+            _show(chosen, place, now)
         for wrong in unreadable:
             typer.echo(f"{wrong}", err=True)
     if remove_unused is None or dry_run or not chosen:

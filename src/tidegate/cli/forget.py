@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli.running import AsJson
-from tidegate.cli.sweep import in_files
+from tidegate.cli.sweep import check_folder, in_files
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.sweeping import Swept, sweep
 from tidegate.errors import ConfigurationError
@@ -37,8 +37,9 @@ def forget(
 
     The receipt of the next order tells the server how many samples were erased, so its books stay
     right. Models that were trained on the samples do not change. The command cannot tell whom
-    samples are about that an app without a subject function took in: it counts them, and exits with
-    1.
+    samples are about that an app without a subject function took in: it counts them and fails, with
+    exit code 1. If a device holds nothing about the subject, the command asks whether the name is
+    right and exits with 0, so that you can send one command to all devices.
 
         tidegate forget /var/lib/tidegate --subject patient-4711
 
@@ -51,21 +52,22 @@ def forget(
         raise ConfigurationError("--subject must be a name, got an empty one")
     swept, wrong = [], []
     for folder in folders:
-        if not folder.is_dir():
-            raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
-        Forgotten(folder).add(
-            name
-        )  # first: if this process dies now, the next sweep or order completes it
+        check_folder(folder)
+    for folder in folders:
+        # First: if this process dies now, the next sweep or order completes it.
+        Forgotten(folder).add(name)
         done, failed = sweep(folder)
         swept += done
         wrong += failed
-    deleted = sum(one.deleted for one in swept)
+    deleted = sum(one.erased for one in swept)
+    expired = sum(one.deleted for one in swept) - deleted
     samples, messages = (
         sum(one.unnamed for one in swept if one.kind == kind) for kind in ("buffer", "spool")
     )
     if as_json:
         told = {
             "deleted": deleted,
+            "expired": expired,
             "swept": [{**vars(one), "path": str(one.path)} for one in swept],
             "samples_without_subject": samples,
             "messages_without_subject": messages,
@@ -77,7 +79,9 @@ def forget(
             f"{deleted:,} deleted in {in_files(len(swept))}; later samples of this subject "
             "will be refused"
         )
-        if not deleted:
+        if expired:
+            typer.echo(f"{expired:,} others were past their limit in days and were deleted, too")
+        if not (deleted or wrong):
             typer.echo(
                 "no sample of this subject was found here; is the name right? It must be what "
                 "ClientGate(subject=...) returns, letter by letter",

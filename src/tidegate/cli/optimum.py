@@ -5,7 +5,7 @@ import json
 
 import typer
 
-from tidegate.cli.plan_answer import delay_told
+from tidegate.cli.plan_words import delay_told
 from tidegate.cli.running import AsJson, described, headline, rounds_told, screen
 from tidegate.cli.setting import Setting
 from tidegate.theory import optimum as theory
@@ -50,7 +50,7 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
         f"{best.distinct_per_round:,.4g} distinct ones, for {best.spent_per_round:,.4g} a round."
     )
     out.print(told, highlight=False, soft_wrap=True)
-    for line in delay_told(problem):
+    for line in delay_told(setting):
         out.print(
             f"This does not take the delay into account. {line}", highlight=False, soft_wrap=True
         )

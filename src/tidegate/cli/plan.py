@@ -8,33 +8,43 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
-from tidegate.cli.plan_answer import answer, given_in_words, in_words
+from tidegate.cli.plan_answer import answer
+from tidegate.cli.plan_words import given_in_words, in_words
 from tidegate.cli.running import (
     AsJson,
     PolicyNames,
     PresetName,
     Seeds,
+    chosen_seeds,
     described,
     headline,
     limit_told,
     progress_bar,
     rounds_told,
     run_policies,
+    run_with_more,
     screen,
     show_summaries,
     yardsticks,
 )
 from tidegate.cli.setting import Setting
+from tidegate.policies import NotApplicable
 from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
 from tidegate.report.page import check_page
 from tidegate.report.plan_page import PlanAnswer, write_plan_page
 from tidegate.report.tables import candidate_table
 from tidegate.simulation.caps import CapPoint, looked_at, try_caps
-from tidegate.simulation.curves import Curves, by_budget, by_memory, trace
+from tidegate.simulation.curves import (
+    Curves,
+    Maker,
+    by_budget,
+    by_memory,
+    trace,
+    with_a_tenth_more,
+)
 from tidegate.simulation.offline import Candidate, candidate_horizons, select_offline, try_horizons
 from tidegate.simulation.summary import summarise
 from tidegate.theory.parameters import (
@@ -44,7 +54,6 @@ from tidegate.theory.parameters import (
     plan_constant_admission,
     search_constant_admission,
 )
-from tidegate.wire import LARGEST_CAPACITY
 
 CURVES = ("constant_admission", "acdpp", "tide")
 """Policies whose curves a page shows, unless others are chosen."""
@@ -59,7 +68,7 @@ def plan(
     *,
     policy: PolicyNames = None,
     preset: PresetName = "as_printed",
-    seeds: Seeds = 10,
+    seeds: Seeds = None,
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Also choose K by the paper's offline selection (slower)."),
@@ -107,9 +116,13 @@ def plan(
     """
     if html is not None:
         check_page(html)
-    problem = setting.problem
+    problem, seeds = setting.problem, chosen_seeds(setting, seeds)
     closed = plan_constant_admission(problem, setting.retention_horizon)
-    searched, more = search_constant_admission(problem), _more(problem, setting)
+    searched, horizon = search_constant_admission(problem), setting.retention_horizon
+    more = {
+        name: plan_constant_admission(one, horizon)
+        for name, one in with_a_tenth_more(problem).items()
+    }
     candidates = _offline(setting, setting.seeds(seeds)) if offline else []
     chosen = select_offline(candidates) if offline else None
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
@@ -118,7 +131,8 @@ def plan(
     weight = penalty_weight(problem.num_rounds, setting.gamma)
     closing = contraction(problem.num_rounds, setting.phi)
     share = closed.target_admission / problem.num_clients
-    found = answer(setting, summaries, runs)
+    run_more = partial(run_with_more, setting, preset=preset, seeds=seeds)
+    found = answer(setting, summaries, runs, run_more)
     given = given_in_words(setting, currency)
     first = in_words(found, setting, currency)
     advice = [
@@ -191,13 +205,18 @@ def _traced(
 ) -> tuple[Curves, Curves, list[CapPoint]]:
     """Compute what money, memory and a cap on uses change, with a progress bar."""
     problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
+    budgets, sizes = by_budget(problem), by_memory(problem)
     makers = {
         name: partial(
             make_policy, name, options=setting.options, preset=preset, **setting.constants(name)
         )
         for name in policies
     }
-    budgets, sizes = by_budget(problem), by_memory(problem)
+    makers = {
+        name: make
+        for name, make in makers.items()
+        if all(_applies(make, one) for _, one in (*budgets, *sizes))
+    } or {TIDE: partial(make_policy, TIDE, options=setting.options)}
     caps = looked_at(problem, setting.price_law, setting.most_uses) if TIDE in makers else {}
     played = (len(budgets) + len(sizes)) * len(makers) + len(caps)
     total = played * len(seeds) * problem.num_rounds
@@ -228,15 +247,13 @@ def _traced(
     return money, memory, tried
 
 
-def _more(problem: Problem, setting: Setting) -> dict[str, Plan]:
-    """Return the plan with a tenth more of either, for constant admission."""
-    larger = np.minimum(np.ceil(1.1 * problem.capacities), LARGEST_CAPACITY).astype(np.int64)
-    changed = {
-        "budget": replace(problem, budget=1.1 * problem.budget),
-        "memory": replace(problem, buffer_capacities=larger),
-    }
-    horizon = setting.retention_horizon
-    return {name: plan_constant_admission(one, horizon) for name, one in changed.items()}
+def _applies(make: Maker, problem: Problem) -> bool:
+    """Return whether a policy can be used: a cap on uses may be too low for its K."""
+    try:
+        make(problem)
+    except NotApplicable:
+        return False
+    return True
 
 
 def _told(more: dict[str, Plan]) -> list[str]:

@@ -46,6 +46,8 @@ class Rounds(logging.Handler):
         """The first line shown of each kind."""
         self._errors: list[str] = []
         """Long errors of clients that were shown in full."""
+        self._resumed_after, self._before = 0, 0
+        """The last round before a strategy resumed: as it is told, and once the strategy starts."""
         self._resumes = False
         self._said_at = monotonic()
         self.measured: list[str] = []
@@ -85,13 +87,15 @@ class Rounds(logging.Handler):
                 f"add --clients {wanted}, or lower its min_train_nodes, min_evaluate_nodes and "
                 "min_available_nodes"
             )
-        self._resumes |= text == RESUMING
+        if text == RESUMING and isinstance(record.args, tuple):
+            self._resumes, self._resumed_after = True, int(str(record.args[1]))
         if (asked := rounds_asked(record)) is not None:
+            self._before, self._resumed_after = self._resumed_after, 0
             self.asked_for_none |= asked < 1 and not self._resumes
         if record.levelno >= logging.WARNING or text == RESUMING:
             self._tell(record)
         elif (begins := round_in(record)) is not None:
-            now, rounds = begins
+            now, rounds = (number + self._before for number in begins)
             self._say(now, rounds)
             self.finished, self.measured = self.begun, []
             self.begun += 1

@@ -135,7 +135,8 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
     in_vain = 0 < rounds.in_vain == rounds.finished
     if in_vain:
         told = "no client's model was used in any of these rounds"
-        typer.echo(told if verbose else f"{told}; run with --verbose to see why", err=True)
+        known = verbose or bool(answers.first_failure)
+        typer.echo(told if known else f"{told}; run with --verbose to see why", err=True)
     if rounds.asked_for_none:
         typer.echo("no round was run: the app started its strategy with zero rounds", err=True)
     if in_vain or rounds.asked_for_none or 0 < answers.sent["train"] == answers.failed["train"]:

@@ -1,23 +1,24 @@
 """Simulate policies over seeds with a progress bar, for ``plan`` and ``simulate``."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
-import click
 import numpy as np
 import typer
-from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from tidegate.cli.setting import Setting
 from tidegate.errors import ConfigurationError
-from tidegate.policies import POLICIES, NotApplicable
+from tidegate.policies import POLICIES, JointPolicy, NotApplicable
 from tidegate.policies.presets import PRESETS, make_policy
-from tidegate.prices import RecordedPrices
-from tidegate.report.tables import any_above_limit, legend, summary_table
+from tidegate.prices import ConstantPrice, RecordedPrices
+from tidegate.problem import Problem
+from tidegate.report.tables import ORACLE, any_above_limit, legend, summary_table
+from tidegate.simulation.curves import with_a_tenth_more
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
 from tidegate.theory.distribution import price_distribution
@@ -37,7 +38,11 @@ PolicyNames = Annotated[
     typer.Option(help=f"{', '.join(POLICIES)}; repeat for several. All by default."),
 ]
 PresetName = Annotated[str, typer.Option(help=f"How policies are set up: {', '.join(PRESETS)}.")]
-Seeds = Annotated[int, typer.Option(min=1, help="Seeds; all policies get the same prices.")]
+SEEDS = 10
+Seeds = Annotated[
+    int | None,
+    typer.Option(min=1, help="Seeds; all policies get the same prices.", show_default=str(SEEDS)),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -64,10 +69,9 @@ def run_policies(
     setting: Setting, policies: list[str] | None, *, preset: str, seeds: int
 ) -> dict[str, list[Run]]:
     """Return runs of each policy, or of all, on seeds 0, 1, ...; the same price paths for all."""
-    problem, law = setting.problem, setting.price_law
-    _warn_of_seeds(setting, seeds)
-    made = {}
-    for name in policies or POLICIES:
+    problem = setting.problem
+    made, left_out = {}, {}
+    for name in policies or _all_policies(setting):
         if "," in name:
             raise ConfigurationError(
                 f"--policy {name!r} names several policies; give --policy once for each"
@@ -79,16 +83,60 @@ def run_policies(
         except NotApplicable as reason:
             if policies:
                 raise
-            Console(stderr=True).print(f"{name} is left out: {reason}", highlight=False)
+            left_out[name] = str(reason)
+    if left_out:
+        _tell_of_left_out(setting, left_out)
+    return _simulated(setting, {name: (one, problem) for name, one in made.items()}, seeds)
+
+
+def _all_policies(setting: Setting) -> list[str]:
+    """Return all policies; under a limit on spending, without the one that ignores the budget."""
+    limited = setting.strict_spending or setting.spend_ahead is not None
+    return [name for name in POLICIES if not (limited and name == ORACLE)]
+
+
+def _tell_of_left_out(setting: Setting, left_out: Mapping[str, str]) -> None:
+    """Say which policies cannot be used in this setting."""
+    shown = Console(stderr=True)
+    capped = [name for name, reason in left_out.items() if "most_uses" in reason]
+    for name in left_out.keys() - set(capped):
+        shown.print(f"{name} is left out: {left_out[name]}", highlight=False)
+    if capped:
+        shown.print(
+            f"Left out because of --most-uses {setting.most_uses}: {', '.join(capped)}. They keep "
+            "samples for longer; --retention-horizon shortens it for policies with a K.",
+            highlight=False,
+        )
+
+
+def run_with_more(
+    setting: Setting, policy: str, *, preset: str, seeds: int
+) -> dict[str, list[Run]]:
+    """Return runs of a policy with a tenth more ``budget``, and with a tenth more ``memory``.
+
+    Without those for which a cap on uses rules the policy out.
+    """
+    given: dict[str, Any] = {"preset": preset, **setting.constants(policy)}
+    made = {}
+    for what, problem in with_a_tenth_more(setting.problem).items():
+        with contextlib.suppress(NotApplicable):  # a larger memory may mean a larger K
+            made[what] = make_policy(policy, problem, setting.options, **given), problem
+    return _simulated(setting, made, seeds)
+
+
+def _simulated(
+    setting: Setting, made: Mapping[str, tuple[JointPolicy[Any], Problem]], seeds: int
+) -> dict[str, list[Run]]:
+    """Simulate policies, each on its problem, on the same price paths."""
     runs: dict[str, list[Run]] = {name: [] for name in made}
     total = len(made) * len(setting.seeds(seeds)) * setting.rounds
     with progress_bar("simulating", total) as one_round:
-        for name, policy in made.items():
+        for name, (policy, problem) in made.items():
             for seed in setting.seeds(seeds):
                 run = simulate(
                     policy,
                     problem,
-                    law,
+                    setting.price_law,
                     seed,
                     price_per_client=setting.price_per_client,
                     each_round=one_round,
@@ -97,14 +145,14 @@ def run_policies(
     return runs
 
 
-def _warn_of_seeds(setting: Setting, seeds: int) -> None:
-    """Say so if seeds that were asked for change nothing, because prices are recorded."""
-    asked = click.get_current_context().get_parameter_source("seeds")
-    if asked is ParameterSource.COMMANDLINE and len(setting.seeds(seeds)) < seeds:
+def chosen_seeds(setting: Setting, asked: int | None) -> int:
+    """Return how many seeds to run; say so if those asked for change nothing."""
+    if asked is not None and len(setting.seeds(asked)) < asked:
         typer.echo(
             "--seeds has no effect: a trace is one path of prices, the same for every seed",
             err=True,
         )
+    return SEEDS if asked is None else asked
 
 
 def described(setting: Setting) -> dict[str, Any]:
@@ -124,7 +172,9 @@ def described(setting: Setting) -> dict[str, Any]:
 def headline(setting: Setting) -> str:
     """Return the problem in one line."""
     problem = setting.problem
-    reached = late = known = ""
+    reached = late = known = mean = ""
+    if not isinstance(setting.price_law, ConstantPrice):
+        mean = f" (mean {problem.average_price:,.4g})"
     if not problem.cohorts.everyone:
         reached = f", a round reaches {problem.mean_fraction_train:.3g} of them"
     if not problem.delays.none:
@@ -132,10 +182,11 @@ def headline(setting: Setting) -> str:
     if problem.known_ahead:
         known = f", prices are known {rounds_told(problem.known_ahead)} ahead"
     return (
-        f"{problem.num_clients:,} clients with {problem.total_capacity:,} slots in all{reached}, "
+        f"{problem.num_clients:,} client{'s' * (problem.num_clients > 1)} with "
+        f"{problem.total_capacity:,} slot{'s' * (problem.total_capacity > 1)} in all{reached}, "
         "budget "
-        f"{problem.budget:,.10g} a round, price {setting.price} "
-        f"(mean {problem.average_price:,.4g}), {problem.num_rounds:,} rounds{late}{known}"
+        f"{problem.budget:,.10g} a round, price {setting.price}{mean}, "
+        f"{rounds_told(problem.num_rounds)}{late}{known}"
     )
 
 

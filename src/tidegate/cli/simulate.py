@@ -15,6 +15,7 @@ from tidegate.cli.running import (
     PolicyNames,
     PresetName,
     Seeds,
+    chosen_seeds,
     described,
     headline,
     run_policies,
@@ -39,7 +40,7 @@ def simulate(
     *,
     policy: PolicyNames = None,
     preset: PresetName = "as_printed",
-    seeds: Seeds = 10,
+    seeds: Seeds = None,
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write: one row a policy, seed and round.")
     ] = None,
@@ -73,6 +74,7 @@ def simulate(
         tidegate simulate --policy tide --known-ahead 24
     """
     _check_files(out, plot)
+    seeds = chosen_seeds(setting, seeds)
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
     if out is not None:
         _write_rows(runs, out)

@@ -1,14 +1,24 @@
 """``tidegate sweep``: delete what a device may no longer keep, without an order."""
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidegate.cli.running import AsJson
+from tidegate.client.buffer_files import mark_of_file
+from tidegate.client.sqlite_file import APPLICATION_ID
+from tidegate.client.streams.messages import KIND
 from tidegate.client.sweeping import sweep as sweep_folder
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.runs.folder import BOOKS
+
+MOST_NAMED = 3
+"""Folders to name."""
+BELOW = ("*/*.sqlite", "*/*/*.sqlite")
+"""Where buffers may be below a folder that was given by mistake."""
 
 
 def sweep(
@@ -40,8 +50,8 @@ def sweep(
     """
     swept, wrong = [], []
     for folder in folders:
-        if not folder.is_dir():
-            raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
+        check_folder(folder)
+    for folder in folders:
         done, failed = sweep_folder(folder)
         swept += done
         wrong += failed
@@ -58,13 +68,42 @@ def sweep(
         typer.echo(json.dumps(told, indent=2))
     else:
         for one in swept:
-            typer.echo(f"{one.path.name}: {one.deleted:,} deleted, {one.held:,} held")
+            limit = "" if one.has_limit else "; no limit is set (ClientGate(keep_at_most=...))"
+            typer.echo(f"{one.path.name}: {one.deleted:,} deleted, {one.held:,} held{limit}")
         deleted = sum(one.deleted for one in swept)
         typer.echo(f"{deleted:,} deleted in {in_files(len(swept))}")
         for reason in wrong:
             typer.echo(f"{reason}", err=True)
     if wrong:
         raise typer.Exit(1)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is not one of buffers and spools, and say where they are."""
+    if not folder.is_dir():
+        raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
+    if (folder / BOOKS).exists():
+        raise ConfigurationError(
+            f"{folder} is the folder of a run, and its {BOOKS} is the server's ledger: keep it. "
+            "Give the folder in which nodes keep their samples; with `tidegate run` it is "
+            f"{folder / 'buffers'}"
+        )
+    inside = sorted(
+        {file.parent for depth in BELOW for file in folder.glob(depth) if _is_ours(file)}
+    )
+    if inside:
+        where = ", ".join(map(str, inside[:MOST_NAMED])) + ", ..." * (len(inside) > MOST_NAMED)
+        raise ConfigurationError(
+            f"{folder} has folders with buffers in it; give each of them by itself: {where}"
+        )
+
+
+def _is_ours(file: Path) -> bool:
+    """Return whether a file is a buffer or a spool; one that cannot be read may be."""
+    try:
+        return mark_of_file(file) in (APPLICATION_ID, KIND.application_id)
+    except (TidegateError, sqlite3.DatabaseError, OSError):
+        return False
 
 
 def in_files(count: int) -> str:

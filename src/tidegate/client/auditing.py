@@ -267,6 +267,12 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
         account: the server's, from its books.
     """
     books, last = audit.books, account["last_round"]
+    if account.get("retired_in") and not account["buffer_id"]:
+        audit.not_covered = (
+            f"not compared: the server retired this client in round {account['retired_in']} and "
+            "gave up its last order; the device still holds its samples"
+        )
+        return
     if account["buffer_id"] != books.buffer_id:
         audit.problems.append(
             "the server knows another buffer of this client: this one was lost, or replaced the "

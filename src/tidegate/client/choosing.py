@@ -64,7 +64,7 @@ class Chooser:
             left = [one.key for one in waiting if one.key not in taken]
             dropped = left[: max(len(left) - self._selection.backlog, 0)]
         if len(chosen) < needed:
-            tell_if_dry(read, books)
+            tell_if_dry(read, self._store)
         if not (reads or chosen or dropped):
             return books  # nothing to record
         after = replace(
@@ -107,9 +107,11 @@ class Chooser:
         return worths
 
 
-def tell_if_dry(taken: Taken, books: Books) -> None:
-    """Log that a stream has no more samples."""
-    if taken.dry:
+def tell_if_dry(taken: Taken, store: Store) -> None:
+    """Log that a stream has no more samples, unless the order before was short as well."""
+    books = store.books()
+    before = store.answer(books.last_round)
+    if taken.dry and not (before and before[1].exhausted):
         logger.warning(
             "the stream of %s/%s has run dry; the client gets fewer samples than ordered",
             books.run,

@@ -200,7 +200,7 @@ class Gate:
         """
         if not self._selects and self._purchasing is None and not books.candidates:
             taken = self._taker.buy_next(wanted)
-            tell_if_dry(taken, books)
+            tell_if_dry(taken, self._store)
             return books, taken, []
         now = self._chooser.choose(books, order, wanted, worth)
         chosen = self._store.candidates(only_chosen=True) if now.candidates else []

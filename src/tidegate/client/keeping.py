@@ -148,7 +148,9 @@ class Keeping:
         keep = self.keep
         return self.now() - keep if keep else -1
 
-    def let_go(self, books: Books, event: Event, forgotten: Collection[str]) -> Books:
+    def let_go(
+        self, books: Books, event: Event, forgotten: Collection[str]
+    ) -> tuple[Books, tuple[int, int]]:
         """Overwrite what was held for too long, or is about a forgotten subject.
 
         The time is noted even if nothing is due: after a clock was set back, samples age only by
@@ -158,6 +160,9 @@ class Keeping:
             books: of the file.
             event: the record's name for content that was held for too long.
             forgotten: keyed hashes of subjects.
+
+        Returns:
+            The books, and how much was held for too long and was about a forgotten subject.
         """
         books, now = self.tick(books)
         self._order_at = now
@@ -172,7 +177,7 @@ class Keeping:
             if places:
                 books, marks = self._overwrite(books, places, is_erased=why == "erased")
                 books = self.append(books, Entry(event=why, at=now, gone=tuple(marks)))  # type: ignore[arg-type]
-        return books
+        return books, (len(expired), len(erased))
 
     def append(self, books: Books, entry: Entry) -> Books:
         """Add to the record; return the books, which then name its end."""

@@ -50,6 +50,8 @@ def names_the_file(method: Method[Owner, Given, Result]) -> Method[Owner, Given,
                 raise
             reason = f"is damaged ({type(wrong).__name__}: {str(wrong)[:500]})"
             raise DamagedFileError(self._path, reason, REMEDY) from wrong
+        except OverflowError as wrong:  # a number of its books that SQLite cannot hold
+            raise self._damaged(f"holds a number that is too large: {wrong}") from wrong
 
     return wrapped
 
@@ -110,23 +112,37 @@ class SqliteBooks:
             with transaction(self._connection):
                 self._write(self._keeping.set_keep(self.books(), length))
 
+    @property
     @names_the_file
-    def let_go(self, event: Event = "expired") -> None:
+    def has_limit(self) -> bool:
+        """Whether samples may be held for a limited time only."""
+        return bool(self._keeping.keep)
+
+    def let_go(self) -> None:
+        """Overwrite what may no longer be held, and leave nothing of it in the log."""
+        self.delete("expired")
+
+    @names_the_file
+    def delete(self, event: Event) -> tuple[int, int]:
         """Overwrite what may no longer be held, and leave nothing of it in the log.
 
         Args:
             event: the record's name for samples that were held for too long.
+
+        Returns:
+            How much was held for too long, and how much was about a forgotten subject.
         """
         forgotten = self._forgotten.hashes()
         self._keeping.end_order()
         if not (self._keeping.keep or forgotten):
-            return
+            return 0, 0
         with transaction(self._connection), reading(self._path, REMEDY):
             before = self.books()
-            after = self._keeping.let_go(before, event, forgotten)
+            after, gone = self._keeping.let_go(before, event, forgotten)
             if after != before:
                 self._write(after)
         empty_log(self._connection)
+        return gone
 
     @names_the_file
     def empty_log(self) -> bool:

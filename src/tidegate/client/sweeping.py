@@ -29,10 +29,14 @@ class Swept:
     """``"buffer"`` or ``"spool"``."""
     deleted: int
     """Samples, candidates and purchases whose content was overwritten; messages of a spool."""
+    erased: int
+    """Of these, those about a subject that was forgotten; the others were held for too long."""
     held: int
     """That are left."""
     unnamed: int
     """Of these, those of which nobody said whom they are about."""
+    has_limit: bool
+    """Whether the app has set ``keep_at_most``."""
 
 
 def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
@@ -41,17 +45,20 @@ def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
     try:
         if mark == APPLICATION_ID:
             with SqliteBooks(path, clock=clock) as buffer:
-                before = buffer.held()
-                buffer.let_go("swept")
+                expired, erased = buffer.delete("swept")
                 held = buffer.held()
                 _check_gone(path, is_gone=buffer.empty_log())
-                return Swept(path, "buffer", before - held, held, buffer.unnamed())
+                unnamed, has_limit = buffer.unnamed(), buffer.has_limit
+                return Swept(path, "buffer", expired + erased, erased, held, unnamed, has_limit)
         if mark == KIND.application_id:
             spool = SpoolFile(path, clock)
             try:
-                gone = spool.let_go()
+                expired, erased = spool.let_go()
                 _check_gone(path, is_gone=spool.empty_log())
-                return Swept(path, "spool", gone, spool.held(), spool.unnamed())
+                unnamed, has_limit = spool.unnamed(), spool.has_limit
+                return Swept(
+                    path, "spool", expired + erased, erased, spool.held(), unnamed, has_limit
+                )
             finally:
                 spool.close()
     except sqlite3.OperationalError as wrong:

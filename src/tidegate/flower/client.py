@@ -29,7 +29,7 @@ from tidegate.client.taking import Acquire, Subject
 from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.flower.flower_internals import is_client_fn
 from tidegate.flower.messages import has_model
-from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name
+from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name, tell_if_random
 from tidegate.flower.records import (
     NOT_IN_MODS,
     NUM_EXAMPLES,
@@ -158,6 +158,7 @@ class ClientGate:
             check_function("worth", worth, takes, "it returns one number for each candidate")
         self._worth = worth
         chosen = Selection() if selection is None and worth is not None else selection
+        tell_if_random(chosen, is_ranked=worth is not None)
         self._buffers = NodeBuffers(
             open_stream,
             buffer_capacity,

@@ -1,5 +1,6 @@
 """A node's buffer in a run: its place, its name, and the gate in front of it."""
 
+import logging
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -44,6 +45,14 @@ STREAMS = ("take", "seek", "cursor")
 OPENS = "such as lambda context: data, which returns a node's data set or stream"
 
 
+NOT_RANKED = (
+    "ClientGate has a selection and no worth function, so each client chooses among its candidates "
+    "at random; pass worth=... to rank them"
+)
+
+logger = logging.getLogger("flwr.tidegate")
+
+
 @dataclass
 class _InMemory:
     """What a node keeps in memory; its gate continues to read the stream where it was."""
@@ -52,6 +61,12 @@ class _InMemory:
     client: str
     store: MemoryStore
     gate: Gate | None = None
+
+
+def tell_if_random(selection: object, *, is_ranked: bool) -> None:
+    """Warn of a selection that has nothing to choose by."""
+    if isinstance(selection, Selection) and selection.random_share < 1 and not is_ranked:
+        logger.warning(NOT_RANKED)
 
 
 class NodeBuffers:

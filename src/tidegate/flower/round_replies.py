@@ -24,6 +24,10 @@ from tidegate.wire import Receipt
 FORM_DIFFERS = (
     "%s is left out of the average: its reply has other records or names than most replies"
 )
+RAN_SHORT = (
+    "%s bought fewer samples than ordered: its stream ran dry, or its supplier failed; see the "
+    "client's log for which. Later rounds do not repeat this until it can buy again"
+)
 NO_ARRAYS = (
     "%s sent no model this round and is left out of the average; if it did train, add the "
     "ArrayRecord to its reply"
@@ -98,18 +102,15 @@ class RoundReplies:
                     f"it was asked in round {sent.round_number}, but its receipt is for round "
                     f"{receipt.round_number}"
                 )
+            was_dry = self.controller.ledger.account(client).exhausted
             on_time = self.controller.book(client, receipt).on_time
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
             self._note(sent, reply, failure)
             self.nodes.forget([client])  # the next round asks it how far it got
             return False
-        if receipt.exhausted:
-            logger.warning(
-                "%s bought fewer samples than ordered: its stream ran dry, or its supplier "
-                "failed; see the client's log for which",
-                client,
-            )
+        if receipt.exhausted and not was_dry:
+            logger.warning(RAN_SHORT, client)
         if not (on_time and receipt.occupancy):
             return False
         if not has_model(reply.content):

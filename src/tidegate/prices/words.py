@@ -41,6 +41,11 @@ def price_law(text: str) -> PriceLaw:
             raise ConfigurationError(
                 f"unknown price law {text!r}; did you mean trace:{kind}:{column}?"
             )
+        if kind.replace(",", "", 1).isdecimal():
+            raise ConfigurationError(
+                f"price {text!r} is not a number; write decimals with a point, "
+                f"{kind.replace(',', '.')}, or name a law, uniform:{kind}"
+            )
         raise ConfigurationError(
             f"unknown price law {kind!r}; choose constant, uniform, markov or trace, "
             "for example uniform:1,10, or give a number"
@@ -53,7 +58,9 @@ def price_law(text: str) -> PriceLaw:
             f"price {text!r} must have the form {form}, with numbers"
         ) from None
     if len(numbers) != form.count(",") + 1:
-        raise ConfigurationError(f"price {text!r} must have the form {form}")
+        raise ConfigurationError(
+            f"price {text!r} must have the form {form}; write decimals with a point: 1.5"
+        )
     return law(*numbers)
 
 

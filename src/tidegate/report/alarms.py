@@ -6,15 +6,15 @@ Red: the operator must act. Yellow: the operator should look. Each alarm has a n
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from tidegate.report.page import Level
 from tidegate.report.purchases import told_of_purchases
 from tidegate.report.run_state import RunState
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
-from tidegate.runs.server_log import RUN_STOPPED, was_stopped
+from tidegate.runs.server_log import how_stopped
 
-Level = Literal["green", "yellow", "red"]
 MOST_NAMES = 6
 """The most clients to name; the others are counted."""
 ANSWERED = "answered"
@@ -35,19 +35,28 @@ SUPPLIERS_FAIL = "SUPPLIERS FAIL"
 STREAMS_FULL = "STREAMS FULL"
 MESSAGES_DROPPED = "MESSAGES DROPPED"
 CLIENTS_EMPTY = "CLIENTS EMPTY"
+CLIENTS_SHORT = "CLIENTS BUY LESS"
 FIX_CLIENTS = (
     "fix this error in the client app or on its device; server.log has a line for each client"
 )
+STILL_BUYING = ". Until then the server still sends them orders, so they may go on buying samples"
 PURCHASES = {
-    "suppliers": (SUPPLIERS_FAIL, "check the log of that SuperNode; nothing is lost meanwhile"),
+    "suppliers": (SUPPLIERS_FAIL, "check the logs of their SuperNodes; nothing is lost meanwhile"),
     "spools": (STREAMS_FULL, "make the spool larger, or send fewer messages"),
     "dropped": (MESSAGES_DROPPED, "make the spool larger, or send fewer messages"),
     "empty": (
         CLIENTS_EMPTY,
-        "check their streams and suppliers; a larger least_share buys more for them",
+        "check their streams and suppliers; if clients have their own prices, raise least_share",
     ),
 }
 """The alarm and the advice for each problem of ``told_of_purchases``."""
+COUNTS = {
+    "short": "exhausted",
+    "suppliers": "failing_suppliers",
+    "spools": "full_spools",
+    "empty": "empty_clients",
+}
+"""The figure of a run that counts the clients with each problem of ``ClientView.troubles``."""
 NAMES = (
     SERVER_DEAD,
     SERVER_STOPPED,
@@ -60,6 +69,7 @@ NAMES = (
     CLIENTS_AWAY,
     CLIENTS_FAIL,
     SAMPLES_SET_ASIDE,
+    CLIENTS_SHORT,
     *(name for name, _ in PURCHASES.values()),
 )
 
@@ -101,8 +111,8 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
         what = f"its process ended without a message, in round {now:,}"
         to_do = f"{again}: it continues with round {now:,}, and nothing is paid twice"
         return [Alarm("red", SERVER_DEAD, what, to_do)]
-    if state.kind == "stopped" and was_stopped(view.folder):
-        what = f"{RUN_STOPPED}, after round {now - 1:,}"
+    if state.kind == "stopped" and (how := how_stopped(view.folder)) is not None:
+        what = f"{how}, after round {now - 1:,}"
         return [Alarm("yellow", SERVER_STOPPED, what, f"to go on, {again}")]
     if state.kind == "stopped":
         what = f"the server app ended before its last round, after round {now - 1:,}"
@@ -131,7 +141,10 @@ def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) 
     alarms = list[Alarm]()
     if failing and not any(one.name == NOTHING_LEARNED for one in found):  # it names them
         what = f"{named(failing)}: {told['error']}"
-        alarms.append(Alarm("yellow", CLIENTS_FAIL, what, FIX_CLIENTS))
+        is_stopped = any(one.name in (SERVER_DEAD, SERVER_STOPPED) for one in found)
+        is_buying = not (view.is_over or is_stopped or told.get("buying_paused_for"))
+        to_do = FIX_CLIENTS + STILL_BUYING * is_buying
+        alarms.append(Alarm("yellow", CLIENTS_FAIL, what, to_do))
     if away:
         to_do = (
             "check that their SuperNodes are running: flwr supernode list. If one is online, "
@@ -153,7 +166,7 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
         to_do = "stop the run, keep its folder as it is, and report it"
         found.append(Alarm("red", BOOKS_WRONG, what, to_do))
     if told["rounds_without_models"] and not awaits_first(told):
-        what = f"NO CLIENT'S MODEL WAS USED in the last {told['rounds_without_models']} rounds"
+        what = f"no client's model was used in the last {told['rounds_without_models']} rounds"
         to_do = "see the log for which clients failed, were away, or sent a model that was refused"
         if told["failed"]:
             failed = f"{_clients(told['failed'])} replied with an error"
@@ -167,17 +180,35 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
     lost = [name for name, value in told["metrics"].items() if value is None]
     if lost:
         names = ", ".join(lost[:MOST_NAMES])
-        to_do = "lower the learning rate and start again, or go back to a copy of the folder"
+        to_do = "lower the learning rate, and start a new run in another folder"
         found.append(Alarm("red", MODEL_DIVERGED, f"not finite: {names}", to_do))
     if told["set_aside"]:
         to_do = "fix the stream or the supplier of that client; the others continue"
         words = set_aside_words(told["set_aside"])
         found.append(Alarm("yellow", SAMPLES_SET_ASIDE, words, to_do))
+    if told["exhausted"] and not view.is_over:
+        what = (
+            f"{_clients(told['exhausted'])} bought fewer samples than ordered in the last round"
+            f"{_in_brackets(view, 'short', told)}: the stream ran dry, or a supplier failed"
+        )
+        to_do = (
+            "see the logs of their SuperNodes for which; if their streams have no more data, the "
+            "money goes to the other clients or stays unspent"
+        )
+        found.append(Alarm("yellow", CLIENTS_SHORT, what, to_do))
     for matter, words, well in told_of_purchases(told):
         if not well:
             name, to_do = PURCHASES[matter]
-            found.append(Alarm("yellow", name, words, to_do))
+            found.append(Alarm("yellow", name, words + _in_brackets(view, matter, told), to_do))
     return found
+
+
+def _in_brackets(view: RunView, trouble: str, told: Mapping[str, Any]) -> str:
+    """Return the names of clients with a problem of purchases, if they are those of the count."""
+    clients = [client for client in view.clients if trouble in client.troubles]
+    if trouble not in COUNTS or len(clients) != told[COUNTS[trouble]]:
+        return ""
+    return f" ({few([client.name for client in clients[:MOST_NAMES]], len(clients))})"
 
 
 def _clients(count: int) -> str:
@@ -215,7 +246,16 @@ def set_aside_words(count: int) -> str:
 def named(clients: Sequence[ClientView]) -> str:
     """Return the names of clients, each with its state, and how many more there are."""
     names = [f"{client.name} ({state_of(client)})" for client in clients[:MOST_NAMES]]
-    more = len(clients) - len(names)
+    return few(names, len(clients))
+
+
+def few(names: Sequence[str], count: int) -> str:
+    """Return the names of the first of so many clients, and how many more there are.
+
+    >>> few(["site-0", "site-1"], 9)
+    'site-0, site-1 and 7 more'
+    """
+    more = count - len(names)
     return ", ".join(names) + (f" and {more:,} more" if more else "")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tidegate.client.auditing import Audit
 from tidegate.client.limits import DAY, in_words
-from tidegate.report.page import Rows, Section, write_page
+from tidegate.report.page import Rows, Section, Verdict, write_page
 
 PROVEN = [
     (
@@ -107,7 +107,13 @@ def facts(audit: Audit) -> dict[str, Any]:
 
 
 def write_audit_page(
-    audits: Sequence[Audit], path: Path, against: Path | None, command: str
+    audits: Sequence[Audit],
+    path: Path,
+    against: Path | None,
+    command: str,
+    *,
+    unread: Sequence[str] = (),
+    missing: int = 0,
 ) -> None:
     """Write the page of some audits, with the time, the computer and the command.
 
@@ -116,6 +122,8 @@ def write_audit_page(
         path: the file of the page.
         against: the run whose books were compared, if any.
         command: that makes this page again.
+        unread: what is wrong with buffers that could not be read.
+        missing: clients in the server's books whose buffers were not audited.
     """
     wrong = sum(not one.is_right for one in audits)
     beside = (
@@ -123,16 +131,32 @@ def write_audit_page(
         if against
         else ("not compared with the server's books")
     )
-    lead = f"{len(audits)} buffer{'s' * (len(audits) > 1)}, {beside}. "
-    found = f"{wrong} contradict themselves or broke a limit." if wrong else "Nothing is wrong."
-    lead += "1 contradicts itself or broke a limit." if wrong == 1 else found
+    lead = f"{len(audits)} buffer{'s' * (len(audits) > 1)}, {beside}."
     unlimited = sum(not one.replay.keep for one in audits)
     if unlimited:
         lead += f" {unlimited} of {len(audits)} set no limit in days, so none was checked there."
+    contradict = "contradicts itself or the server's books, or"
+    if wrong != 1:
+        contradict = "contradict themselves or the server's books, or"
+    verdict = Verdict("green", [("Nothing is wrong.", "")])
+    clients = "1 client" if missing == 1 else f"{missing:,} clients"
+    not_audited = (
+        f"{clients} in the server's books {'was' if missing == 1 else 'were'} not audited."
+    )
+    if missing:
+        verdict = Verdict("yellow", [("Nothing is wrong in these buffers.", not_audited)])
+    if wrong or unread:
+        lines = [("NOT READ:", f"{one}.") for one in unread]
+        if wrong:
+            told = f"{wrong} of {len(audits)} {contradict} broke a limit."
+            lines.append(("WRONG:", told))
+        if missing:
+            lines.append(("NOT AUDITED:", not_audited))
+        verdict = Verdict("red", lines)
     now = _date(int(time.time() * 1000))
     lead += f"\nAudited on {now} UTC on {platform.node() or 'a computer without a name'}."
     rows = [_row(facts(one)) for one in audits]
-    header = ["client", "run", "right", "limit", "oldest at use, days", "most uses"]
+    header = ["client", "right", "limit", "oldest at use, days", "most uses", "run"]
     sections = [
         Section(
             "What was found",
@@ -144,8 +168,16 @@ def write_audit_page(
                     ["client", "admitted", "uses", "left", "expired", "swept", "erased", "held"],
                     [row[6:] for row in rows],
                 ),
+                *_deletions(audits),
+                Rows(
+                    "Records, and the digest at the end of each",
+                    ["client", "entries", "digest"],
+                    [
+                        [one.books.client, f"{one.entries:,}", one.books.record_digest]
+                        for one in audits
+                    ],
+                ),
             ],
-            details=_deletions(audits),
         ),
         Section("What it would prove" if wrong else "What this proves", proven(against)),
         Section("What it does not prove", NOT_PROVEN),
@@ -156,7 +188,7 @@ def write_audit_page(
             details=[_details(one) for one in audits],
         ),
     ]
-    write_page(path, "Audit of what devices kept", lead, sections)
+    write_page(path, "Audit of what devices kept", lead, sections, verdict)
 
 
 def _row(told: dict[str, Any]) -> list[str]:
@@ -164,11 +196,11 @@ def _row(told: dict[str, Any]) -> list[str]:
     happened = [f"{told['counts'].get(name, 0):,}" for name in names]
     return [
         told["client"],
-        told["run"],
         "yes" if told["right"] else "NO",
         told["keep_at_most"] or "none",
         f"{told['longest_held_when_used_days']:,.2f}",
         str(told["most_uses_of_a_sample"]),
+        told["run"],
         told["client"],
         *happened,
         f"{told['held']['sample']:,}",

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from tidegate.runs.reader import RunView
 from tidegate.server.fleet_round import FleetRound
 
+RESTART = "R"
+"""The mark of a restart."""
 MOST_SPANS = 6
 """The most spans of rounds to write out; the others are counted."""
 Span = tuple[int, int]
@@ -37,7 +39,7 @@ def incidents(view: RunView) -> list[Incident]:
         view: the run's folder.
     """
     found = [
-        _kind("R", _restarts(view), lambda count: _times("the server was restarted", count)),
+        _kind(RESTART, _restarts(view), lambda count: _times("the server was restarted", count)),
         _failed(view),
         _kind(
             "N",
@@ -92,7 +94,9 @@ def _counted(view: RunView, mark: str, count: Callable[[FleetRound], int], words
 
 
 def _restarts(view: RunView) -> list[int]:
-    return [restart_round(view, at) for at, _ in view.starts[1:]]
+    """Return the rounds with which a server went on; a run that is over has no more."""
+    rounds = [restart_round(view, at) for at, _ in view.starts[1:]]
+    return [one for one in rounds if view.num_rounds is None or one <= view.num_rounds]
 
 
 def _without_models(view: RunView) -> list[int]:
@@ -132,7 +136,11 @@ def _failed(view: RunView) -> Incident:
     errors = [error for _, error in view.failures.values() if error]
     words = "client{s} replied with an error"
     found = _counted(view, "E", lambda row: _failures(view, row), words)
-    return replace(found, what=f"{found.what}: {errors[-1]}") if errors else found
+    return (
+        replace(found, what=f"{found.what}: {errors[-1]}; server.log names them")
+        if errors
+        else found
+    )
 
 
 def _failures(view: RunView, row: FleetRound) -> int:

@@ -15,10 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate.admission.debt import certificate_holds
-from tidegate.report.alarms import SERVER_STOPPED, Alarm, Level, alarms, worst
+from tidegate.report.alarms import SERVER_STOPPED, Alarm, alarms, worst
+from tidegate.report.page import Level
 from tidegate.report.purchases import told_of_purchases
 from tidegate.report.run_state import gains, run_state, server_in_a_word
-from tidegate.report.tables import amount
+from tidegate.report.tables import amount, without_rounding
 from tidegate.runs.reader import RunView
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -95,7 +96,7 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
     lines.add_column(style="bold", no_wrap=True)
     lines.add_column(no_wrap=True)
     lines.add_column(overflow="fold")
-    rounds, good = view.rounds, told["certificate_holds"]
+    rounds, good = without_rounding(view.rounds), told["certificate_holds"]
     curve = partial(bars, width=WIDTH if wide else NARROW)
     lines.add_row(
         "spent",
@@ -155,6 +156,8 @@ def overspend_words(overspend: float, *, holds: bool) -> str:
     >>> overspend_words(-116.5, holds=True), overspend_words(12.0, holds=True)
     ('116.5 under budget', 'overspend 12 is within it')
     """
+    if holds and not overspend:
+        return "on budget"
     if overspend < 0 and holds:
         return f"{amount(-overspend)} under budget"
     return f"overspend {amount(overspend)} is {'within' if holds else 'ABOVE'} it"
@@ -162,7 +165,7 @@ def overspend_words(overspend: float, *, holds: bool) -> str:
 
 def summary(view: RunView, now: float) -> dict[str, Any]:
     """Return the same as plain numbers."""
-    rounds = view.rounds
+    rounds = without_rounding(view.rounds)
     told: dict[str, Any] = {
         "run": view.run,
         "policy": view.policy,
@@ -193,9 +196,9 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "overspend": last.overspend,
         "cost_debt": last.cost_debt,
         "certificate_holds": certificate_holds(
-            [row.overspend for row in rounds],
-            [row.cost_debt for row in rounds],
-            [row.spent for row in rounds],
+            [row.overspend for row in view.rounds],
+            [row.cost_debt for row in view.rounds],
+            [row.spent for row in view.rounds],
         ),
         "exposure": last.exposure,
         "price": last.price,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import tidegate
 from tidegate.errors import ConfigurationError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Level = Literal["green", "yellow", "red"]
+"""All is well; somebody should look; somebody must act."""
 TEMPLATES = Path(__file__).parent / "templates"
 INK = "#010203"
 """A placeholder for the colour of the page's text."""
@@ -85,6 +87,15 @@ class Section:
     details: Sequence[Rows] = ()
 
 
+@dataclass(frozen=True)
+class Verdict:
+    """The state of what a page is about, in a coloured box at its top."""
+
+    level: Level
+    lines: Sequence[tuple[str, str]]
+    """Each a word or two in bold, and what they mean."""
+
+
 def check_page(path: Path) -> None:
     """Refuse a page that cannot be written, before any work is done."""
     check_packages("jinja2", "matplotlib")
@@ -112,7 +123,13 @@ def check_place(path: Path) -> None:
         raise ConfigurationError(f"cannot write {path}: its folder does not exist; create it first")
 
 
-def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -> None:
+def write_page(
+    path: Path,
+    title: str,
+    lead: str,
+    sections: Sequence[Section],
+    verdict: Verdict | None = None,
+) -> None:
     """Write a page.
 
     Args:
@@ -120,6 +137,7 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -
         title: the title of the page.
         lead: the answer, in a sentence or two; lines after the first are smaller.
         sections: the sections below the lead.
+        verdict: what a reader must see first, if anything.
     """
     import jinja2  # noqa: PLC0415 - an extra
 
@@ -131,7 +149,11 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -
         lstrip_blocks=True,
     )
     text = environment.get_template("page.html").render(
-        title=title, lead=lead, sections=sections, version=tidegate.__version__
+        title=title,
+        lead=lead,
+        sections=sections,
+        verdict=verdict,
+        version=tidegate.__version__,
     )
     path.write_text(text, "utf-8")
 

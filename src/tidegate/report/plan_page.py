@@ -1,5 +1,6 @@
 """The planner's page: what a budget gains, and what more money or memory would add."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,8 @@ CAVEAT = (
     "bound depends on effective samples; accuracy need not follow them."
 )
 DRAWN = "Prices are drawn from the law that was given; real ones can differ from it."
+NEAR = 0.01
+"""Part of the highest value. Lines that are nearer than this everywhere look like one."""
 KEEPING = ("constant_admission", "drift_plus_penalty", "acdpp")
 """Policies that keep every sample for K rounds."""
 NOT_TIDE = (
@@ -219,8 +222,20 @@ def _curves(
             for name, values in lines.items()
         )
         alt = f"{title}, by {across} from {_number(amounts[0])} to {_number(amounts[-1])}: {told}."
-        pictures.append(picture(figure, alt, f"The thin line is the plan: {planned:,.4g}."))
+        caption = f"The thin line is the plan: {planned:,.4g}.{_hidden(lines)}"
+        pictures.append(picture(figure, alt, caption))
     return pictures
+
+
+def _hidden(lines: Mapping[str, FloatArray]) -> str:
+    """Return which lines cannot be told apart, because they are nearer than a line is wide."""
+    width = NEAR * max(float(values.max()) for values in lines.values())
+    same = [
+        f"{one} and {other}"
+        for one, other in itertools.combinations(lines, 2)
+        if float(np.abs(lines[one] - lines[other]).max()) < width
+    ]
+    return f" The lines of {'; '.join(same)} lie on each other." if same else ""
 
 
 def _scale(axes: "Axes", amounts: FloatArray, planned: float, across: str) -> None:

@@ -34,8 +34,7 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
     if told["failing_suppliers"]:
         clients = _clients(told["failing_suppliers"])
         words = f"the supplier of {clients} could not be asked or did not reply"
-        whose = "its" if told["failing_suppliers"] == 1 else "their"
-        found.append(("suppliers", f"{words}; see {whose} own log", False))
+        found.append(("suppliers", words, False))
     if told["full_spools"]:
         words = f"the stream of {_clients(told['full_spools'])} has no room for more messages"
         found.append(("spools", words, False))
@@ -45,12 +44,7 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         found.append(("dropped", words, False))
     if told["empty_clients"] > told.get("failed", 0):  # clients that fail cannot buy
         hold = "holds" if told["empty_clients"] == 1 else "hold"
-        words = (
-            f"{_clients(told['empty_clients'])} {hold} no sample; tidegate watch --json shows "
-            "what each has spent. If clients have their own prices, least_share reserves a part "
-            "of the budget for each"
-        )
-        found.append(("empty", words, False))
+        found.append(("empty", f"{_clients(told['empty_clients'])} {hold} no sample", False))
     return found
 
 

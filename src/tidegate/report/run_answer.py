@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.report.alarms import awaits_first
-from tidegate.report.incidents import Incident
+from tidegate.report.incidents import RESTART, Incident
 from tidegate.report.run_state import clock
 from tidegate.report.tables import amount
 from tidegate.runs.reader import RunView
@@ -36,10 +36,11 @@ def run_answer(
     sentences = [
         f"After round {len(view.rounds):,}{of}: {', '.join(came_to)}.",
         _certainty(judged),
-        _trouble(view, told, trouble),
+        _trouble(told, trouble),
         (
             f"{view.policy} with a budget of {amount(view.budget)} a round and "
-            f"{len(view.clients):,} clients, on {clock(now)}: {told['state']}."
+            f"{len(view.clients):,} clients: {told['state']}. This page was written on "
+            f"{clock(now)}."
         ),
     ]
     return "\n".join(filter(None, sentences))
@@ -67,12 +68,14 @@ def _certainty(judged: Mapping[str, Mapping[int, float]]) -> str:
     return f"{counted}; {name} is that of a single run, and other seeds may give another.{moved}"
 
 
-def _trouble(view: RunView, told: Mapping[str, Any], trouble: Sequence[Incident]) -> str:
+def _trouble(told: Mapping[str, Any], trouble: Sequence[Incident]) -> str:
     silent = 0 if awaits_first(told) else told["rounds_without_models"]
     now = f"No client's model was used in the last {silent} rounds. " if silent else ""
     if not trouble:
-        return f"{now}Nothing went wrong." if view.is_over else now.strip()
+        return now.strip()
     told_of = "; ".join(f"{one.what} ({one.where})" for one in trouble)
+    if all(one.mark == RESTART for one in trouble):
+        return f"{now}{told_of[0].upper()}{told_of[1:]}."
     return f"{now}Not all went well: {told_of}."
 
 

@@ -1,21 +1,23 @@
 """The page of a run: settings, spending, memory and metrics."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tidegate.report.alarms import ANSWERED, state_of
+from tidegate.report.alarms import ANSWERED, alarms, state_of, worst
 from tidegate.report.client_pictures import client_pictures
-from tidegate.report.incidents import Incident, incidents, restart_round
+from tidegate.report.incidents import RESTART, Incident, incidents, restart_round
 from tidegate.report.live import SHOWN, newest, summary
 from tidegate.report.over_rounds import Draw, Lines, lines_over_rounds
-from tidegate.report.page import Picture, Rows, Section, drawing, write_page
+from tidegate.report.page import Picture, Rows, Section, Verdict, drawing, write_page
 from tidegate.report.run_answer import run_answer
-from tidegate.report.run_state import clock
+from tidegate.report.run_state import clock, run_state
 from tidegate.report.selection import selection_in_words
 from tidegate.report.spending import spending_in_words
-from tidegate.report.tables import amount
+from tidegate.report.tables import amount, without_rounding
 from tidegate.runs.reader import ClientView, RunView
 
 MOST_ROWS = 500
@@ -49,6 +51,7 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
         beside: another run, to compare metrics with.
     """
     told, trouble = summary(view, now), incidents(view)
+    view = replace(view, rounds=without_rounding(view.rounds))
     with drawing() as picture:
         draw = partial(lines_over_rounds, picture=picture, trouble=trouble)
         money, memory = _money(view, draw), _memory(view, draw)
@@ -66,8 +69,8 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
             [
                 (
                     f"{amount(told['mean_stored'])} samples on average and {told['peak_stored']:,} "
-                    "at most, of clients that answered; the last round reached "
-                    f"{told['slots']:,} slots. {told['effective_per_round']:,.3g} effective "
+                    "at most, of clients that answered; those of the last round have "
+                    f"{told['slots']:,} slots in all. {told['effective_per_round']:,.3g} effective "
                     "samples a round."
                 )
             ],
@@ -85,18 +88,33 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
         Section("Caveats", CAVEATS),
         Section("What was run", details=[_configuration(view), _starts(view)]),
     ]
-    write_page(path, f"Run {view.run[:SHOWN]}", run_answer(view, told, now, trouble), sections)
+    lead, verdict = run_answer(view, told, now, trouble), _verdict(view, told, now, trouble)
+    write_page(path, f"Run {view.run[:SHOWN]}", lead, sections, verdict)
+
+
+def _verdict(
+    view: RunView, told: Mapping[str, Any], now: float, trouble: Sequence[Incident]
+) -> Verdict:
+    """Return what is wrong with the run now, and what to do; green if nothing ever was."""
+    found = alarms(view, told, run_state(view, now))
+    lines = [(f"{one.name}:", f"{one.what}. What to do: {one.to_do}.") for one in found]
+    if lines:
+        return Verdict(worst(found), lines)
+    state = "The run is over" if view.is_over else "Nothing needs attention now"
+    if any(one.mark != RESTART for one in trouble):
+        return Verdict("yellow", [(f"{state}.", "Not all of its rounds went well: see below.")])
+    return Verdict("green", [("All is well.", f"{state}.")])
 
 
 def _trouble(trouble: Sequence[Incident]) -> list[Section]:
-    """Return a list of what went wrong, with the letters of the pictures."""
+    """Return a list of restarts and of what went wrong, with the letters of the pictures."""
     if not trouble:
         return []
-    rows = [[one.mark, one.what, one.where] for one in trouble]
+    restarts = all(one.mark == RESTART for one in trouble)
+    rows = [[one.mark, one.where, one.what] for one in trouble]
     caption = "The letters stand above these rounds in the pictures"
-    return [
-        Section("What went wrong", tables=[Rows(caption, ["mark", "what happened", "when"], rows)])
-    ]
+    table = Rows(caption, ["mark", "when", "what happened"], rows)
+    return [Section("Restarts" if restarts else "What went wrong", tables=[table])]
 
 
 def _money(view: RunView, draw: Draw) -> list[Picture]:
@@ -177,13 +195,13 @@ def _both(view: RunView, beside: RunView) -> Rows:
 def _clients(clients: Sequence[ClientView]) -> Rows:
     rows = [
         [
-            client.name,
+            *(client.name, state_of(client)),
             *(f"{client.buffer_capacity:,}", f"{client.stored:,}", f"{client.total_admitted:,}"),
-            *(f"{amount(client.total_spent)}", f"{client.last_round:,}", state_of(client)),
+            *(f"{amount(client.total_spent)}", f"{client.last_round:,}"),
         ]
         for client in sorted(clients, key=_interest)[:MOST_ROWS]
     ]
-    header = ["client", "slots", "stored", "admitted", "spent", "last heard in round", "state"]
+    header = ["client", "state", "slots", "stored", "admitted", "spent", "last heard in round"]
     return Rows(_caption("What each client holds and has paid", len(clients)), header, rows)
 
 

@@ -54,7 +54,7 @@ def run_state(view: RunView, now: float) -> RunState:
 def _waiting(view: RunView, now: float, place: str, ends: Sequence[float]) -> RunState:
     """Return what an active run waits for, and whether that takes longer than usual."""
     begun = view.begun_at.get(view.round_number)
-    usual = statistics.median(gains(ends)[1:]) if len(ends) > 1 else None
+    usual = _usual_seconds(view, ends, waits_for_answers=begun is not None)
     started = [at for at, _ in view.starts[-1:]]
     last = max([*ends[-1:], *started, *([] if begun is None else [begun])], default=now)
     since = max(now - last, 0.0)
@@ -66,6 +66,21 @@ def _waiting(view: RunView, now: float, place: str, ends: Sequence[float]) -> Ru
     if usual is not None and since > max(QUIET_ROUNDS * usual, FEWEST_SECONDS):
         return RunState(kind, f"{told}: QUIET, a round takes {usual:,.3g} s", is_quiet=True)
     return RunState(kind, told)
+
+
+def _usual_seconds(
+    view: RunView, ends: Sequence[float], *, waits_for_answers: bool
+) -> float | None:
+    """Return how long a round usually takes; None if it is not known yet.
+
+    The first round says how long answers take, and not how long a price or nodes take.
+    """
+    if len(ends) > 1:
+        return statistics.median(gains(ends)[1:])
+    first = min(view.ended_at, default=0)
+    if not waits_for_answers or first not in view.begun_at:
+        return None
+    return max(ends[0] - view.begun_at[first], 0.0)
 
 
 def server_in_a_word(view: RunView) -> str:

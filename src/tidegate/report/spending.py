@@ -36,6 +36,7 @@ def _spent(view: RunView, told: dict[str, Any]) -> str:
     certificate = "held" if told["certificate_holds"] else "DID NOT HOLD"
     above = told["overspend"]
     ahead = f"{amount(-above)} under budget" if above < 0 else f"Overspend {amount(above)}"
+    ahead = ahead if above else "On budget"
     return (
         f"{amount(told['spent'])} in {len(view.rounds):,} rounds, "
         f"{amount(told['spent_per_round'])} a round where the budget allows "
@@ -162,8 +163,10 @@ def _set_aside(told: dict[str, Any]) -> list[str]:
 
 
 def _waiting(told: dict[str, Any]) -> list[str]:
-    """Return purchases under way, problems of suppliers and spools, and refunds."""
-    words = [f"{words[0].upper()}{words[1:]}." for _, words, _ in told_of_purchases(told)]
+    """Return purchases under way and refunds; problems are at the top of the page."""
+    words = [
+        f"{words[0].upper()}{words[1:]}." for _, words, well in told_of_purchases(told) if well
+    ]
     if told["refunded"]:
         back = amount(told["refunded"])
         words.append(f"Suppliers refunded {back}, which lowered what the rounds spent.")

@@ -2,15 +2,21 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from tidegate.server.fleet_round import FleetRound
 from tidegate.simulation.offline import Candidate
 from tidegate.simulation.summary import CONFIDENCE, Estimate, PolicySummary
 
 ORACLE = "costless_oracle"
 """The policy without a budget."""
+NOTHING = 1e-6
+"""A difference that is only rounding."""
+ROUNDING = 1e-9
+"""Part of the money of a run; less is not worth a word."""
 COLUMNS = ("spent", "stored", "peak", "distinct", "effective", "bound", "overspend")
 WHOLE = 1000
 
@@ -36,6 +42,26 @@ def amount(value: float) -> str:
     ('11,000', '55.12')
     """
     return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:,.4g}"
+
+
+def about(value: float) -> str:
+    """Format a number with three digits, or as a whole number."""
+    if abs(value) < NOTHING:
+        return "nothing"
+    return f"{value:,.0f}" if abs(value) >= WHOLE else f"{value:,.3g}"
+
+
+def without_rounding(rounds: Sequence[FleetRound]) -> list[FleetRound]:
+    """Return rounds with 0 for overspend and cost debt that are only rounding errors of sums."""
+    least = ROUNDING * math.fsum(row.spent for row in rounds)
+
+    def shown(value: float) -> float:
+        return 0.0 if abs(value) <= least else value
+
+    return [
+        replace(row, overspend=shown(row.overspend), cost_debt=shown(row.cost_debt))
+        for row in rounds
+    ]
 
 
 def part_of_limit(policy: str, effective: float, limit: float) -> str:

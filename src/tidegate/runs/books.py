@@ -99,7 +99,8 @@ class RunBooks:
             self._orders = {number: order for number, order, _ in orders}
             accounts.note(names[one] for one in known.noted)
             self._orders = {}
-        return content, Books(content["controller"], state, accounts, roster, allocation)
+            books = Books(content["controller"], state, accounts, roster, allocation)
+        return content, books
 
     def save(self, books: Books, beside: Mapping[str, Any]) -> None:
         """Write what has changed since the last time.

@@ -29,8 +29,9 @@ class Journal:
 
     def begin(self) -> None:
         """Note a new server; the one before may have died in the middle of a line."""
+        before = "\n" if self._path.exists() else ""
         told = {"round": 0, "source": "started", "versions": versions(), "pid": os.getpid()}
-        self._write(told | {"machine": this_machine(), "boot": this_boot()}, before="\n")
+        self._write(told | {"machine": this_machine(), "boot": this_boot()}, before)
 
     def decided(self, round_number: int, price: float) -> None:
         """Note when a round began."""

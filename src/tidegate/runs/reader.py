@@ -15,7 +15,7 @@ from tidegate._internal.natural_order import natural_order
 from tidegate._internal.saving import Archive, plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError
 from tidegate.runs.books_file import check_format, read_books
-from tidegate.runs.folder import BOOKS, CONTROL, METRICS, REMEDY, ROUNDS
+from tidegate.runs.folder import BOOKS, CONTROL, METRICS, REMEDY, ROUNDS, holds_run
 from tidegate.runs.retirements import asked
 from tidegate.runs.server_mark import ServerMark
 from tidegate.server.fleet_round import FleetRound
@@ -51,6 +51,10 @@ class ClientView:
     """Whether it owes a receipt because it replied with an error, or its reply was refused."""
     missed: int = 0
     """Rounds up to its last one in which it applied no order."""
+    troubles: Sequence[str] = ()
+    """Problems of its purchases by its last receipt: ``empty`` (it holds nothing, and nothing is
+    under way), ``short`` (in the last round it bought fewer samples than ordered), ``suppliers``
+    (one fails), ``spools`` (its stream has no room)."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +149,7 @@ def read_run(folder: Path) -> RunView:
     with reading(path, REMEDY):
         record = content["controller"]
         terms, absences = current_terms(record["terms"]), record["absences"]
-        now = record["round_number"]
+        now = int(record["round_number"])
         requests = asked(folder)
         clients = [
             _client(name, account, absences.get(name) if absences else 0, now, requests)
@@ -182,32 +186,35 @@ def read_run(folder: Path) -> RunView:
             for name, value in line.get("metrics", {}).items():
                 finite = math.nan if value is None else value
                 metrics.setdefault(f"{source}/{name}", {})[number] = finite
-    return RunView(
-        folder=folder,
-        run=run,
-        policy=terms["policy"],
-        options={**terms["options"], "spend_ahead": terms["spend_ahead"]},
-        headroom=terms["headroom"],
-        learning=terms["learning"],
-        is_shard=terms["shard"] is not None,
-        budget=terms["budget"],
-        num_rounds=terms["num_rounds"],
-        mean_price=terms["mean_price"],
-        fraction_train=terms["fraction_train"],
-        min_train_nodes=terms["min_train_nodes"],
-        round_number=now,
-        rounds=rounds,
-        metrics=metrics,
-        averaged=averaged,
-        starts=starts,
-        ending=ending,
-        is_gone=not ending and server is not None and server.is_gone,
-        begun_at=times["decided"],
-        ended_at=times["settled"],
-        clients=[replace(one, failed=one.owes_answer and one.name in failing) for one in clients],
-        failures=failures,
-        server=server,
-    )
+    with reading(path, REMEDY):
+        return RunView(
+            folder=folder,
+            run=run,
+            policy=terms["policy"],
+            options={**terms["options"], "spend_ahead": terms["spend_ahead"]},
+            headroom=terms["headroom"],
+            learning=terms["learning"],
+            is_shard=terms["shard"] is not None,
+            budget=terms["budget"],
+            num_rounds=terms["num_rounds"],
+            mean_price=terms["mean_price"],
+            fraction_train=terms["fraction_train"],
+            min_train_nodes=terms["min_train_nodes"],
+            round_number=now,
+            rounds=rounds,
+            metrics=metrics,
+            averaged=averaged,
+            starts=starts,
+            ending=ending,
+            is_gone=not ending and server is not None and server.is_gone,
+            begun_at=times["decided"],
+            ended_at=times["settled"],
+            clients=[
+                replace(one, failed=one.owes_answer and one.name in failing) for one in clients
+            ],
+            failures=failures,
+            server=server,
+        )
 
 
 def read_accounts(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -232,9 +239,9 @@ def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
     if content is not None:
         return path, content
     if not old.exists():
-        raise ConfigurationError(
-            f"{folder} holds no run; give the folder that AdmissionControl(folder=...) saves to"
-        )
+        inside = next((one for one in sorted(folder.iterdir()) if holds_run(one)), None)
+        remedy = f"did you mean {inside}?" if inside else "give the one that the server saves to"
+        raise ConfigurationError(f"{folder} holds no run; {remedy}")
     with reading(old, REMEDY), old.open("rb") as file, Archive(file) as archive:
         return old, control_of(archive, old)
 
@@ -267,6 +274,12 @@ def _client(
 ) -> ClientView:
     order, missed = account["outstanding"], account["last_round"] - account["applied"]
     is_retired = requests.get(name, account.get("retired_in", 0) > 0)
+    troubles = {
+        "empty": not (account["batches"] or account.get("under_way", 0)),
+        "short": account.get("exhausted", False) and account["last_round"] == now - 1,
+        "suppliers": account.get("supplier_fails", False),
+        "spools": account.get("spool_full", False),
+    }
     return ClientView(
         name=name,
         buffer_capacity=account["buffer_capacity"],
@@ -281,6 +294,7 @@ def _client(
         missed=missed,
         candidates=account.get("candidates", 0),
         seen=account.get("seen", 0),
+        troubles=() if is_retired else tuple(one for one, here in troubles.items() if here),
     )
 
 

@@ -21,6 +21,7 @@ TAIL = 64_000
 ENDING = "the server stops: "
 """Before the reason why a server ended early."""
 RUN_STOPPED = "somebody stopped the run (flwr stop), or the SuperLink was started anew"
+INTERRUPTED = "somebody interrupted the run (Ctrl-C)"
 
 
 def in_words(wrong: Exception) -> str:
@@ -49,19 +50,21 @@ def logged(folder: Path, reason: Callable[[Exception], str] = in_words) -> Itera
     logger.addHandler(handler)
     try:
         yield
+    except KeyboardInterrupt:
+        _write_ending(handler, INTERRUPTED)
+        raise
     except Exception as wrong:
-        told = logging.makeLogRecord(
-            {
-                "msg": f"{ENDING}{reason(wrong)}",
-                "levelno": logging.ERROR,
-                "levelname": "ERROR",
-            }
-        )
-        handler.handle(told)
+        _write_ending(handler, reason(wrong))
         raise
     finally:
         logger.removeHandler(handler)
         handler.close()
+
+
+def _write_ending(handler: logging.Handler, reason: str) -> None:
+    """Write why the server ended early."""
+    record = {"msg": f"{ENDING}{reason}", "levelno": logging.ERROR, "levelname": "ERROR"}
+    handler.handle(logging.makeLogRecord(record))
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
@@ -69,9 +72,10 @@ def _is_of_use(record: logging.LogRecord) -> bool:
     return record.name == OURS or record.levelno >= logging.WARNING
 
 
-def was_stopped(folder: Path) -> bool:
-    """Return whether somebody stopped a run that ended early, by the end of its log."""
-    return any(f"{ENDING}{RUN_STOPPED}" in line for line in last_lines(folder, 1))
+def how_stopped(folder: Path) -> str | None:
+    """Return how somebody stopped a run that ended early, by the end of its log; else None."""
+    end = " ".join(last_lines(folder, 1))
+    return next((how for how in (RUN_STOPPED, INTERRUPTED) if f"{ENDING}{how}" in end), None)
 
 
 def last_lines(folder: Path, count: int) -> list[str]:

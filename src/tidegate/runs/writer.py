@@ -78,10 +78,9 @@ class RunWriter:
                 opened.enter_context(closing(lock)).execute("BEGIN EXCLUSIVE")
             except sqlite3.DatabaseError as wrong:
                 if is_busy(wrong):
-                    told = (
+                    raise ConfigurationError(
                         f"another run is using {self._folder}; wait for it, or use another folder"
-                    )
-                    raise ConfigurationError(f"{told} folder") from None
+                    ) from None
                 raise ConfigurationError(
                     f"folder={str(self._folder)!r} cannot be written to ({wrong}); free disk "
                     "space, allow the server to write there, or use another folder"

@@ -14,6 +14,8 @@ from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
 
 Worths = NDArray[np.float64]
+ROUNDING = 0.01
+"""Probabilities of half precision add up to 1 within less than this."""
 
 
 def margin(probabilities: ArrayLike) -> Worths:
@@ -88,7 +90,7 @@ def at_random(probabilities: ArrayLike) -> Worths:
     >>> at_random([[0.5, 0.5], [1.0, 0.0]])
     array([0., 0.])
     """
-    return np.zeros(len(_rows(probabilities)))
+    return np.zeros(len(_shaped(probabilities)))
 
 
 RANKINGS: Mapping[str, Callable[[ArrayLike], Worths]] = {
@@ -114,12 +116,26 @@ def find_ranking(name: str) -> Callable[[ArrayLike], Worths]:
     return RANKINGS[name]
 
 
-def _rows(probabilities: ArrayLike) -> NDArray[np.float64]:
+def _shaped(probabilities: ArrayLike) -> NDArray[np.float64]:
     rows = np.asarray(probabilities, dtype=np.float64)
     classes = 2
     if rows.ndim != classes or rows.shape[1] < classes:
         raise ConfigurationError(
             "class probabilities must have one row for each candidate and a column for each of "
             f"at least 2 classes, got shape {rows.shape}"
+        )
+    return rows
+
+
+def _rows(probabilities: ArrayLike) -> NDArray[np.float64]:
+    rows = _shaped(probabilities)
+    sums = rows.sum(axis=1)
+    finite = np.isfinite(sums)  # a model that has diverged has no probabilities
+    off = finite & ((np.abs(sums - 1) > ROUNDING) | (rows.min(axis=1, initial=0.0) < -ROUNDING))
+    if off.any():
+        raise ConfigurationError(
+            "class probabilities must be 0 or more and add up to 1 in every row, got one that "
+            f"adds up to {sums[off][0]:.4g} and has a least value of {rows[off][0].min():.4g}; if "
+            "these are logits, apply softmax first"
         )
     return rows

@@ -11,7 +11,10 @@ from tidegate.admission.allocation import Allocation
 from tidegate.errors import RunDiffersError
 from tidegate.wire import LARGEST_INTEGER
 
-REMEDY = "restore an older copy of the folder, or start a new run in another folder"
+REMEDY = (
+    "restore a copy of the folder from after its last round (clients refuse an older one), or "
+    "start a new run in another folder"
+)
 """What to do if the books of a run are damaged."""
 
 

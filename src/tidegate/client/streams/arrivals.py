@@ -78,8 +78,8 @@ class Arrivals:
         keep = self.keep
         return keep > 0 and at <= self._time().at(milliseconds(self._clock)).own - keep
 
-    def let_go(self, forgotten: Collection[str]) -> int:
-        """Delete messages that were held for too long or are forgotten; how many they were."""
+    def let_go(self, forgotten: Collection[str]) -> tuple[int, int]:
+        """Delete messages that were held for too long or are forgotten; how many of each."""
         keep = self.keep
         last = self.tick() - keep if keep else -1
         rows = self._execute("SELECT position, at, subject FROM arrivals").fetchall()
@@ -93,7 +93,7 @@ class Arrivals:
                 self._execute("DELETE FROM arrivals WHERE position = ?", place)
         self._execute("UPDATE held SET expired = expired + ?, erased = erased + ?", tuple(counts))
         self._execute("UPDATE state SET waiting = waiting - ?", (sum(counts),))
-        return sum(counts)
+        return counts[0], counts[1]
 
     def refuse(self) -> None:
         """Count a message of a forgotten subject, which is not stored."""

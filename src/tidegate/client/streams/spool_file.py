@@ -58,8 +58,14 @@ class SpoolFile:
                 with self._writing():
                     self._arrivals.set_keep(length)
 
-    def let_go(self) -> int:
-        """Overwrite and delete messages that were held for too long; how many they were."""
+    @property
+    def has_limit(self) -> bool:
+        """Whether messages may be held for a limited time only."""
+        with self._changed:
+            return bool(self._arrivals.keep)
+
+    def let_go(self) -> tuple[int, int]:
+        """Overwrite messages that were held too long, or are to be forgotten; how many of each."""
         with self._changed:
             return self._let_go()
 
@@ -107,7 +113,7 @@ class SpoolFile:
         with self._changed:
             return int(self._state("waiting"))
 
-    def _let_go(self) -> int:
+    def _let_go(self) -> tuple[int, int]:
         with transaction(self._connection):
             gone = self._arrivals.let_go(self._forgotten.hashes())
         empty_log(self._connection)
