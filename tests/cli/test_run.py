@@ -286,6 +286,11 @@ def test_a_run_in_which_some_models_are_used_ends_with_0(
     sys.modules.pop("lonely")
     assert code == 0, printed
     assert "4 rounds in" in printed
+    told = re.findall(r"(\d+) samples for ([\d.]+) of ([\d.]+); nothing was saved", printed)
+    assert len(told) == 2
+    for samples, spent, allowed in told:
+        assert 1 * int(samples) <= float(spent) <= 10 * int(samples)
+        assert 0 < float(spent) <= float(allowed) == 2 * 9
 
 
 @pytest.mark.parametrize("flags", [[], ["--verbose"]])

@@ -1,6 +1,7 @@
 """A server that dies anywhere goes on as if it had not: same decisions, same model."""
 
 import json
+import math
 import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
@@ -33,7 +34,7 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
-from tidegate.runs.folder import FORMAT_VERSION, OLDEST_FORMAT
+from tidegate.runs.folder import FORMAT_VERSION, OLDEST_FORMAT, SPENT
 from tidegate.runs.reader import read_run
 
 ROUNDS = 6
@@ -219,6 +220,22 @@ def test_rounds_keep_their_numbers_over_a_restart(tmp_path: Path) -> None:
     )
     assert seen == [2, 3, 4, 5, 6]
     assert list(result.train_metrics_clientapp) == [3, 4, 5, 6]
+
+
+def test_the_log_ends_with_the_money_of_all_rounds_also_over_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Killed):
+        before_sending(tmp_path, control(tmp_path / "run"), 3)
+    resumed = control(tmp_path / "run")
+    with caplog.at_level("INFO", logger="flwr.tidegate"):
+        resumed.start(LocalGrid(gated_app(), nodes(tmp_path / "buffers")), MODEL, ROUNDS)
+    (told,) = [record.args for record in caplog.records if record.msg == SPENT]
+    paid = [row.spent for row in resumed.rounds]
+    assert len(paid) == ROUNDS
+    assert told == pytest.approx(
+        (sum(row.admitted for row in resumed.rounds), ROUNDS, math.fsum(paid), 16.5 * ROUNDS)
+    )
 
 
 def test_a_finished_run_started_again_does_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tidegate.flower.flower_internals import (
     rounds_asked,
 )
 from tidegate.flower.local_grid import LONGEST_REASON, NODE_FAILED
-from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING
+from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING, SPENT
 
 LONG = 80
 """Characters of a client's error that is shown once; shorter ones are repeated."""
@@ -58,11 +58,12 @@ class Rounds(logging.Handler):
         """Rounds that have finished, over all starts of a strategy; none from before a resume."""
         self.in_vain = 0
         """Those in which no client's model was used."""
-
         self.asked_for_none = False
         """Whether a strategy was asked for zero rounds, and not because all were done."""
         self.folders: list[Path] = []
         """Where runs are saved."""
+        self.money: list[tuple[int, float, float]] = []
+        """Of each run that has ended: samples bought, what was spent, what was allowed."""
         self.repeated: Counter[str] = Counter()
         """How many more were like one that was shown, of another client or round."""
 
@@ -80,6 +81,9 @@ class Rounds(logging.Handler):
         self.in_vain += text == NOTHING_USED
         if text == SAVING and isinstance(record.args, tuple):
             self.folders += {Path(str(record.args[0]))} - set(self.folders)
+        if text == SPENT and isinstance(record.args, tuple):
+            samples, _, spent, allowed = (float(str(one)) for one in record.args)
+            self.money.append((round(samples), spent, allowed))
         if (awaited := nodes_awaited(record)) is not None:
             there, wanted = awaited
             raise ConfigurationError(

@@ -125,8 +125,8 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
         typer.echo("; ".join([taken, *rounds.measured]))
     for told, more in rounds.repeated.items():
         typer.echo(f"{more:,} more like this, of other clients or rounds: {told}", err=True)
-    for folder in rounds.folders:
-        typer.echo(_saved(folder))
+    for told in _money(rounds):
+        typer.echo(told)
     for kind, failed in answers.failed.items():
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
         typer.echo(told, err=True)
@@ -183,6 +183,17 @@ def _told_of_stop(rounds: "Rounds") -> str:
 
 def _stopped(rounds: int) -> str:
     return f"stopped after round {rounds}" if rounds else "stopped before the first round ended"
+
+
+def _money(rounds: "Rounds") -> list[str]:
+    """Return what each run has spent, and where it is saved."""
+    if rounds.folders:
+        return [_saved(folder) for folder in rounds.folders]
+    return [
+        f"{samples:,} samples for {amount(spent)} of {amount(allowed)}; nothing was saved, because "
+        "the app gives AdmissionControl no folder"
+        for samples, spent, allowed in rounds.money
+    ]
 
 
 def _saved(folder: Path) -> str:

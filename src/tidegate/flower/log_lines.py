@@ -1,9 +1,10 @@
 """Log lines of AdmissionControl in Flower's log."""
 
 import logging
+import math
 from collections.abc import Sequence
 
-from tidegate.runs.folder import NOTHING_USED
+from tidegate.runs.folder import NOTHING_USED, SPENT
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
 
@@ -66,3 +67,18 @@ def tell_of(rounds: Sequence[FleetRound], averaged: int) -> None:
     # A pause of one round follows a failure that may be the only one; a longer one is logged once.
     if row.pause > max(paused_before, 1):
         logger.warning(BUYING_PAUSES if row.spent else NOTHING_REPORTED, row.pause)
+
+
+def tell_of_end(rounds: Sequence[FleetRound], num_rounds: int) -> None:
+    """Log what a run has bought and spent, from its first round on; warn if it had no round.
+
+    Args:
+        rounds: all rounds of the run, also those before a restart.
+        num_rounds: how many it was asked for.
+    """
+    if not rounds:
+        if num_rounds:
+            logger.warning(NOBODY_TOOK_PART)
+        return
+    bought, spent = sum(row.admitted for row in rounds), math.fsum(row.spent for row in rounds)
+    logger.info(SPENT, bought, len(rounds), spent, spent - rounds[-1].overspend)

@@ -169,8 +169,7 @@ class AdmissionControl(Strategy):
                 )
             if self._membership is not None:
                 self._membership.leave(self._running().report(), self.rounds)
-        if not self.rounds and num_rounds > before:
-            logger.warning(log_lines.NOBODY_TOOK_PART)
+        log_lines.tell_of_end(self.rounds, num_rounds)
         result.arrays = self._model.arrays
         return numbered_on(result, before)
 

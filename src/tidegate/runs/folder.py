@@ -25,6 +25,7 @@ __all__ = [
     "RETIRED",
     "ROUNDS",
     "SAVING",
+    "SPENT",
     "holds_run",
 ]
 
@@ -44,7 +45,8 @@ RETIRED = "retired.jsonl"
 SAVING = "the run is saved in %s"
 RESUMING = "resuming run %s after round %d"
 NOTHING_USED = "no client's model was used in round %d"
-"""What a server logs when it starts, when it resumes a run, and when a round yields no model."""
+SPENT = "%d samples were bought in %d rounds, for %.10g of the %.10g that the budget allows"
+"""What a server logs at the start, on resuming, for a round without a model, and at the end."""
 
 
 def holds_run(folder: Path) -> bool:
