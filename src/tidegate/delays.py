@@ -7,6 +7,7 @@ import numpy as np
 from tidegate._internal.arguments import check_whole_number, is_number
 from tidegate._internal.arrays import IntArray
 from tidegate._internal.randomness import DELAYS, uniform_at
+from tidegate._internal.words import counted
 from tidegate.errors import ConfigurationError
 
 LONGEST = 1_000_000
@@ -67,7 +68,7 @@ class Delays:
         ('1 round', '1 to 20 rounds')
         """
         if self.shortest == self.longest:
-            return f"{self.longest:,} round{'s' * (self.longest != 1)}"
+            return counted(self.longest, "round")
         return f"{self.shortest:,} to {self.longest:,} rounds"
 
     def draw(self, seed: int, clients: IntArray, purchases: IntArray) -> IntArray:

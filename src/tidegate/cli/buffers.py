@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from tidegate._internal.words import counted
 from tidegate.cli.running import AsJson, screen
 from tidegate.cli.sweep import check_folder
 from tidegate.client.buffer_files import BufferFile, find_buffers, remove_buffer, users_folder
@@ -103,7 +104,7 @@ def _show(found: list[BufferFile], place: Path, now: float) -> None:
         out.print(f"no buffers in {place}", highlight=False, markup=False, soft_wrap=True)
         return
     table = Table(
-        title=Text(f"{len(found):,} buffer{'s' * (len(found) > 1)} in {place}"),
+        title=Text(f"{counted(len(found), 'buffer')} in {place}"),
         title_justify="left",
     )
     for name in ("run", "client"):

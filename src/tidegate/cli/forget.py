@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tidegate._internal.words import counted
 from tidegate.cli.running import AsJson
-from tidegate.cli.sweep import check_folder, in_files
+from tidegate.cli.sweep import check_folder
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.sweeping import Swept, sweep
 from tidegate.errors import ConfigurationError
@@ -76,7 +77,7 @@ def forget(
         typer.echo(json.dumps(told, indent=2))
     else:
         typer.echo(
-            f"{deleted:,} deleted in {in_files(len(swept))}; later samples of this subject "
+            f"{deleted:,} deleted in {counted(len(swept), 'file')}; later samples of this subject "
             "will be refused"
         )
         if expired:

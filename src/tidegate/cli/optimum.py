@@ -5,8 +5,9 @@ import json
 
 import typer
 
+from tidegate._internal.words import counted
 from tidegate.cli.plan_words import delay_told
-from tidegate.cli.running import AsJson, described, headline, rounds_told, screen
+from tidegate.cli.running import AsJson, described, headline, screen
 from tidegate.cli.setting import Setting
 from tidegate.theory import optimum as theory
 from tidegate.theory.distribution import price_distribution
@@ -77,6 +78,7 @@ def _capped(most_uses: int, best: theory.Optimum, highest: float) -> str:
     """Return what a cap on uses means for slots whose sample has left."""
     price = "any price" if best.filling >= highest else f"a price up to {best.filling:,.3g}"
     return (
-        f"No sample trains in more than {rounds_told(most_uses)}; a slot whose sample has reached "
-        f"the cap is filled at {price}, and {best.stored_per_round:,.4g} samples are stored."
+        f"No sample trains in more than {counted(most_uses, 'round')}; a slot whose sample has "
+        f"reached the cap is filled at {price}, and {best.stored_per_round:,.4g} samples "
+        "are stored."
     )

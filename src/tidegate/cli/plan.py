@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidegate._internal.words import counted
 from tidegate.cli.plan_answer import answer
 from tidegate.cli.plan_words import given_in_words, in_words
 from tidegate.cli.running import (
@@ -22,7 +23,6 @@ from tidegate.cli.running import (
     headline,
     limit_told,
     progress_bar,
-    rounds_told,
     run_policies,
     run_with_more,
     screen,
@@ -136,7 +136,7 @@ def plan(
     given = given_in_words(setting, currency)
     first = in_words(found, setting, currency)
     advice = [
-        f"Keep a sample for {rounds_told(closed.retention_horizon)} (K).",
+        f"Keep a sample for {counted(closed.retention_horizon, 'round')} (K).",
         f"Admit {closed.target_admission:,.4g} samples a round in all, {share:,.3g} a client.",
         f"V = {weight:,.4g} and rho = {closing:.4g}.",
         _searched(closed, searched),

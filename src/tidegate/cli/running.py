@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from tidegate._internal.words import counted
 from tidegate.cli.setting import Setting
 from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, JointPolicy, NotApplicable
@@ -180,13 +181,13 @@ def headline(setting: Setting) -> str:
     if not problem.delays.none:
         late = f", samples arrive {problem.delays.told} later"
     if problem.known_ahead:
-        known = f", prices are known {rounds_told(problem.known_ahead)} ahead"
+        known = f", prices are known {counted(problem.known_ahead, 'round')} ahead"
     return (
-        f"{problem.num_clients:,} client{'s' * (problem.num_clients > 1)} with "
-        f"{problem.total_capacity:,} slot{'s' * (problem.total_capacity > 1)} in all{reached}, "
+        f"{counted(problem.num_clients, 'client')} with "
+        f"{counted(problem.total_capacity, 'slot')} in all{reached}, "
         "budget "
         f"{problem.budget:,.10g} a round, price {setting.price}{mean}, "
-        f"{rounds_told(problem.num_rounds)}{late}{known}"
+        f"{counted(problem.num_rounds, 'round')}{late}{known}"
     )
 
 
@@ -232,11 +233,6 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
     if not wide and summaries[0].seeds > 1:
         note = f"{CONFIDENCE:.0%} intervals, and distinct samples, need {WIDE} columns or --json."
         out.print(note, style="dim", highlight=False)
-
-
-def rounds_told(number: int) -> str:
-    """Return a number of rounds in words."""
-    return f"{number:,} round" + ("" if number == 1 else "s")
 
 
 def limit_told(possible: Mapping[str, float]) -> str:

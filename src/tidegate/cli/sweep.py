@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidegate._internal.words import counted
 from tidegate.cli.running import AsJson
 from tidegate.client.buffer_files import mark_of_file
 from tidegate.client.sqlite_file import APPLICATION_ID
@@ -71,7 +72,7 @@ def sweep(
             limit = "" if one.has_limit else "; no limit is set (ClientGate(keep_at_most=...))"
             typer.echo(f"{one.path.name}: {one.deleted:,} deleted, {one.held:,} held{limit}")
         deleted = sum(one.deleted for one in swept)
-        typer.echo(f"{deleted:,} deleted in {in_files(len(swept))}")
+        typer.echo(f"{deleted:,} deleted in {counted(len(swept), 'file')}")
         for reason in wrong:
             typer.echo(f"{reason}", err=True)
     if wrong:
@@ -104,12 +105,3 @@ def _is_ours(file: Path) -> bool:
         return mark_of_file(file) in (APPLICATION_ID, KIND.application_id)
     except (TidegateError, sqlite3.DatabaseError, OSError):
         return False
-
-
-def in_files(count: int) -> str:
-    """Return a number of files in words.
-
-    >>> in_files(1), in_files(2000)
-    ('1 file', '2,000 files')
-    """
-    return f"{count:,} file{'s' * (count != 1)}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidegate._internal.words import counted
 from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.flower.flower_internals import nodes_required
 from tidegate.rehearsal.books import BothBooks, compare_books, newest_round
@@ -209,8 +210,8 @@ class Rehearsal:
         self._outcome.refused_seconds = time.monotonic() - killed_at
         starts = deployment.starts[VICTIM] - 1
         self._say(
-            f"{name} is online again after {self._outcome.refused_seconds:.0f} s and {starts} "
-            f"start{'s' * (starts > 1)}",
+            f"{name} is online again after {self._outcome.refused_seconds:.0f} s and "
+            f"{counted(starts, 'start')}",
             (
                 "Flower refuses a killed node until its old session has expired, up to a minute: "
                 "start it until it stays"

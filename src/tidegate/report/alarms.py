@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidegate._internal.words import counted
 from tidegate.report.page import Level
 from tidegate.report.purchases import told_of_purchases
 from tidegate.report.run_state import RunState
@@ -169,7 +170,7 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
         what = f"no client's model was used in the last {told['rounds_without_models']} rounds"
         to_do = "see the log for which clients failed, were away, or sent a model that was refused"
         if told["failed"]:
-            failed = f"{_clients(told['failed'])} replied with an error"
+            failed = f"{counted(told['failed'], 'client')} replied with an error"
             what += f": {failed}, the first with {told['error']}"
             to_do = FIX_CLIENTS
         found.append(Alarm("red", NOTHING_LEARNED, what, to_do))
@@ -188,8 +189,8 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
         found.append(Alarm("yellow", SAMPLES_SET_ASIDE, words, to_do))
     if told["exhausted"] and not view.is_over:
         what = (
-            f"{_clients(told['exhausted'])} bought fewer samples than ordered in the last round"
-            f"{_in_brackets(view, 'short', told)}: the stream ran dry, or a supplier failed"
+            f"{counted(told['exhausted'], 'client')} bought fewer samples than ordered in the last "
+            f"round{_in_brackets(view, 'short', told)}: the stream ran dry, or a supplier failed"
         )
         to_do = (
             "see the logs of their SuperNodes for which; if their streams have no more data, the "
@@ -209,10 +210,6 @@ def _in_brackets(view: RunView, trouble: str, told: Mapping[str, Any]) -> str:
     if trouble not in COUNTS or len(clients) != told[COUNTS[trouble]]:
         return ""
     return f" ({few([client.name for client in clients[:MOST_NAMES]], len(clients))})"
-
-
-def _clients(count: int) -> str:
-    return f"{count:,} client{'s' * (count > 1)}"
 
 
 def awaits_first(told: Mapping[str, Any]) -> bool:
@@ -238,7 +235,7 @@ def set_aside_words(count: int) -> str:
     '1 sample could not be read, acquired or stored; the log names the client'
     """
     return (
-        f"{count:,} sample{'s' * (count > 1)} could not be read, acquired or stored; the log names "
+        f"{counted(count, 'sample')} could not be read, acquired or stored; the log names "
         f"the client{'s' * (count > 1)}"
     )
 

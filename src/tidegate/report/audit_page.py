@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tidegate._internal.words import counted
 from tidegate.client.auditing import Audit
 from tidegate.client.limits import DAY, in_words
 from tidegate.report.page import Rows, Section, Verdict, write_page
@@ -131,7 +132,7 @@ def write_audit_page(
         if against
         else ("not compared with the server's books")
     )
-    lead = f"{len(audits)} buffer{'s' * (len(audits) > 1)}, {beside}."
+    lead = f"{counted(len(audits), 'buffer')}, {beside}."
     unlimited = sum(not one.replay.keep for one in audits)
     if unlimited:
         lead += f" {unlimited} of {len(audits)} set no limit in days, so none was checked there."

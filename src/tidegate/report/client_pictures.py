@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tidegate._internal.words import counted
 from tidegate.report.figures import COLOURS
 from tidegate.report.page import INK, Picture, new_panel
 from tidegate.report.tables import amount
@@ -74,7 +75,7 @@ def _held(clients: Sequence[ClientView], picture: MakePicture, few: str) -> Pict
         for one in clients
         if one.batches
     )
-    caption = f"The largest dot is {most:,} sample{'s' * (most != 1)}.{few}"
+    caption = f"The largest dot is {counted(most, 'sample')}.{few}"
     if any(one.missed and one.batches for one in clients):
         caption += f" {MISSED}"
     return picture(figure, f"Samples held, by client: {told or 'none at all'}.", caption)

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegate._internal.arrays import FloatArray
+from tidegate._internal.words import counted
 from tidegate.experiments.results import About, RunResult
 from tidegate.report.tables import ORACLE, part_of_limit, show
 from tidegate.simulation.summary import Estimate, estimate, share_of
@@ -215,7 +216,7 @@ class Comparison:
         """How many seeds the policies have run, in words."""
         counts = sorted({len(runs) for runs in self.results.values()})
         few = f"{counts[0]} to " * (len(counts) > 1)
-        return f"{few}{counts[-1]} seed{'s' * (counts[-1] > 1)}"
+        return f"{few}{counted(counts[-1], 'seed')}"
 
     def legend(self, *, intervals: bool = True) -> str:
         """Return an explanation of the columns."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tidegate._internal.words import counted
 from tidegate.report.tables import amount
 
 
@@ -26,27 +27,26 @@ def told_of_purchases(told: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
         are, have = ("is", "has") if count == 1 else ("are", "have")
         age = told["oldest_under_way"]
         words = (
-            f"{count:,} sample{'s' * (count > 1)}, for {amount(told['under_way_spent'])}, {are} "
-            f"bought and {have} not arrived yet, the oldest bought {age:,} "
-            f"round{'s' * (age != 1)} ago"
+            f"{counted(count, 'sample')}, for {amount(told['under_way_spent'])}, {are} "
+            f"bought and {have} not arrived yet, the oldest bought {counted(age, 'round')} ago"
         )
         found.append(("under way", words, True))
     if told["failing_suppliers"]:
-        clients = _clients(told["failing_suppliers"])
+        clients = counted(told["failing_suppliers"], "client")
         words = f"the supplier of {clients} could not be asked or did not reply"
         found.append(("suppliers", words, False))
     if told["full_spools"]:
-        words = f"the stream of {_clients(told['full_spools'])} has no room for more messages"
+        words = (
+            f"the stream of {counted(told['full_spools'], 'client')} has no room for more messages"
+        )
         found.append(("spools", words, False))
     if told["spool_dropped"]:
         dropped = told["spool_dropped"]
-        words = f"{dropped:,} message{'s' * (dropped > 1)} dropped unread by full streams so far"
+        words = f"{counted(dropped, 'message')} dropped unread by full streams so far"
         found.append(("dropped", words, False))
     if told["empty_clients"] > told.get("failed", 0):  # clients that fail cannot buy
         hold = "holds" if told["empty_clients"] == 1 else "hold"
-        found.append(("empty", f"{_clients(told['empty_clients'])} {hold} no sample", False))
+        found.append(
+            ("empty", f"{counted(told['empty_clients'], 'client')} {hold} no sample", False)
+        )
     return found
-
-
-def _clients(count: int) -> str:
-    return f"{count:,} client{'s' * (count > 1)}"

@@ -3,6 +3,7 @@
 import itertools
 from typing import Any
 
+from tidegate._internal.words import counted
 from tidegate.report.alarms import pause_words, set_aside_words
 from tidegate.report.incidents import paused_rounds
 from tidegate.report.purchases import told_of_purchases
@@ -79,15 +80,15 @@ def _why_behind(view: RunView, told: dict[str, Any]) -> str:
     reasons = [
         words
         for words, holds in (
-            (f"buying paused in {_rounds(paused)}", paused),
-            (f"in {_rounds(dry)} clients bought fewer samples than ordered", dry),
-            (f"in {_rounds(len(failed))} clients replied with an error", failed),
-            (f"in {_rounds(unanswered)} some orders had no reply", unanswered),
+            (f"buying paused in {counted(paused, 'round')}", paused),
+            (f"in {counted(dry, 'round')} clients bought fewer samples than ordered", dry),
+            (f"in {counted(len(failed), 'round')} clients replied with an error", failed),
+            (f"in {counted(unanswered, 'round')} some orders had no reply", unanswered),
             (
                 f"{amount(told['exposure'])} is reserved for orders without a reply",
                 told["exposure"],
             ),
-            (f"in {_rounds(len(full))} all slots were full", full),
+            (f"in {counted(len(full), 'round')} all slots were full", full),
         )
         if holds
     ]
@@ -96,11 +97,6 @@ def _why_behind(view: RunView, told: dict[str, Any]) -> str:
         return f"The reasons: {'; '.join([*reasons, rest])}."
     saved = "The policy saved it for lower prices, or the buffers had no room for more"
     return f"{saved}; {'the run ended first' if view.is_over else 'it may still be spent'}."
-
-
-def _rounds(count: int) -> str:
-    """Return a number of rounds in words."""
-    return f"{count:,} round{'s' * (count != 1)}"
 
 
 def _amounts(view: RunView) -> list[str]:
