@@ -9,7 +9,10 @@ from tidegate._internal.sqlite_file import FileKind
 
 APPLICATION_ID = 0x71DE6A7E
 """Marks a file as ours, so that nobody else's database is ever changed."""
-REMEDY = "delete it; the client then begins again with an empty buffer"
+REMEDY = (
+    "copy it to a safe place if you must account for what it held, and delete it; the client then "
+    "begins again with an empty buffer"
+)
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE books (only INTEGER PRIMARY KEY CHECK (only = 1), content TEXT NOT NULL)",
