@@ -352,8 +352,8 @@ def changed_buffer(folder: Path, script: str) -> Path:
         *((scheme, "other tables than a buffer") for scheme in buffer.SCHEMES[-5:-1]),
         ("DROP TABLE answers", "other tables than a buffer"),
         (buffer.SCHEMES[-1], "more than 6 samples"),
-        ("UPDATE contents SET content = 'text'", "or no bytes.; delete it"),
-        ("UPDATE samples SET uses = 'often'", "or no numbers.; delete it"),
+        ("UPDATE contents SET content = 'text'", "or no bytes.; copy it"),
+        ("UPDATE samples SET uses = 'often'", "or no numbers.; copy it"),
         ("DELETE FROM books", "0 books in place of one"),
         ("UPDATE books SET content = '[]'", "is damaged .AttributeError"),
         (
