@@ -128,8 +128,8 @@ def _undisturbed() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-    if heard:
-        raise KeyboardInterrupt
+        if heard:  # also if something failed, because Ctrl-C ends what is being started, too
+            raise KeyboardInterrupt
 
 
 def _follow(

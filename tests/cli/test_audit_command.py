@@ -95,6 +95,24 @@ def test_a_page_dates_deletions_and_names_the_command(
     assert "2026-09-21 14:13:20" not in text.split("How to check it again")[0]
 
 
+def test_a_folder_is_audited_without_copies_below_it_and_each_file_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "buffers"
+    (folder / "copies").mkdir(parents=True)
+    device = Device(folder, 3)
+    device.order()
+    device.close()
+    shutil.copy(folder / "buffer.sqlite", folder / "copies")
+    (folder / "copies" / "damaged.sqlite").write_bytes(b"not a database")
+    given = [str(folder), str(folder / "buffer.sqlite"), "--json"]
+    (buffer,) = json.loads(tell(capfd, *given)[0])["buffers"]
+    assert buffer["right"]
+    (folder / "buffer.sqlite").unlink()
+    told = json.loads(tell(capfd, str(folder), "--json", code=1)[0])
+    assert (len(told["buffers"]), len(told["failed"])) == (1, 1)
+
+
 def test_without_jinja2_the_audit_is_printed_before_the_remedy(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

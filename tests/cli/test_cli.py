@@ -1,4 +1,5 @@
 import csv
+import html
 import json
 from pathlib import Path
 from typing import Any
@@ -489,7 +490,9 @@ def test_a_page_leaves_out_curves_of_policies_that_a_cap_rules_out(
     page = tmp_path / "plan.html"
     tidegate(f"plan --rounds 20 --seeds 1 --most-uses 10 --html {page}")
     assert tidegate.code == 0
-    assert "What money buys" in page.read_text("utf-8")
+    text = html.unescape(page.read_text("utf-8"))
+    assert "What money buys" in text
+    assert "Not drawn: " in text
     for most in (10, 12):  # too few for K with a tenth more memory, and with four times as much
         flags = f"--policy constant_admission --most-uses {most} --html {page}"
         printed = tidegate(f"plan --rounds 20 --seeds 2 {flags}")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,21 @@ def test_samples_past_their_limit_are_not_counted_as_forgotten(
     assert "0 deleted in 1 file;" in out
     assert f"{held} others were past their limit in days and were deleted, too" in out
     assert "no sample of this subject was found here" in error
+
+
+def test_copies_below_a_folder_do_not_stop_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path)
+    kept = tmp_path / "damaged"
+    kept.mkdir()
+    shutil.copy(tmp_path / "a.sqlite", kept)
+    before = (kept / "a.sqlite").read_bytes()
+    out, error = tell(capfd, str(tmp_path), "--subject", NAME)
+    assert "deleted in 1 file;" in out
+    told = f"{tmp_path} also has folders with buffers in it, which were left out"
+    assert told in " ".join(error.split())
+    assert (kept / "a.sqlite").read_bytes() == before
 
 
 def test_a_parent_folder_and_a_runs_folder_are_refused(

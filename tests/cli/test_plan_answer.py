@@ -155,3 +155,19 @@ def test_the_page_of_recorded_prices_names_their_file(
     assert "Each point is one run on the recorded prices." in text
     assert "drawn from the law" not in text
     assert "55 a round, 495 in all." in text
+
+
+def test_samples_that_cost_nothing_are_bought(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "free.csv"
+    file.write_text("eur\n" + "0\n9\n" * 5, encoding="utf-8")
+    flags = "--budget 1 --capacities 4x2 --policy tide --spend-ahead 0 --rounds 10 --currency EUR"
+    told = plan(capsys, f"{flags} --price trace:{file}:eur")
+    assert "effective samples a round for nothing" in told
+    assert "It pays nothing for a sample on average; the mean price is 4.5 EUR." in told
+
+
+def test_a_small_buffer_takes_a_whole_slot_more(capsys: pytest.CaptureFixture[str]) -> None:
+    told = plan(capsys, "--capacities 2x2 --budget 3 --policy tide --rounds 60 --seeds 2")
+    assert "1 more slot would change effective samples by" in told

@@ -33,6 +33,7 @@ from tidegate.report.alarms import NAMES, alarms
 from tidegate.report.live import bars, live_view, summary
 from tidegate.report.run_page import write_run_page
 from tidegate.report.run_state import run_state
+from tidegate.runs import reader
 from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
 from tidegate.runs.lock import read_watched
@@ -384,6 +385,23 @@ def test_a_folder_without_a_run_is_one_line(
         main(["watch", str(tmp_path), "--once"])
     told = " ".join(capsys.readouterr().err.split())
     assert f"{tmp_path} holds no run; did you mean {tmp_path / 'inside'}?" in told
+
+
+def test_folders_that_may_not_be_looked_into_are_no_hint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir()
+
+    def holds(folder: Path) -> bool:
+        if folder == closed:
+            raise PermissionError(13, "Permission denied", str(folder))
+        return False
+
+    monkeypatch.setattr(reader, "holds_run", holds)
+    with pytest.raises(SystemExit):
+        main(["watch", str(tmp_path), "--once"])
+    assert f"{tmp_path} holds no run; give the one" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_run_in_which_nobody_answers_is_loud(

@@ -97,6 +97,32 @@ def test_a_dry_stream_says_so(open_store: Opener, caplog: pytest.LogCaptureFixtu
     assert (receipt.admitted, receipt.exhausted, receipt.spent) == (0, True, 0.0)
 
 
+def test_a_dry_stream_is_told_once_until_it_has_samples_again(
+    open_store: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(size: int, number: int, count: int) -> int:
+        caplog.clear()
+        gate(open_store, size=size).apply(order(number, count))
+        return caplog.text.count("has run dry")
+
+    counts = [told(3, number, count) for number, count in enumerate((4, 0, 1, 0, 1), start=1)]
+    assert counts == [1, 0, 0, 0, 0]
+    assert [told(4, 6, 1), told(4, 7, 1)] == [0, 1]
+
+
+def test_a_stream_that_runs_dry_after_a_failure_is_told(
+    open_store: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(sample: Any, key: str) -> Any:
+        raise OSError("supplier away")
+
+    stream = IndexedStream(list(range(1)))
+    assert Gate(open_store(), stream, fails).apply(order(1, 1)).exhausted
+    assert "has run dry" not in caplog.text
+    gate(open_store, size=1).apply(order(2, 2))
+    assert "has run dry" in caplog.text
+
+
 def test_the_oldest_makes_room(open_store: Opener) -> None:
     gate(open_store).apply(order(1, 10, retention="oldest_first", retention_horizon=0))
     receipt = gate(open_store).apply(order(2, 4, retention="oldest_first", retention_horizon=0))

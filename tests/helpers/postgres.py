@@ -1,5 +1,6 @@
 """A real PostgreSQL for tests, in a folder of its own, on 127.0.0.1, with a password."""
 
+import contextlib
 import os
 import shutil
 import signal
@@ -51,13 +52,14 @@ class Postgres:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.go_on()
-        self._process.send_signal(signal.SIGQUIT)  # at once, and it removes its shared memory
         try:
+            self.go_on()
+            self._process.send_signal(signal.SIGQUIT)  # at once, and it removes its shared memory
             self._process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
-        shutil.rmtree(self.folder)
+        finally:
+            shutil.rmtree(self.folder)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -102,7 +104,8 @@ class Postgres:
     def go_on(self) -> None:
         """Let it answer again."""
         for process in (self._process.pid, *self._workers()):
-            os.kill(process, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # a worker has ended meanwhile
+                os.kill(process, signal.SIGCONT)
 
     def _workers(self) -> list[int]:
         listed = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()

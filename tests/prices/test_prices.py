@@ -103,6 +103,8 @@ def test_as_many_columns_as_clients() -> None:
         ("-1", "must be 0 or more and at most 1e.15, got -1.0"),
         ("nan", "must be 0 or more and at most 1e.15, got nan"),
         ("1,2", "price '1,2' is not a number; .* point, 1.2, or name a law, uniform:1,2"),
+        ("5:3", "unknown price law '5'; choose constant, uniform"),
+        ("1,2:3", "unknown price law '1,2'; choose constant, uniform"),
         ("constant:inf", "at most 1e.15, got inf"),
         ("markov:1,2,0.5,1", r"stay_high must be in \[0, 1\), got 1.0"),
         (

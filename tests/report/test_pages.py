@@ -321,6 +321,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
         by_budget=money,
         by_memory=memory,
         by_cap=caps,
+        not_drawn="Not drawn: acdpp.",
         settings={"budget": 15.0},
     )
     write_plan_page(planned, tmp_path / "plan.html")

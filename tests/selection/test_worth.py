@@ -136,3 +136,12 @@ def test_logits_are_refused(row: list[float]) -> None:
         with pytest.raises(ConfigurationError, match="if these are logits, apply softmax first"):
             rank([[0.5, 0.25, 0.25], row])
     assert np.isnan(margin([[np.nan, np.nan]])).all()  # of a model that has diverged
+
+
+@pytest.mark.parametrize("step", [1 / 256, 1 / 1000])
+@pytest.mark.parametrize("classes", [2, 10, 100, 1000])
+def test_rounded_probabilities_are_ranked(classes: int, step: float) -> None:
+    logits = np.random.default_rng(classes).normal(scale=3.0, size=(200, classes))
+    exact = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    rounded = np.round(exact / step) * step
+    assert np.abs(margin(rounded) - margin(exact)).max() <= step + 1e-12

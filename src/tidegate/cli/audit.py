@@ -26,9 +26,7 @@ from tidegate.runs.reader import read_accounts
 def audit(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE|FOLDER...", help="Buffers, or folders of them, with subfolders."
-        ),
+        typer.Argument(metavar="FILE|FOLDER...", help="Buffers, or folders of them."),
     ],
     *,
     against: Annotated[
@@ -127,20 +125,19 @@ def _write(write: Callable[[], None], page: Path, *, wrong: bool) -> None:
 
 
 def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
-    """Audit files and all buffers in folders; also return what is wrong with unreadable files."""
+    """Audit files and buffers in folders, each once; also return why files cannot be read."""
     audits: list[Audit] = []
     failed: list[TidegateError] = []
-    for path in paths:
-        if not path.exists():
-            raise ConfigurationError(f"{path} does not exist; give a buffer or a folder of buffers")
-        for file in sorted(path.rglob("*.sqlite")) if path.is_dir() else [path]:
-            try:
-                if file == path or mark_of_file(file) == APPLICATION_ID:
-                    audits.append(audit_file(file))
-            except TidegateError as wrong:
-                failed.append(wrong)
-            except (sqlite3.DatabaseError, OSError) as wrong:
-                failed.append(DamagedFileError(file, f"cannot be read ({wrong})", REMEDY))
+    each_once = {file.resolve(): file for path in paths for file in _files(path)}
+    for file in each_once.values():
+        try:
+            if file not in paths:
+                mark_of_file(file)  # if this fails, it may be of another program
+            audits.append(audit_file(file))
+        except TidegateError as wrong:
+            failed.append(wrong)
+        except (sqlite3.DatabaseError, OSError) as wrong:
+            failed.append(DamagedFileError(file, f"cannot be read ({wrong})", REMEDY))
     if not audits and failed:
         raise failed[0]
     if not audits:
@@ -150,6 +147,26 @@ def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
         )
     audits.sort(key=lambda one: (one.books.run, natural_order(one.books.client)))
     return audits, failed
+
+
+def _files(path: Path) -> list[Path]:
+    """Return a file, or the buffers in a folder; without any there, those in folders below it.
+
+    Unreadable files may be buffers.
+    """
+    if not path.exists():
+        raise ConfigurationError(f"{path} does not exist; give a buffer or a folder of buffers")
+    if not path.is_dir():
+        return [path]
+    here = sorted(filter(_may_be_buffer, path.glob("*.sqlite")))
+    return here or sorted(filter(_may_be_buffer, path.rglob("*.sqlite")))
+
+
+def _may_be_buffer(file: Path) -> bool:
+    try:
+        return mark_of_file(file) == APPLICATION_ID
+    except (TidegateError, sqlite3.DatabaseError, OSError):
+        return True
 
 
 def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:
@@ -185,8 +202,12 @@ def _show_all(audits: list[Audit], failed: list[TidegateError], missing: list[st
 def _show_counts(audits: list[Audit], failed: list[TidegateError]) -> None:
     unlimited = sum(not one.replay.keep for one in audits)
     if unlimited:
-        which = "no limit" if len(audits) == 1 else f"{unlimited:,} of {len(audits):,} set no limit"
-        typer.echo(f"{which} in days, so none was checked")
+        which = (
+            "no limit in days is set, so none was"
+            if len(audits) == 1
+            else f"{unlimited:,} of {len(audits):,} buffers set no limit in days; it was not"
+        )
+        typer.echo(f"{which} checked{' there' * (len(audits) > 1)}")
     wrong = sum(not one.is_right for one in audits)
     counts = {"OK": len(audits) - wrong, "WRONG": wrong, "not readable": len(failed)}
     if sum(counts.values()) > 1:

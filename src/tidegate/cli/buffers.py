@@ -68,7 +68,9 @@ def buffers(
     else:
         if found and not chosen:
             days = f"{remove_unused:g} day{'s' * (remove_unused != 1)}"
-            typer.echo(f"{len(found):,} buffers in {place}; all were used in the last {days}")
+            typer.echo(
+                f"{counted(len(found), 'buffer')} in {place}; all were used in the last {days}"
+            )
         else:
             _show(chosen, place, now)
         for wrong in unreadable:

@@ -177,7 +177,7 @@ def plan(
         show_summaries(summaries, possible)
     if html is not None:
         on_page = [name for name in policy or CURVES if name in runs]
-        money, memory, caps = _traced(setting, on_page, preset)
+        money, memory, caps, not_drawn = _traced(setting, on_page, preset)
         planned = PlanAnswer(
             problem=f"{headline(setting)}. {given}",
             answer=first,
@@ -194,6 +194,7 @@ def plan(
             by_budget=money,
             by_memory=memory,
             by_cap=caps,
+            not_drawn=not_drawn,
             settings={**described(setting), "preset": preset},
         )
         write_plan_page(planned, html)
@@ -202,8 +203,12 @@ def plan(
 
 def _traced(
     setting: Setting, policies: list[str], preset: str
-) -> tuple[Curves, Curves, list[CapPoint]]:
-    """Compute what money, memory and a cap on uses change, with a progress bar."""
+) -> tuple[Curves, Curves, list[CapPoint], str]:
+    """Compute what money, memory and a cap on uses change, with a progress bar.
+
+    Returns:
+        The three, and a sentence about policies that are not drawn; empty if all are.
+    """
     problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
     budgets, sizes = by_budget(problem), by_memory(problem)
     makers = {
@@ -212,11 +217,14 @@ def _traced(
         )
         for name in policies
     }
-    makers = {
-        name: make
+    out = [
+        name
         for name, make in makers.items()
-        if all(_applies(make, one) for _, one in (*budgets, *sizes))
-    } or {TIDE: partial(make_policy, TIDE, options=setting.options)}
+        if not all(_applies(make, one) for _, one in (*budgets, *sizes))
+    ]
+    makers = {name: make for name, make in makers.items() if name not in out}
+    told = _not_drawn(out, setting.most_uses, instead="" if makers else TIDE)
+    makers = makers or {TIDE: partial(make_policy, TIDE, options=setting.options)}
     caps = looked_at(problem, setting.price_law, setting.most_uses) if TIDE in makers else {}
     played = (len(budgets) + len(sizes)) * len(makers) + len(caps)
     total = played * len(seeds) * problem.num_rounds
@@ -244,7 +252,18 @@ def _traced(
             price_per_client=setting.price_per_client,
             each_round=one_round,
         )
-    return money, memory, tried
+    return money, memory, tried, told
+
+
+def _not_drawn(policies: list[str], most_uses: int | None, *, instead: str) -> str:
+    """Return a sentence about policies that a cap on uses rules out; empty if it rules out none."""
+    if not policies:
+        return ""
+    told = (
+        f"Not drawn: {', '.join(policies)}, because at some of these points they would use samples "
+        f"more often than --most-uses {most_uses} allows"
+    )
+    return f"{told}; {instead} is drawn in their place." if instead else f"{told}."
 
 
 def _applies(make: Maker, problem: Problem) -> bool:

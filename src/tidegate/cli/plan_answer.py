@@ -34,7 +34,7 @@ class Answer:
     """Policies whose gain is lower by more than 1 % on average, but perhaps only by chance."""
     beyond: tuple[str, ...]
     """What is wrong with policies that gain more, a sentence each."""
-    price_paid: float
+    price_paid: float | None
     """For a sample, on average."""
     under_way: float
     """Samples of a run that are paid for and have not arrived when it ends."""
@@ -98,7 +98,7 @@ def answer(
             for name, wrong in broken.items()
             if wrong and gains[name] > (1 + A_LEAD) * gains[best]
         ),
-        price_paid=chosen.spent_per_round.mean / bought if bought else 0.0,
+        price_paid=chosen.spent_per_round.mean / bought if bought else None,
         under_way=late,
         spent_per_round=chosen.spent_per_round.mean,
         most_in_training=_peak(runs[best]),

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from tidegate.cli.plan_answer import CONSTANT, ROUNDING, Answer
 from tidegate.cli.setting import Setting
 from tidegate.prices import ConstantPrice, RecordedPrices
+from tidegate.problem import Problem
 from tidegate.report.tables import NOTHING, about, show
+from tidegate.simulation.curves import with_a_tenth_more
 from tidegate.simulation.summary import Estimate
 from tidegate.theory.parameters import plan_constant_admission
 
@@ -62,10 +64,10 @@ def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]
             "sample to train on."
         )
     told += [
-        f"10 % more {what} would change effective samples by {_change(gain, interval)} a round."
+        f"{what} would change effective samples by {_change(gain, interval)} a round."
         for what, gain, interval in (
-            ("budget", found.more_budget, found.more_budget_interval),
-            ("memory", found.more_memory, found.more_memory_interval),
+            ("10 % more budget", found.more_budget, found.more_budget_interval),
+            (_more_memory(setting.problem), found.more_memory, found.more_memory_interval),
         )
         if gain is not None
     ]
@@ -81,7 +83,7 @@ def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]
 def _money_told(found: Answer, setting: Setting, unit: str) -> list[str]:
     """Return what the policy pays, what is lost at the end, and what the budget leaves over."""
     problem, price = setting.problem, setting.problem.average_price
-    if not found.price_paid:
+    if found.price_paid is None:
         whole = problem.budget * problem.num_rounds
         nothing = (
             f"It buys no sample: the budget is {about(whole)}{unit} in the whole run, and a "
@@ -89,8 +91,8 @@ def _money_told(found: Answer, setting: Setting, unit: str) -> list[str]:
         )
         return [nothing]
     first = (
-        f"It pays {about(found.price_paid)}{unit} for a sample on average; the mean price is "
-        f"{about(price)}{unit}."
+        f"It pays {_money(found.price_paid, unit)} for a sample on average; the mean price is "
+        f"{_money(price, unit)}."
     )
     if isinstance(setting.price_law, ConstantPrice):
         first = (
@@ -101,7 +103,7 @@ def _money_told(found: Answer, setting: Setting, unit: str) -> list[str]:
     if found.under_way >= 1:
         told.append(
             f"When the run ends, {about(found.under_way)} samples are paid for (about "
-            f"{about(found.under_way * found.price_paid)}{unit}) and have not arrived."
+            f"{_money(found.under_way * found.price_paid, unit)}) and have not arrived."
         )
     is_full = found.most_in_training >= problem.total_capacity
     if is_full and found.spent_per_round < MUCH_LEFT * problem.budget:
@@ -158,16 +160,36 @@ def delay_told(setting: Setting) -> list[str]:
     return [told]
 
 
+def _more_memory(problem: Problem) -> str:
+    """Return what a tenth more memory is: small buffers take a whole slot more.
+
+    >>> from dataclasses import replace
+    >>> few = Problem(buffer_capacities=[4], budget=9.0, mean_price=1.0, num_rounds=9)
+    >>> _more_memory(few), _more_memory(replace(few, buffer_capacities=[40]))
+    ('1 more slot', '10 % more memory')
+    """
+    slots = problem.total_capacity
+    added = with_a_tenth_more(problem)["memory"].total_capacity - slots
+    return f"{added} more slot" if 10 * added > 2 * slots else "10 % more memory"
+
+
+def _money(value: float, unit: str) -> str:
+    return about(value) + (unit if value >= NOTHING else "")
+
+
 def _change(gain: float, interval: tuple[float, float] | None) -> str:
     """Return a gain with its sign, and whether it may be chance.
 
     >>> _change(2.468, (2.1, 2.8)), _change(-0.5, (-2.0, 1.0)), _change(0.0, None)
     ('+2.47', '-0.5 (perhaps by chance)', '0')
+    >>> _change(12345.6, None)
+    '+12,346'
     """
     if abs(gain) < NOTHING:
         return "0"
     is_chance = interval is not None and interval[0] <= 0 <= interval[1]
-    return f"{gain:+,.3g}" + " (perhaps by chance)" * is_chance
+    sign = "-" if gain < 0 else "+"
+    return f"{sign}{about(abs(gain))}" + " (perhaps by chance)" * is_chance
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -62,7 +62,7 @@ class Rounds(logging.Handler):
         """Whether a strategy was asked for zero rounds, and not because all were done."""
         self.folders: list[Path] = []
         """Where runs are saved."""
-        self.money: list[tuple[int, float, float]] = []
+        self.money: list[tuple[str, float, float]] = []
         """Of each run that has ended: samples bought, what was spent, what was allowed."""
         self.repeated: Counter[str] = Counter()
         """How many more were like one that was shown, of another client or round."""
@@ -82,8 +82,8 @@ class Rounds(logging.Handler):
         if text == SAVING and isinstance(record.args, tuple):
             self.folders += {Path(str(record.args[0]))} - set(self.folders)
         if text == SPENT and isinstance(record.args, tuple):
-            samples, _, spent, allowed = (float(str(one)) for one in record.args)
-            self.money.append((round(samples), spent, allowed))
+            samples, _, spent, allowed = map(str, record.args)
+            self.money.append((samples, float(spent), float(allowed)))
         if (awaited := nodes_awaited(record)) is not None:
             there, wanted = awaited
             raise ConfigurationError(

@@ -190,8 +190,8 @@ def _money(rounds: "Rounds") -> list[str]:
     if rounds.folders:
         return [_saved(folder) for folder in rounds.folders]
     return [
-        f"{samples:,} samples for {amount(spent)} of {amount(allowed)}; nothing was saved, because "
-        "the app gives AdmissionControl no folder"
+        f"{samples} for {amount(spent)} of {amount(allowed)}; nothing was saved, because the app "
+        "gives AdmissionControl no folder"
         for samples, spent, allowed in rounds.money
     ]
 

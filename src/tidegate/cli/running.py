@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tidegate._internal.words import counted
 from tidegate.cli.setting import Setting
 from tidegate.errors import ConfigurationError
-from tidegate.policies import POLICIES, JointPolicy, NotApplicable
+from tidegate.policies import POLICIES, ExceedsCap, JointPolicy, NotApplicable
 from tidegate.policies.presets import PRESETS, make_policy
 from tidegate.prices import ConstantPrice, RecordedPrices
 from tidegate.problem import Problem
@@ -84,7 +84,7 @@ def run_policies(
         except NotApplicable as reason:
             if policies:
                 raise
-            left_out[name] = str(reason)
+            left_out[name] = reason
     if left_out:
         _tell_of_left_out(setting, left_out)
     return _simulated(setting, {name: (one, problem) for name, one in made.items()}, seeds)
@@ -96,10 +96,10 @@ def _all_policies(setting: Setting) -> list[str]:
     return [name for name in POLICIES if not (limited and name == ORACLE)]
 
 
-def _tell_of_left_out(setting: Setting, left_out: Mapping[str, str]) -> None:
+def _tell_of_left_out(setting: Setting, left_out: Mapping[str, NotApplicable]) -> None:
     """Say which policies cannot be used in this setting."""
     shown = Console(stderr=True)
-    capped = [name for name, reason in left_out.items() if "most_uses" in reason]
+    capped = [name for name, reason in left_out.items() if isinstance(reason, ExceedsCap)]
     for name in left_out.keys() - set(capped):
         shown.print(f"{name} is left out: {left_out[name]}", highlight=False)
     if capped:

@@ -80,7 +80,10 @@ def sweep(
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that is not one of buffers and spools, and say where they are."""
+    """Refuse a folder that is not one of buffers and spools, and say where they are.
+
+    If the folder has some, and folders below it have others, only report these: they may be copies.
+    """
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
     if (folder / BOOKS).exists():
@@ -90,18 +93,30 @@ def check_folder(folder: Path) -> None:
             f"{folder / 'buffers'}"
         )
     inside = sorted(
-        {file.parent for depth in BELOW for file in folder.glob(depth) if _is_ours(file)}
+        {
+            file.parent
+            for depth in BELOW
+            for file in folder.glob(depth)
+            if _is_ours(file, unreadable=False)
+        }
     )
-    if inside:
-        where = ", ".join(map(str, inside[:MOST_NAMED])) + ", ..." * (len(inside) > MOST_NAMED)
+    if not inside:
+        return
+    where = ", ".join(map(str, inside[:MOST_NAMED])) + ", ..." * (len(inside) > MOST_NAMED)
+    if not any(_is_ours(file, unreadable=True) for file in folder.glob("*.sqlite")):
         raise ConfigurationError(
             f"{folder} has folders with buffers in it; give each of them by itself: {where}"
         )
+    typer.echo(
+        f"{folder} also has folders with buffers in it, which were left out; give each of them by "
+        f"itself: {where}",
+        err=True,
+    )
 
 
-def _is_ours(file: Path) -> bool:
-    """Return whether a file is a buffer or a spool; one that cannot be read may be."""
+def _is_ours(file: Path, *, unreadable: bool) -> bool:
+    """Return whether a file is a buffer or a spool, or ``unreadable`` if that cannot be read."""
     try:
         return mark_of_file(file) in (APPLICATION_ID, KIND.application_id)
     except (TidegateError, sqlite3.DatabaseError, OSError):
-        return False
+        return unreadable

@@ -63,13 +63,13 @@ class Chooser:
             taken = set(chosen)
             left = [one.key for one in waiting if one.key not in taken]
             dropped = left[: max(len(left) - self._selection.backlog, 0)]
-        if len(chosen) < needed:
-            tell_if_dry(read, self._store)
+        is_dry = dry_now(books, read)
         if not (reads or chosen or dropped):
             return books  # nothing to record
         after = replace(
             books,
             cursor=self._stream.cursor,
+            is_dry=is_dry,
             total_set_aside=books.total_set_aside + len(read.set_aside),
             total_passed=books.total_passed + read.passed_over,
             total_seen=_seen(books) + len(read.samples) + len(read.set_aside),
@@ -107,16 +107,15 @@ class Chooser:
         return worths
 
 
-def tell_if_dry(taken: Taken, store: Store) -> None:
-    """Log that a stream has no more samples, unless the order before was short as well."""
-    books = store.books()
-    before = store.answer(books.last_round)
-    if taken.dry and not (before and before[1].exhausted):
+def dry_now(books: Books, taken: Taken) -> bool:
+    """Return whether a stream has no more samples, and log it if it still had some before."""
+    if taken.dry and not books.is_dry:
         logger.warning(
             "the stream of %s/%s has run dry; the client gets fewer samples than ordered",
             books.run,
             books.client,
         )
+    return taken.dry or (books.is_dry and not taken.samples)
 
 
 def _seen(books: Books) -> int:

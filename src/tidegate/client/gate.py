@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tidegate.client.choosing import Chooser, Worth, tell_if_dry
+from tidegate.client.choosing import Chooser, Worth, dry_now
 from tidegate.client.limits import duration
 from tidegate.client.purchasing import Purchasing, Settled
 from tidegate.client.slots import Admission, Slots, with_unheard
@@ -152,6 +152,7 @@ class Gate:
             now,
             last_round=order.round_number,
             cursor=self._stream.cursor if begun else None,
+            is_dry=dry_now(books, taken) if now is books else now.is_dry,
             total_admitted=books.total_admitted + len(admitted),
             total_spent=books.total_spent + order.price * brought.bought,
             total_set_aside=now.total_set_aside + len(set_aside) + settled.set_aside,
@@ -199,9 +200,7 @@ class Gate:
                 was bought and will arrive later.
         """
         if not self._selects and self._purchasing is None and not books.candidates:
-            taken = self._taker.buy_next(wanted)
-            tell_if_dry(taken, self._store)
-            return books, taken, []
+            return books, self._taker.buy_next(wanted), []
         now = self._chooser.choose(books, order, wanted, worth)
         chosen = self._store.candidates(only_chosen=True) if now.candidates else []
         if replace(self._store.books(), void_round=now.void_round) != now:

@@ -29,6 +29,8 @@ class Books:
     """Orders up to this round that were not applied never will be."""
     cursor: str | None = None
     """How far the stream has been read; None before the first sample."""
+    is_dry: bool = False
+    """Whether the stream had no more samples when it was last read."""
     total_admitted: int = 0
     """Also the position of the next sample: positions count from 0 and are never used twice."""
     total_spent: float = 0.0

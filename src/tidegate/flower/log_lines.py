@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 
+from tidegate._internal.words import counted
 from tidegate.runs.folder import NOTHING_USED, SPENT
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
@@ -80,5 +81,13 @@ def tell_of_end(rounds: Sequence[FleetRound], num_rounds: int) -> None:
         if num_rounds:
             logger.warning(NOBODY_TOOK_PART)
         return
-    bought, spent = sum(row.admitted for row in rounds), math.fsum(row.spent for row in rounds)
-    logger.info(SPENT, bought, len(rounds), spent, spent - rounds[-1].overspend)
+    # What was admitted, and what has not arrived yet; what was refused is refunded.
+    bought = sum(row.admitted for row in rounds) + rounds[-1].under_way
+    spent = math.fsum(row.spent for row in rounds)
+    logger.info(
+        SPENT,
+        counted(bought, "sample"),
+        counted(len(rounds), "round"),
+        spent,
+        spent - rounds[-1].overspend,
+    )

@@ -169,7 +169,7 @@ class AdmissionControl(Strategy):
                 )
             if self._membership is not None:
                 self._membership.leave(self._running().report(), self.rounds)
-        log_lines.tell_of_end(self.rounds, num_rounds)
+            log_lines.tell_of_end(self.rounds, num_rounds)
         result.arrays = self._model.arrays
         return numbered_on(result, before)
 

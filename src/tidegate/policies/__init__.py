@@ -10,7 +10,7 @@ from tidegate.policies.costless_oracle import costless_oracle
 from tidegate.policies.drift_plus_penalty import drift_plus_penalty
 from tidegate.policies.hybrid import hybrid
 from tidegate.policies.joint import JointPolicy
-from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, NotApplicable
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, ExceedsCap, NotApplicable
 from tidegate.policies.tide import tide
 
 PolicyMaker = Callable[..., JointPolicy[Any]]
@@ -50,6 +50,7 @@ __all__ = [
     "DEFAULT_OPTIONS",
     "POLICIES",
     "ControlOptions",
+    "ExceedsCap",
     "JointPolicy",
     "NotApplicable",
     "PolicyMaker",

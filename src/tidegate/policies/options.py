@@ -14,6 +14,10 @@ class NotApplicable(ConfigurationError):  # noqa: N818 - names the situation
     """A policy cannot be used for this problem."""
 
 
+class ExceedsCap(NotApplicable):
+    """A policy would use samples more often than a cap on uses allows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ControlOptions:
     """Settings that hold for every policy and do not belong to the problem."""
@@ -62,7 +66,7 @@ class ControlOptions:
             return
         uses = policy.most_uses(num_rounds)
         if uses > self.most_uses:
-            raise NotApplicable(
+            raise ExceedsCap(
                 f"{name} lets a sample train in up to {uses} rounds, but most_uses is "
                 f"{self.most_uses}; set retention_horizon to {self.most_uses} as well if the "
                 "policy has one, or use tide"

@@ -1,5 +1,6 @@
 """Price laws as texts, for the command line and configuration files."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,6 +8,8 @@ from tidegate._internal.arguments import is_number
 from tidegate.errors import ConfigurationError
 from tidegate.prices.feeds import RecordedPrices
 from tidegate.prices.laws import ConstantPrice, MarkovPrice, PriceLaw, UniformPrice
+
+DECIMAL_COMMA = re.compile(r"\d+,\d+")
 
 
 def price_law(text: str) -> PriceLaw:
@@ -41,7 +44,7 @@ def price_law(text: str) -> PriceLaw:
             raise ConfigurationError(
                 f"unknown price law {text!r}; did you mean trace:{kind}:{column}?"
             )
-        if kind.replace(",", "", 1).isdecimal():
+        if DECIMAL_COMMA.fullmatch(text):
             raise ConfigurationError(
                 f"price {text!r} is not a number; write decimals with a point, "
                 f"{kind.replace(',', '.')}, or name a law, uniform:{kind}"

@@ -136,11 +136,7 @@ def _failed(view: RunView) -> Incident:
     errors = [error for _, error in view.failures.values() if error]
     words = "client{s} replied with an error"
     found = _counted(view, "E", lambda row: _failures(view, row), words)
-    return (
-        replace(found, what=f"{found.what}: {errors[-1]}; server.log names them")
-        if errors
-        else found
-    )
+    return replace(found, what=f"{found.what}: {errors[-1]}; see server.log") if errors else found
 
 
 def _failures(view: RunView, row: FleetRound) -> int:

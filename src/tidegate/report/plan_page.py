@@ -84,6 +84,8 @@ class PlanAnswer:
     by_memory: Curves
     by_cap: Sequence[CapPoint]
     """Tide by its cap on uses; empty if Tide is not planned with."""
+    not_drawn: str
+    """About policies that the pictures leave out; empty if they leave out none."""
     settings: Mapping[str, object]
 
 
@@ -104,13 +106,20 @@ def write_plan_page(planned: PlanAnswer, path: Path) -> None:
         ),
         Section(
             "What money buys",
-            [AROUND, _each_point(planned), LIMIT],
+            [text for text in (AROUND, _each_point(planned), planned.not_drawn, LIMIT) if text],
             pictures=money,
             details=[_points(planned.by_budget, _budget(planned))],
         ),
         Section(
             "What memory buys",
-            ["The same for buffers from a quarter to four times their size."],
+            [
+                text
+                for text in (
+                    "The same for buffers from a quarter to four times their size.",
+                    planned.not_drawn,
+                )
+                if text
+            ],
             pictures=memory,
             details=[_points(planned.by_memory, "slots")],
         ),

@@ -53,8 +53,8 @@ class ClientView:
     """Rounds up to its last one in which it applied no order."""
     troubles: Sequence[str] = ()
     """Problems of its purchases by its last receipt: ``empty`` (it holds nothing, and nothing is
-    under way), ``short`` (in the last round it bought fewer samples than ordered), ``suppliers``
-    (one fails), ``spools`` (its stream has no room)."""
+    under way), ``short`` (it bought fewer samples than ordered in the last round, or in an earlier
+    one and none since), ``suppliers`` (one fails), ``spools`` (its stream has no room)."""
 
 
 @dataclass(frozen=True)
@@ -239,11 +239,19 @@ def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
     if content is not None:
         return path, content
     if not old.exists():
-        inside = next((one for one in sorted(folder.iterdir()) if holds_run(one)), None)
+        inside = next((one for one in sorted(folder.iterdir()) if _may_hold_run(one)), None)
         remedy = f"did you mean {inside}?" if inside else "give the one that the server saves to"
         raise ConfigurationError(f"{folder} holds no run; {remedy}")
     with reading(old, REMEDY), old.open("rb") as file, Archive(file) as archive:
         return old, control_of(archive, old)
+
+
+def _may_hold_run(folder: Path) -> bool:
+    """Return whether a run is in a folder; False if this user may not look into it."""
+    try:
+        return holds_run(folder)
+    except OSError:
+        return False
 
 
 def settled_rounds(path: Path, settled: int) -> list[FleetRound]:

@@ -16,6 +16,8 @@ from tidegate.errors import ConfigurationError
 Worths = NDArray[np.float64]
 ROUNDING = 0.01
 """Probabilities of half precision add up to 1 within less than this."""
+HALF_A_STEP = 1 / 512
+"""The most that each probability of a model with 8-bit outputs is off."""
 
 
 def margin(probabilities: ArrayLike) -> Worths:
@@ -131,11 +133,13 @@ def _rows(probabilities: ArrayLike) -> NDArray[np.float64]:
     rows = _shaped(probabilities)
     sums = rows.sum(axis=1)
     finite = np.isfinite(sums)  # a model that has diverged has no probabilities
-    off = finite & ((np.abs(sums - 1) > ROUNDING) | (rows.min(axis=1, initial=0.0) < -ROUNDING))
+    off = finite & ((rows < -ROUNDING) | (rows > 1 + ROUNDING)).any(axis=1)
+    off |= finite & (np.abs(sums - 1) > ROUNDING + rows.shape[1] * HALF_A_STEP)
     if off.any():
+        row = rows[off][0]
         raise ConfigurationError(
-            "class probabilities must be 0 or more and add up to 1 in every row, got one that "
-            f"adds up to {sums[off][0]:.4g} and has a least value of {rows[off][0].min():.4g}; if "
-            "these are logits, apply softmax first"
+            "class probabilities must be between 0 and 1 and add up to 1 in every row, got a row "
+            f"with values from {row.min():.4g} to {row.max():.4g} that add up to {row.sum():.4g}; "
+            "if these are logits, apply softmax first"
         )
     return rows
