@@ -298,16 +298,12 @@ def checked_books(change: Change | Choice, now: Books) -> Books:
     An introduction in between, which voids other rounds, is no reason to acquire again.
     """
     round_number, before = change.round_number, change.before
-    if round_number <= now.void_round or _with_void_round(now, before.void_round) != before:
+    if round_number <= now.void_round or replace(now, void_round=before.void_round) != before:
         raise BooksMovedError(
             f"round {round_number} was computed at round {before.last_round}, but the books are at "
             f"{now.last_round}, and rounds up to {now.void_round} are void; apply it again"
         )
-    return _with_void_round(change.books, now.void_round)
-
-
-def _with_void_round(books: Books, void_round: int) -> Books:
-    return books if books.void_round == void_round else replace(books, void_round=void_round)
+    return replace(change.books, void_round=now.void_round)
 
 
 def noted(before: Sequence[FailedSample], now: Sequence[FailedSample]) -> list[FailedSample]:
