@@ -147,7 +147,7 @@ TUTORIAL_FIGURES = {
     },
     "tidegate watch other": {
         "9.4 a round": "would have gained 9.4 effective samples a round in place of 16.9",
-        "0.9235 in round 50": "Both name 0.9235 of the test digits",
+        "0.9235 in round 50": "Both read 92.35 % of the test digits",
     },
 }
 """What the commands print, and what the page says of it."""

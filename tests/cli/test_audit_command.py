@@ -108,9 +108,17 @@ def test_a_folder_is_audited_without_copies_below_it_and_each_file_once(
     given = [str(folder), str(folder / "buffer.sqlite"), "--json"]
     (buffer,) = json.loads(tell(capfd, *given)[0])["buffers"]
     assert buffer["right"]
+    (folder / "emptied.sqlite").touch()
+    told = json.loads(tell(capfd, str(folder), "--json", code=1)[0])
+    assert (len(told["buffers"]), len(told["failed"])) == (1, 1)
+    (folder / "emptied.sqlite").unlink()
     (folder / "buffer.sqlite").unlink()
     told = json.loads(tell(capfd, str(folder), "--json", code=1)[0])
     assert (len(told["buffers"]), len(told["failed"])) == (1, 1)
+    (folder / "books.sqlite").write_bytes(b"a server's, and damaged")
+    _, error = tell(capfd, str(folder), code=2)
+    assert "books.sqlite is damaged" in error
+    assert "delete" not in error
 
 
 def test_without_jinja2_the_audit_is_printed_before_the_remedy(

@@ -135,11 +135,16 @@ def test_copies_below_a_folder_do_not_stop_it(
     kept.mkdir()
     shutil.copy(tmp_path / "a.sqlite", kept)
     before = (kept / "a.sqlite").read_bytes()
-    out, error = tell(capfd, str(tmp_path), "--subject", NAME)
+    out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
     assert "deleted in 1 file;" in out
     told = f"{tmp_path} also has folders with buffers in it, which were left out"
     assert told in " ".join(error.split())
     assert (kept / "a.sqlite").read_bytes() == before
+    out, _ = tell(capfd, str(tmp_path), "--subject", NAME, "--json", code=1)
+    assert json.loads(out)["left_out"] == [str(kept)]
+    shutil.copy(tmp_path / "forgotten.json", kept)
+    tell(capfd, str(tmp_path), str(kept), "--subject", NAME)
+    assert (kept / "a.sqlite").read_bytes() != before
 
 
 def test_a_parent_folder_and_a_runs_folder_are_refused(

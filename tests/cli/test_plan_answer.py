@@ -73,10 +73,38 @@ def test_of_policies_that_gain_the_same_the_simplest_is_recommended(
 def test_memory_that_a_short_run_only_fills_is_said_to_gain_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    flags = "--capacities 100x20 --budget 4 --price 0.08 --seeds 2 --policy constant_admission"
+    flags = "--capacities 100x20 --budget 4 --price uniform:0.06,0.1 --seeds 5"
     words = "More memory must be filled first, which 60 rounds do not win back"
-    assert words in plan(capsys, f"{flags} --rounds 60")
+    assert words in plan(capsys, f"{flags} --rounds 60 --policy constant_admission")
     assert words[:30] not in plan(capsys, "--rounds 400 --seeds 2 --policy tide")
+
+
+def test_more_memory_at_a_constant_price_is_said_to_gain_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told = plan(capsys, "--capacities 40x12 --budget 60 --price 1.5 --rounds 200 --seeds 2")
+    assert "the budget pays for 40 samples a round" in told
+    assert "a longer run may" not in told
+    some = plan(capsys, "--capacities 2x5 --budget 60 --price 1.5 --rounds 50 --seeds 2")
+    assert "More memory gains nothing" not in some  # the budget pays for more than the slots
+
+
+def test_constant_admission_with_a_k_too_long_for_a_delay_is_no_measure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = "--capacities 40x12 --budget 60 --price 1.5 --rounds 60 --seeds 2 --hard-capacity"
+    told = plan(capsys, f"{flags} --delay 5")
+    assert "times those of constant admission" not in told
+    assert "with --retention-horizon 7 their purchases fit" in told
+    late = plan(capsys, f"{flags} --delay 300")
+    assert "No sample arrives before the run ends: a purchase takes 300 rounds" in late
+
+
+def test_a_cap_below_k_plans_no_k(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = "--capacities 40x12 --budget 60 --price uniform:0.5,4 --rounds 60 --seeds 2"
+    told = plan(capsys, f"{flags} --most-uses 8")
+    assert "(K), which --most-uses 8 rules out. --retention-horizon 8 plans" in told
+    assert "Keep a sample for" not in told
 
 
 def test_a_first_fill_that_nobody_pays_for_is_not_recommended(

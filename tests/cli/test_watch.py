@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import pty
 import re
@@ -28,7 +29,7 @@ from rich.console import Console
 
 from tidegate.cli import main
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.flower.flower_internals import why_it_ends
+from tidegate.flower.flower_internals import says_stopped, why_it_ends
 from tidegate.report.alarms import NAMES, alarms
 from tidegate.report.live import bars, live_view, summary
 from tidegate.report.run_page import write_run_page
@@ -161,11 +162,11 @@ def test_a_run_that_stands_still_is_called_quiet(tmp_path: Path) -> None:
     )
     last = max(view.ended_at.values())
     soon, late = (summary(view, last + seconds)["state"] for seconds in (2, 3600))
-    assert soon == "round 5 of 8, waiting for the next price, or for nodes for 2 s"
+    assert soon == "round 5 of 8, waiting for an evaluation, the next price or nodes for 2 s"
     assert "for 3,600 s: QUIET, a round takes" in late
     Journal(tmp_path).begin()  # another server that waits for its nodes
     told = summary(read_run(tmp_path), time.time() + 2)["state"]
-    assert told.startswith("round 5 of 8, waiting for the next price, or for nodes for")
+    assert told.startswith("round 5 of 8, waiting for an evaluation, the next price or nodes for")
     assert "QUIET" not in told
     Journal(tmp_path).decided(6, 3.0)
     assert "waiting for answers for" in summary(read_run(tmp_path), last + 3600)["state"]
@@ -350,6 +351,12 @@ def test_a_run_that_somebody_stopped_is_told_from_one_that_failed(tmp_path: Path
     with pytest.raises(OSError, match="full"), logged(tmp_path, why_it_ends):
         raise OSError("the disk is full")
     assert colours(tmp_path) == {"red"}
+    with logged(tmp_path, why_it_ends, says_stopped):  # Flower logs this and ends its process
+        with pytest.raises(httpx.HTTPStatusError) as wrong:
+            refused.raise_for_status()
+        logging.getLogger("flwr").error("Failed to push task output: %s", str(wrong.value))
+    assert colours(tmp_path) == {"yellow"}
+    assert "401" not in "".join(last_lines(tmp_path, 9))
 
 
 def test_a_run_that_begins_is_not_called_quiet(tmp_path: Path) -> None:

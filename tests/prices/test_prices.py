@@ -127,6 +127,7 @@ def test_wrong_texts_name_value_limit_and_remedy(text: str, complaint: str) -> N
     [
         ("hour,eur\n0,1\n", "no column 'usd'; it has hour, eur"),
         ("hour;usd\n0;1\n", "has one column, 'hour;usd'; separate columns by commas"),
+        ("day,usd\n0,1,333\n", "line 2, has 3 fields, but the header has 2; write decimals"),
         ("usd\n", "no prices below it"),
         ("usd\n1\nx\n", "line 3, column usd: 'x' is not a price"),
         ("hour,usd\n1\n", "line 2, column usd: None is not a price"),
@@ -324,3 +325,9 @@ def test_a_growing_file_that_goes_away_is_named(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(ConfigurationError, match="there is no file"):
         feed.at(1, [])
+
+
+def test_blanks_after_commas_are_no_part_of_names(tmp_path: Path) -> None:
+    path = tmp_path / "prices.csv"
+    path.write_text("day, usd\n0, 1.5\n1, 2.5,\n", encoding="utf-8")
+    assert RecordedPrices.from_csv(path, ["usd"]).mean(2) == 2.0

@@ -83,7 +83,9 @@ def test_every_reason_for_money_that_is_left_is_named(view: RunView) -> None:
     apart = [replace(row, slots=row.training_size + 1) for row in behind.rounds]
     apart[2] = replace(apart[2], answered=apart[2].orders - 1)
     apart[4:6] = [replace(row, slots=row.training_size) for row in apart[4:6]]
-    told = spent(replace(behind, rounds=apart))
+    told = spent(replace(behind, rounds=apart, policy="constant_admission"))
     assert "in 1 round some orders had no reply" in told
     assert "in 2 rounds all slots were full" in told
-    assert "saved the rest, if any, for lower prices" in told
+    assert "What these do not explain, the policy saved for lower prices." in told
+    by_tide = spent(replace(behind, rounds=apart, policy="tide"))
+    assert "slots were full" not in by_tide

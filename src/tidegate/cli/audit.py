@@ -13,13 +13,12 @@ import typer
 from tidegate._internal.natural_order import natural_order
 from tidegate.cli.running import AsJson
 from tidegate.client.auditing import REMEDY, Audit, audit_file, compare
-from tidegate.client.buffer_files import mark_of_file
-from tidegate.client.sqlite_file import APPLICATION_ID
+from tidegate.client.buffer_files import mark_of_file, may_be_buffer
 from tidegate.errors import ConfigurationError, DamagedFileError, TidegateError
 from tidegate.report.alarms import MOST_NAMES, few
 from tidegate.report.audit_page import NOT_PROVEN, facts, proven, write_audit_page
 from tidegate.report.page import check_packages, check_place
-from tidegate.runs.folder import holds_run
+from tidegate.runs.folder import BOOKS, holds_run
 from tidegate.runs.reader import read_accounts
 
 
@@ -158,15 +157,11 @@ def _files(path: Path) -> list[Path]:
         raise ConfigurationError(f"{path} does not exist; give a buffer or a folder of buffers")
     if not path.is_dir():
         return [path]
-    here = sorted(filter(_may_be_buffer, path.glob("*.sqlite")))
-    return here or sorted(filter(_may_be_buffer, path.rglob("*.sqlite")))
-
-
-def _may_be_buffer(file: Path) -> bool:
-    try:
-        return mark_of_file(file) == APPLICATION_ID
-    except (TidegateError, sqlite3.DatabaseError, OSError):
-        return True
+    found = [sorted(path.glob(pattern)) for pattern in ("*.sqlite", "**/*.sqlite")]
+    here, below = ([one for one in files if one.name != BOOKS] for files in found)
+    return [one for one in here if may_be_buffer(one)] or [
+        one for one in below if may_be_buffer(one)
+    ]
 
 
 def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:
@@ -212,7 +207,9 @@ def _show_counts(audits: list[Audit], failed: list[TidegateError]) -> None:
     counts = {"OK": len(audits) - wrong, "WRONG": wrong, "not readable": len(failed)}
     if sum(counts.values()) > 1:
         told = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-        typer.echo(f"{sum(counts.values()):,} buffers: {told}")
+        apart = sum(bool(one.not_covered) and one.compared_to is None for one in audits)
+        beside = f"; {apart:,} not compared with the server's books" if apart else ""
+        typer.echo(f"{sum(counts.values()):,} buffers: {told}{beside}")
 
 
 def _show(audit: Audit) -> None:

@@ -13,7 +13,13 @@ from rich.text import Text
 from tidegate._internal.words import counted
 from tidegate.cli.running import AsJson, screen
 from tidegate.cli.sweep import check_folder
-from tidegate.client.buffer_files import BufferFile, find_buffers, remove_buffer, users_folder
+from tidegate.client.buffer_files import (
+    BufferFile,
+    find_buffers,
+    may_be_buffer,
+    remove_buffer,
+    users_folder,
+)
 from tidegate.errors import DamagedFileError
 
 DAY = 24 * 3600.0
@@ -75,17 +81,28 @@ def buffers(
             _show(chosen, place, now)
         for wrong in unreadable:
             typer.echo(f"{wrong}", err=True)
-    if remove_unused is None or dry_run or not chosen:
+    if remove_unused is None or dry_run:
+        return
+    left = sum(may_be_buffer(Path(str(one.source))) for one in unreadable)
+    if not chosen:
+        if left:
+            raise typer.Exit(1)
         return
     size = _size(sum(one.size for one in chosen))
     if not yes and not typer.confirm(f"Remove these {len(chosen):,} ({size})?", err=True):
         return
-    _remove(chosen, since)
+    _remove(chosen, since, left=left)
 
 
-def _remove(chosen: list[BufferFile], since: float) -> None:
-    """Remove what can be removed, name the rest, and exit with 1 if something failed."""
-    removed, failed = 0, 0
+def _remove(chosen: list[BufferFile], since: float, left: int) -> None:
+    """Remove what can be removed, name the rest, and exit with 1 if something failed.
+
+    Args:
+        chosen: the buffers to remove.
+        since: seconds since 1970; a buffer that was used later stays.
+        left: files that could not be read, and so stay.
+    """
+    removed, failed = 0, left
     for one in chosen:
         try:
             if remove_buffer(one, since):

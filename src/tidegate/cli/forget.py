@@ -41,6 +41,7 @@ def forget(
     samples are about that an app without a subject function took in: it counts them and fails, with
     exit code 1. If a device holds nothing about the subject, the command asks whether the name is
     right and exits with 0, so that you can send one command to all devices.
+    Folders below FOLDER are left out; if they hold buffers, too, it names them and exits with 1.
 
         tidegate forget /var/lib/tidegate --subject patient-4711
 
@@ -52,8 +53,7 @@ def forget(
     if not name:
         raise ConfigurationError("--subject must be a name, got an empty one")
     swept, wrong = [], []
-    for folder in folders:
-        check_folder(folder)
+    left_out = [below for folder in folders for below in check_folder(folder, folders)]
     for folder in folders:
         # First: if this process dies now, the next sweep or order completes it.
         Forgotten(folder).add(name)
@@ -73,6 +73,7 @@ def forget(
             "samples_without_subject": samples,
             "messages_without_subject": messages,
             "failed": [str(one) for one in wrong],
+            "left_out": [str(one) for one in left_out],
         }
         typer.echo(json.dumps(told, indent=2))
     else:
@@ -91,7 +92,7 @@ def forget(
         for reason in wrong:
             typer.echo(f"{reason}", err=True)
         _tell_of_unnamed(swept, samples, messages)
-    if wrong or samples or messages:
+    if wrong or samples or messages or left_out:
         raise typer.Exit(1)
 
 

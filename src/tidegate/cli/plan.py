@@ -135,17 +135,28 @@ def plan(
     found = answer(setting, summaries, runs, run_more)
     given = given_in_words(setting, currency)
     first = in_words(found, setting, currency)
+    is_even = len({size for size, _ in setting.capacities}) == 1
+    a_client = f", {share:,.3g} a client" if is_even else ""
     advice = [
         f"Keep a sample for {counted(closed.retention_horizon, 'round')} (K).",
-        f"Admit {closed.target_admission:,.4g} samples a round in all, {share:,.3g} a client.",
+        f"Admit {closed.target_admission:,.4g} samples a round in all{a_client}.",
         f"V = {weight:,.4g} and rho = {closing:.4g}.",
         _searched(closed, searched),
         *_told(more),
     ]
+    most_uses = setting.most_uses
+    if most_uses is not None and closed.retention_horizon > most_uses:
+        ruled_out = (
+            f"They would keep a sample for {closed.retention_horizon} rounds (K), which "
+            f"--most-uses {most_uses} rules out. --retention-horizon {most_uses} plans them with "
+            "the cap."
+        )
+        advice = [ruled_out]
     if as_json:
         told: dict[str, Any] = {
             "problem": described(setting),
             "answer": None if found is None else vars(found),
+            "currency": currency,
             "preset": preset,
             "seeds": len(setting.seeds(seeds)),
             **vars(closed),
@@ -277,14 +288,14 @@ def _applies(make: Maker, problem: Problem) -> bool:
 
 def _told(more: dict[str, Plan]) -> list[str]:
     return [
-        f"10 % more {name} would bring it to {plan.bound_per_round:.4g} "
+        f"With 10 % more {name} the bound is {plan.bound_per_round:.4g} "
         f"(K = {plan.retention_horizon}, {plan.target_admission:,.4g} samples)."
         for name, plan in more.items()
     ]
 
 
 def _searched(closed: Plan, searched: Plan) -> str:
-    bound = f"The bound of constant admission is then {closed.bound_per_round:.4g} a round"
+    bound = f"The paper's bound on the error (less is better) is then {closed.bound_per_round:.4g}"
     if searched.retention_horizon == closed.retention_horizon:
         return f"{bound}, the best of all K."
     return (

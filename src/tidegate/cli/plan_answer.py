@@ -31,7 +31,8 @@ class Answer:
     alike: tuple[str, ...]
     """Less simple policies that gain no more than 1 % more or less, on average."""
     within_chance: tuple[str, ...]
-    """Policies whose gain is lower by more than 1 % on average, but perhaps only by chance."""
+    """Policies whose gain is lower by more than 1 % on average, but perhaps only by chance; empty
+    for a single run, which has no interval."""
     beyond: tuple[str, ...]
     """What is wrong with policies that gain more, a sentence each."""
     price_paid: float | None
@@ -92,7 +93,7 @@ def answer(
         interval=chosen.effective_per_round.interval,
         times_constant_admission=gains[best] / constant if constant else None,
         alike=tuple(alike),
-        within_chance=tuple(name for name in behind if not _leads(runs[best], runs[name])),
+        within_chance=tuple(name for name in behind if _may_be_chance(runs[best], runs[name])),
         beyond=tuple(
             f"{name} would gain more, but {wrong}."
             for name, wrong in broken.items()
@@ -136,10 +137,10 @@ def _peak(runs: Sequence[Run]) -> int:
     return int(max(run.columns["training_size"].max() for run in runs))
 
 
-def _leads(best: Sequence[Run], other: Sequence[Run]) -> bool:
-    """Return whether a policy gains more than another on the same prices, beyond chance."""
+def _may_be_chance(best: Sequence[Run], other: Sequence[Run]) -> bool:
+    """Return whether a policy's lead on the same prices has an interval that holds 0."""
     lead = _lead(best, other)
-    return lead.interval is not None and lead.interval[0] > 0
+    return lead.interval is not None and lead.interval[0] <= 0
 
 
 def _lead(runs: Sequence[Run], other: Sequence[Run]) -> Estimate:

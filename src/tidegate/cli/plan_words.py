@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from tidegate._internal.words import counted
 from tidegate.cli.plan_answer import CONSTANT, ROUNDING, Answer
 from tidegate.cli.setting import Setting
 from tidegate.prices import ConstantPrice, RecordedPrices
@@ -15,6 +16,8 @@ from tidegate.theory.parameters import plan_constant_admission
 
 MUCH_LEFT = 0.8
 """Part of the budget; the answer says so if a policy spends less."""
+NEARLY = 0.005
+"""How far ten per cent may be off."""
 MOST_SIZES = 6
 """Different sizes of clients that are listed one by one."""
 
@@ -29,30 +32,14 @@ def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]
     """
     if found is None:
         return ["None of these policies keeps to both the budget and the memory."]
-    unit = f" {currency}" if currency else ""
-    times = ""
-    if CONSTANT not in found.within_chance and found.times_constant_admission is not None:
-        times = f" ({found.times_constant_admission:.3g} times those of constant admission)"
-    over = found.spent_per_round / setting.problem.budget - 1
-    above = f" ({over:.0%} above the budget, perhaps by chance)" if over > ROUNDING else ""
-    gained = about(found.effective_per_round)
-    if found.interval is not None:
-        low, high = found.interval
-        gained = show(Estimate(found.effective_per_round, (high - low) / 2))
-    first = (
-        f"Use {found.policy}: about {gained} effective samples a round{times} "
-        f"for {about(found.spent_per_round)}{unit}{above}, training on "
-        f"{found.most_in_training:,} samples at most."
-    )
-    told = [first]
-    if found.alike:
-        are = "is" if len(found.alike) == 1 else "are"
-        told.append(f"{_listed(found.alike)} {are} within 1 %, and {found.policy} is the simplest.")
-    if found.within_chance and found.interval is not None:
-        told.append(
-            f"Its lead over {_listed(found.within_chance)} may be chance; more --seeds can tell."
+    if found.effective_per_round < NOTHING <= found.under_way:
+        nothing = (
+            "No sample arrives before the run ends: a purchase takes "
+            f"{setting.problem.delays.told}, and the run has {counted(setting.rounds, 'round')}."
         )
-    told += found.beyond
+        return [nothing]
+    unit = f" {currency}" if currency else ""
+    told = [_lead_told(found, setting, unit), *_compared(found)]
     if isinstance(setting.price_law, RecordedPrices):
         told.append("This is from one path of prices: no interval; other days will differ.")
     elif found.interval is None:
@@ -63,7 +50,52 @@ def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]
             f"In {about(found.empty_rounds)} of {setting.rounds:,} rounds no client holds a "
             "sample to train on."
         )
-    told += [
+    told += _more_told(found, setting)
+    if not (setting.strict_spending or setting.spend_ahead is not None):
+        told.append(
+            "Here a policy may spend ahead of the budget and make up for it later. A run on Flower "
+            "may not, unless you allow it: --spend-ahead 0 plans such a run."
+        )
+    return told + delay_told(setting)
+
+
+def _lead_told(found: Answer, setting: Setting, unit: str) -> str:
+    """Return which policy to use, what it gains, and what it spends and stores."""
+    times = ""
+    unfair = fitting_horizon(setting) is not None  # constant admission could do better, see below
+    if found.times_constant_admission is not None and not unfair:
+        times = f" ({found.times_constant_admission:.3g} times those of constant admission)"
+    if CONSTANT in found.within_chance:
+        times = ""
+    over = found.spent_per_round / setting.problem.budget - 1
+    above = f" ({over:.0%} above the budget, perhaps by chance)" if over > ROUNDING else ""
+    gained = about(found.effective_per_round)
+    if found.interval is not None:
+        low, high = found.interval
+        gained = show(Estimate(found.effective_per_round, (high - low) / 2))
+    return (
+        f"Use {found.policy}: about {gained} effective samples a round{times} "
+        f"for {about(found.spent_per_round)}{unit}{above}, training on "
+        f"{counted(found.most_in_training, 'sample')} at most."
+    )
+
+
+def _compared(found: Answer) -> list[str]:
+    """Return how other policies compare with the one to use."""
+    told = []
+    if found.alike:
+        are = "is" if len(found.alike) == 1 else "are"
+        told.append(f"{_listed(found.alike)} {are} within 1 %, and {found.policy} is the simplest.")
+    if found.within_chance:
+        told.append(
+            f"Its lead over {_listed(found.within_chance)} may be chance; more --seeds can tell."
+        )
+    return [*told, *found.beyond]
+
+
+def _more_told(found: Answer, setting: Setting) -> list[str]:
+    """Return what a tenth more budget and memory would change."""
+    told = [
         f"{what} would change effective samples by {_change(gain, interval)} a round."
         for what, gain, interval in (
             ("10 % more budget", found.more_budget, found.more_budget_interval),
@@ -71,13 +103,20 @@ def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]
         )
         if gain is not None
     ]
-    at_most = found.more_memory_interval[1] if found.more_memory_interval else found.more_memory
-    if at_most is not None and at_most < -NOTHING:
+    interval = found.more_memory_interval
+    if isinstance(setting.price_law, ConstantPrice):
+        paid = setting.problem.budget / setting.problem.average_price
+        if paid < setting.problem.total_capacity:
+            told.append(
+                f"More memory gains nothing at a constant price: the budget pays for {about(paid)} "
+                "samples a round."
+            )
+    elif interval is not None and interval[1] < -NOTHING:
         told.append(
             f"More memory must be filled first, which {setting.rounds:,} rounds do not win back; a "
             "longer run may."
         )
-    return told + delay_told(setting)
+    return told
 
 
 def _money_told(found: Answer, setting: Setting, unit: str) -> list[str]:
@@ -145,19 +184,29 @@ def delay_told(setting: Setting) -> list[str]:
     mean = (delays.shortest + delays.longest) / 2
     slots = problem.slots_a_round
     told = (
-        f"A slot waits {mean:,.4g} rounds for a purchase, on average, so {slots:,.4g} slots gain "
-        f"at most {slots / (1 + mean):,.4g} samples a round under a hard capacity, whatever the "
-        "budget."
+        f"A slot is reserved {mean:,.4g} rounds for a purchase, on average, so {slots:,.4g} slots "
+        f"gain at most {slots / (1 + mean):,.4g} samples a round under a hard capacity, whatever "
+        "the budget."
     )
-    planned = plan_constant_admission(problem).retention_horizon
-    fitting = math.floor(planned - mean)
-    if setting.hard_capacity and setting.retention_horizon is None and 1 <= fitting < planned:
+    fitting = fitting_horizon(setting)
+    if fitting is not None:
+        planned = plan_constant_admission(problem).retention_horizon
         told += (
             f" Policies that keep samples for K rounds plan K = {planned} without the delay; with "
             f"--retention-horizon {fitting} their purchases fit into the slots, and they may gain "
-            "more."
+            "more, perhaps as much as the policy above."
         )
     return [told]
+
+
+def fitting_horizon(setting: Setting) -> int | None:
+    """Return the K with which purchases under way fit into the slots; None if K fits as planned."""
+    delays = setting.problem.delays
+    if delays.none or not setting.hard_capacity or setting.retention_horizon is not None:
+        return None
+    planned = plan_constant_admission(setting.problem).retention_horizon
+    fitting = math.floor(planned - (delays.shortest + delays.longest) / 2)
+    return fitting if 1 <= fitting < planned else None
 
 
 def _more_memory(problem: Problem) -> str:
@@ -167,10 +216,13 @@ def _more_memory(problem: Problem) -> str:
     >>> few = Problem(buffer_capacities=[4], budget=9.0, mean_price=1.0, num_rounds=9)
     >>> _more_memory(few), _more_memory(replace(few, buffer_capacities=[40]))
     ('1 more slot', '10 % more memory')
+    >>> _more_memory(replace(few, buffer_capacities=[9, 9]))
+    '2 more slots'
     """
     slots = problem.total_capacity
     added = with_a_tenth_more(problem)["memory"].total_capacity - slots
-    return f"{added} more slot" if 10 * added > 2 * slots else "10 % more memory"
+    is_a_tenth = abs(added / slots - 0.1) < NEARLY
+    return "10 % more memory" if is_a_tenth else counted(added, "more slot")
 
 
 def _money(value: float, unit: str) -> str:
@@ -180,16 +232,20 @@ def _money(value: float, unit: str) -> str:
 def _change(gain: float, interval: tuple[float, float] | None) -> str:
     """Return a gain with its sign, and whether it may be chance.
 
-    >>> _change(2.468, (2.1, 2.8)), _change(-0.5, (-2.0, 1.0)), _change(0.0, None)
-    ('+2.47', '-0.5 (perhaps by chance)', '0')
+    >>> _change(2.4, (2.1, 2.7)), _change(-0.5, (-2.0, 1.0)), _change(0.0, None)
+    ('+2.4 ±0.3', '-0.5 ±1.5 (perhaps by chance)', '0')
     >>> _change(12345.6, None)
     '+12,346'
     """
     if abs(gain) < NOTHING:
         return "0"
-    is_chance = interval is not None and interval[0] <= 0 <= interval[1]
-    sign = "-" if gain < 0 else "+"
-    return f"{sign}{about(abs(gain))}" + " (perhaps by chance)" * is_chance
+    told = f"{'-' if gain < 0 else '+'}{about(abs(gain))}"
+    if interval is None:
+        return told
+    low, high = interval
+    if high - low > 2 * NOTHING:
+        told += f" ±{about((high - low) / 2)}"
+    return told + " (perhaps by chance)" * (low <= 0 <= high)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from tidegate.cli.running import BETWEEN_LINES
 from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import (
     LOGGER,
@@ -27,8 +28,6 @@ from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING, SPENT
 
 LONG = 80
 """Characters of a client's error that is shown once; shorter ones are repeated."""
-BETWEEN_LINES = 10.0
-"""Seconds between two lines about the current round, if standard error is not a terminal."""
 
 
 class Rounds(logging.Handler):

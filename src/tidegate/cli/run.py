@@ -176,8 +176,8 @@ def _told_of_stop(rounds: "Rounds") -> str:
     if not rounds.begun:
         return "stopped before the first round; nothing was bought or saved"
     return (
-        f"{_stopped(rounds.finished)}; nothing was saved, because the app gives AdmissionControl "
-        "no folder"
+        f"{_stopped(rounds.finished)}; nothing was saved, because AdmissionControl was given no "
+        "folder"
     )
 
 
@@ -190,8 +190,8 @@ def _money(rounds: "Rounds") -> list[str]:
     if rounds.folders:
         return [_saved(folder) for folder in rounds.folders]
     return [
-        f"{samples} for {amount(spent)} of {amount(allowed)}; nothing was saved, because the app "
-        "gives AdmissionControl no folder"
+        f"{samples} for {amount(spent)} of {amount(allowed)}; nothing was saved, because "
+        "AdmissionControl was given no folder (an app of `tidegate new` takes --set folder=run)"
         for samples, spent, allowed in rounds.money
     ]
 

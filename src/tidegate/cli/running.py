@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from time import monotonic
 from typing import Annotated, Any
 
 import numpy as np
@@ -27,10 +28,13 @@ from tidegate.theory.hindsight import hindsight_bound
 from tidegate.theory.optimum import optimum
 
 ROUNDS_A_TICK = 50
+BETWEEN_LINES = 10.0
+"""Seconds between two lines about progress, if standard error is not a terminal."""
 MOST_GROUPS = 100
 LONGEST_PATH = 5000
 """Rounds for which the bound in hindsight takes seconds."""
 ABOVE = "A run of finite length can end a little above 100%."
+ABOVE_CAPPED = "With a cap on uses, buffers that are not full can gain more than this limit."
 WIDE = 120
 """Columns that a table with intervals needs."""
 
@@ -57,9 +61,14 @@ def progress_bar(title: str, total_rounds: int) -> Iterator[Callable[[], None]]:
         task = progress.add_task(title, total=total_rounds)
         played = 0
 
+        said_at = monotonic()
+
         def one_round() -> None:
-            nonlocal played
+            nonlocal played, said_at
             played += 1
+            if quiet and monotonic() - said_at > BETWEEN_LINES:
+                said_at = monotonic()
+                shown.print(f"{title}: {played / total_rounds:.0%}", highlight=False)
             if not played % ROUNDS_A_TICK:
                 progress.advance(task, ROUNDS_A_TICK)
 
@@ -229,7 +238,7 @@ def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]
     if possible:
         out.print(limit_told(possible), style="dim", highlight=False)
     if limit is not None and any_above_limit(summaries, limit):
-        out.print(ABOVE, style="dim", highlight=False)
+        out.print(ABOVE_CAPPED if "stored" in possible else ABOVE, style="dim", highlight=False)
     if not wide and summaries[0].seeds > 1:
         note = f"{CONFIDENCE:.0%} intervals, and distinct samples, need {WIDE} columns or --json."
         out.print(note, style="dim", highlight=False)

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -51,7 +52,7 @@ def sweep(
     """
     swept, wrong = [], []
     for folder in folders:
-        check_folder(folder)
+        check_folder(folder, folders)
     for folder in folders:
         done, failed = sweep_folder(folder)
         swept += done
@@ -79,10 +80,15 @@ def sweep(
         raise typer.Exit(1)
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, given: Sequence[Path] = ()) -> list[Path]:
     """Refuse a folder that is not one of buffers and spools, and say where they are.
 
-    If the folder has some, and folders below it have others, only report these: they may be copies.
+    Args:
+        folder: the folder.
+        given: all folders that the command was given.
+
+    Returns:
+        Folders below it that hold others, if it holds some itself: these may be copies.
     """
     if not folder.is_dir():
         raise ConfigurationError(f"{folder} is not a folder; give the folder of the buffers")
@@ -97,11 +103,11 @@ def check_folder(folder: Path) -> None:
             file.parent
             for depth in BELOW
             for file in folder.glob(depth)
-            if _is_ours(file, unreadable=False)
+            if file.parent not in given and _is_ours(file, unreadable=False)
         }
     )
     if not inside:
-        return
+        return []
     where = ", ".join(map(str, inside[:MOST_NAMED])) + ", ..." * (len(inside) > MOST_NAMED)
     if not any(_is_ours(file, unreadable=True) for file in folder.glob("*.sqlite")):
         raise ConfigurationError(
@@ -112,6 +118,7 @@ def check_folder(folder: Path) -> None:
         f"itself: {where}",
         err=True,
     )
+    return inside
 
 
 def _is_ours(file: Path, *, unreadable: bool) -> bool:

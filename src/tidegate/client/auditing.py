@@ -176,8 +176,10 @@ def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:
         found = [(_mark(row), row[2]) for row in stored]
         if found != [(mark, one.held_at) for mark, one in told]:
             audit.problems.append(
-                f"{kind}s: {len(found)} are stored and {len(told)} are in the record, or one of "
-                "them differs in content or time"
+                f"{kind}s: {len(found)} are stored, but {len(told)} are in the record"
+                if len(found) != len(told)
+                else f"{kind}s: at least one of the {len(found)} stored differs from the record in "
+                "content or time"
             )
         ((known,),) = file.execute("SELECT count(*) FROM origins WHERE kind = ?", (kind,))
         if known != len(stored):

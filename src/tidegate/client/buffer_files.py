@@ -142,6 +142,14 @@ def mark_of_file(path: Path) -> int:
     return int(mark)
 
 
+def may_be_buffer(path: Path) -> bool:
+    """Return whether a file is a buffer, or could have been one before it was damaged."""
+    try:
+        return not path.stat().st_size or mark_of_file(path) == APPLICATION_ID
+    except (DamagedFileError, OSError):
+        return True
+
+
 def remedy(path: Path) -> str:
     """Return what to do about a file that cannot be opened."""
     return REMEDY if _may_write(path) else AS_OWNER

@@ -63,7 +63,9 @@ class Chooser:
             taken = set(chosen)
             left = [one.key for one in waiting if one.key not in taken]
             dropped = left[: max(len(left) - self._selection.backlog, 0)]
-        is_dry = dry_now(books, read)
+        # Candidates of the backlog may still be enough for an order.
+        short = len(chosen) < needed
+        is_dry = dry_now(books, read) if short else books.is_dry and not chosen
         if not (reads or chosen or dropped):
             return books  # nothing to record
         after = replace(
@@ -111,8 +113,8 @@ def dry_now(books: Books, taken: Taken) -> bool:
     """Return whether a stream has no more samples, and log it if it still had some before."""
     if taken.dry and not books.is_dry:
         logger.warning(
-            "the stream of %s/%s has run dry; the client gets fewer samples than ordered",
-            books.run,
+            "the stream of %s has run dry: the client buys fewer samples than ordered until the "
+            "stream has more",
             books.client,
         )
     return taken.dry or (books.is_dry and not taken.samples)

@@ -30,7 +30,7 @@ class Books:
     cursor: str | None = None
     """How far the stream has been read; None before the first sample."""
     is_dry: bool = False
-    """Whether the stream had no more samples when it was last read."""
+    """Whether the last order that needed a sample was short because the stream had no more."""
     total_admitted: int = 0
     """Also the position of the next sample: positions count from 0 and are never used twice."""
     total_spent: float = 0.0
@@ -284,7 +284,8 @@ def check_meant_for(books: Books, address: Address) -> None:
     if books.last_round < address.booked_round:
         raise WireError(
             f"the buffer of {books.client} is an old copy: the server has its receipt of round "
-            f"{address.booked_round}, but its own books end at {books.last_round}"
+            f"{address.booked_round}, but this file ends at {books.last_round}; delete it there, "
+            "and the client begins again with an empty buffer"
         )
 
 

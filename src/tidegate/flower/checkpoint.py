@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Strategy
 from tidegate._internal.arguments import shown
 from tidegate._internal.saving import replace_file
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
-from tidegate.flower.flower_internals import app_of, why_it_ends
+from tidegate.flower.flower_internals import app_of, says_stopped, why_it_ends
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.model_file import read_model, write_model
 from tidegate.flower.wrapped_strategies import (
@@ -76,7 +76,7 @@ class Checkpoint:
                 f"folder {str(self._given)!r} is relative and would become {self.folder}, because "
                 "Flower's SuperLink was started there; give an absolute path"
             )
-        with self._books.held(app), logged(self.folder, why_it_ends):
+        with self._books.held(app), logged(self.folder, why_it_ends, says_stopped):
             yield
 
     def close(self) -> None:

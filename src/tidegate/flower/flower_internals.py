@@ -66,6 +66,7 @@ __all__ = [
     "round_in",
     "rounds_asked",
     "run_of",
+    "says_stopped",
     "why_it_ends",
 ]
 
@@ -141,6 +142,15 @@ def why_it_ends(wrong: Exception) -> str:
     """Return in words why an exception ends a server app."""
     status = getattr(getattr(wrong, "response", None), "status_code", None)
     return RUN_STOPPED if status == UNAUTHORIZED else in_words(wrong)
+
+
+def says_stopped(record: logging.LogRecord) -> bool:
+    """Return whether this log record says that the SuperLink no longer knows the run's process.
+
+    After ``flwr stop`` a server app finds its heartbeat refused, tries to deliver its result, and
+    ends without an exception.
+    """
+    return "push task output" in str(record.msg) and str(UNAUTHORIZED) in str(record.args)
 
 
 def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:

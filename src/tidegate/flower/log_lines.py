@@ -19,6 +19,10 @@ NOTHING_REPORTED = (
     "clients buy nothing in the next %d rounds, unless an update can be used earlier; see the "
     "warnings above for the reasons"
 )
+OTHER_CLIENTS = (
+    "this run had %d clients, and this process has %d: new ones share the budget with the others, "
+    "and missing ones count as away. tidegate run APP --clients %d keeps their number"
+)
 NOT_KEPT = "%s was resumed without its own state: the folder holds none"
 NOT_SAVED = (
     "%s changes its attributes (%s), which a resumed run will not restore: add state_dict() and "

@@ -1,11 +1,8 @@
 """Prices for a running fleet, asked for round by round, and recorded prices."""
 
 import contextlib
-import csv
-import io
 import itertools
 import math
-import reprlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +15,9 @@ from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
 from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.prices.amounts import rates_of
+from tidegate.prices.csv_file import FORM, csv_header, csv_lines, price_in, read_text
 from tidegate.prices.laws import Price, PriceLaw
 from tidegate.wire import LARGEST_AMOUNT
-
-FORM = "Its first line must name the columns, and each further line must hold the prices of a round"
 
 
 class PriceFeed(Protocol):
@@ -201,12 +197,12 @@ class RecordedPrices:
         rows = [
             [
                 math.fsum(
-                    rate * _cell(path, line, column, row[column], floor)
+                    rate * price_in(path, line, column, row[column], floor)
                     for column, rate in rates.items()
                 )
                 for rates in wanted
             ]
-            for line, row in _csv(text, path)
+            for line, row in csv_lines(text, path)
         ]
         if not rows:
             raise ConfigurationError(f"{path} has a header but no prices below it. {FORM}")
@@ -248,73 +244,3 @@ class RecordedPrices:
         raise ConfigurationError(
             f"the record ends after {len(table)} rounds; shorten the run or record more"
         )
-
-
-def csv_header(text: str, path: Path) -> list[str]:
-    """Return the names of a CSV file's columns."""
-    try:
-        names = list(csv.DictReader(io.StringIO(text, newline="")).fieldnames or [])
-    except csv.Error as wrong:
-        raise ConfigurationError(f"{path} has no header: {wrong}") from None
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ConfigurationError(f"{path} has two columns {twice[0]!r}; rename one")
-    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
-        raise ConfigurationError(f"{path} has one column, {names[0]!r}; separate columns by commas")
-    return names
-
-
-def csv_rows(text: str, path: Path, column: str) -> Iterator[tuple[int, str | None]]:
-    """Yield the lines of a CSV file, each with its cell of one column."""
-    header = csv_header(text, path)
-    if column not in header:
-        raise ConfigurationError(
-            f"{path} has no column {column!r}; it has {', '.join(header)[:1000]}"
-        )
-    for line, row in _csv(text, path):
-        yield line, row[column]
-
-
-def _csv(text: str, path: Path) -> Iterator[tuple[int, dict[str, str | None]]]:
-    """Yield the lines of a CSV file below its header, each with its number."""
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    try:
-        for row in reader:
-            yield reader.line_num, row
-    except csv.Error as wrong:
-        raise ConfigurationError(f"{path}, line {reader.line_num}, is not CSV: {wrong}") from None
-
-
-def read_text(path: Path) -> str:
-    """Return the text of a file of prices, or say what is wrong with it and what to do."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        remedy = "give the path of a CSV file, as in trace:FILE.csv:COLUMN"
-        raise ConfigurationError(f"there is no file {path}; {remedy}") from None
-    except IsADirectoryError:
-        raise ConfigurationError(f"{path} is a folder; give a CSV file in it") from None
-    except UnicodeDecodeError as wrong:
-        line = wrong.object[: wrong.start].count(b"\n") + 1
-        told = f"{path} is not a text file in UTF-8 (see its line {line}); save it as CSV in UTF-8"
-        raise ConfigurationError(told) from None
-    if not text.strip():
-        raise ConfigurationError(f"{path} is empty. {FORM}")
-    return text
-
-
-def _cell(
-    path: Path, line: int, column: str, text: str | None, floor: float | None = None
-) -> float:
-    try:
-        price = float(text if text is not None else "")
-    except ValueError:
-        price = math.nan
-    if floor is not None and price < floor:
-        price = floor
-    if not 0 <= price <= LARGEST_AMOUNT:
-        raise ConfigurationError(
-            f"{path}, line {line}, column {column}: {reprlib.repr(text)} is not a price; write a "
-            f"number from 0 to {LARGEST_AMOUNT:g}"
-        )
-    return price

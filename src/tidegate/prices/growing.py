@@ -14,7 +14,8 @@ import numpy as np
 from tidegate._internal.arrays import FloatArray
 from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.prices.amounts import rates_of
-from tidegate.prices.feeds import RecordedPrices, csv_header, csv_rows, read_text
+from tidegate.prices.csv_file import csv_header, csv_rows, read_text
+from tidegate.prices.feeds import RecordedPrices
 
 FIRST = 24
 """Rows that the average is taken of: they must be in the file before the run begins."""

@@ -193,7 +193,7 @@ def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
             f"round{_in_brackets(view, 'short', told)}: the stream ran dry, or a supplier failed"
         )
         to_do = (
-            "see the logs of their SuperNodes for which; if their streams have no more data, the "
+            "their SuperNodes' logs say which of the two; if their streams have no more data, the "
             "money goes to the other clients or stays unspent"
         )
         found.append(Alarm("yellow", CLIENTS_SHORT, what, to_do))

@@ -47,7 +47,10 @@ NOT_PROVEN = [
         "logs, and files that a stream reads, hold."
     ),
     "Who a sample is about: the app names the subject. The record holds no name.",
-    ("Money, keys, the place in the stream and texts of errors: these are in books and receipts."),
+    (
+        "What was paid, the keys of samples, how far the stream was read, and texts of errors: the "
+        "device's books and receipts hold these, and the record does not cover them."
+    ),
     "Single entries that were summed up: the seal keeps their sums, and what was then held.",
 ]
 
@@ -55,8 +58,8 @@ NEWEST = 200
 """Deletions on the page; JSON has all."""
 
 AGAIN = (
-    "Each record ends in a digest, below. As long as a device adds no entry, an audit of it or of "
-    "a copy finds the same digest."
+    "Each record ends in a digest, above. Until a device adds an entry, an audit of it or of a "
+    "copy finds the same digest."
 )
 COUNTED = (
     "Counts are numbers of samples, except uses: a sample that trained in three rounds has three. "
@@ -127,11 +130,11 @@ def write_audit_page(
         missing: clients in the server's books whose buffers were not audited.
     """
     wrong = sum(not one.is_right for one in audits)
-    beside = (
-        f"compared with the server's books in {against}"
-        if against
-        else ("not compared with the server's books")
-    )
+    compared = sum(one.compared_to is not None for one in audits)
+    beside = "not compared with the server's books"
+    if against:
+        which = "" if compared == len(audits) else f"{compared:,} of them "
+        beside = f"{which}compared with the server's books in {against}"
     lead = f"{counted(len(audits), 'buffer')}, {beside}."
     unlimited = sum(not one.replay.keep for one in audits)
     if unlimited:
@@ -156,7 +159,8 @@ def write_audit_page(
         verdict = Verdict("red", lines)
     now = _date(int(time.time() * 1000))
     lead += f"\nAudited on {now} UTC on {platform.node() or 'a computer without a name'}."
-    rows = [_row(facts(one)) for one in audits]
+    names = _names(audits)
+    rows = [_row(name, facts(one)) for name, one in zip(names, audits, strict=True)]
     header = ["client", "right", "limit", "oldest at use, days", "most uses", "run"]
     sections = [
         Section(
@@ -169,13 +173,13 @@ def write_audit_page(
                     ["client", "admitted", "uses", "left", "expired", "swept", "erased", "held"],
                     [row[6:] for row in rows],
                 ),
-                *_deletions(audits),
+                *_deletions(names, audits),
                 Rows(
                     "Records, and the digest at the end of each",
                     ["client", "entries", "digest"],
                     [
-                        [one.books.client, f"{one.entries:,}", one.books.record_digest]
-                        for one in audits
+                        [name, f"{one.entries:,}", one.books.record_digest]
+                        for name, one in zip(names, audits, strict=True)
                     ],
                 ),
             ],
@@ -192,17 +196,24 @@ def write_audit_page(
     write_page(path, "Audit of what devices kept", lead, sections, verdict)
 
 
-def _row(told: dict[str, Any]) -> list[str]:
+def _names(audits: Sequence[Audit]) -> list[str]:
+    """Return what to call each buffer: by its client, and its run where there are several."""
+    if len({one.books.run for one in audits}) == 1:
+        return [one.books.client for one in audits]
+    return [f"{one.books.client} in {one.books.run}" for one in audits]
+
+
+def _row(name: str, told: dict[str, Any]) -> list[str]:
     names = ("admitted", "used", "left", "expired", "swept", "erased")
-    happened = [f"{told['counts'].get(name, 0):,}" for name in names]
+    happened = [f"{told['counts'].get(one, 0):,}" for one in names]
     return [
-        told["client"],
+        name,
         "yes" if told["right"] else "NO",
         told["keep_at_most"] or "none",
         f"{told['longest_held_when_used_days']:,.2f}",
         str(told["most_uses_of_a_sample"]),
         told["run"],
-        told["client"],
+        name,
         *happened,
         f"{told['held']['sample']:,}",
     ]
@@ -216,9 +227,10 @@ def _told(audit: Audit) -> list[str]:
     return wrong + waits + beyond
 
 
-def _deletions(audits: Sequence[Audit]) -> list[Rows]:
+def _deletions(names: Sequence[str], audits: Sequence[Audit]) -> list[Rows]:
     """Return a table of the newest deletions; none if there are none."""
-    found = [(one.at, audit.books.client, one) for audit in audits for one in audit.deletions]
+    named = zip(names, audits, strict=True)
+    found = [(one.at, name, one) for name, audit in named for one in audit.deletions]
     found.sort(key=lambda row: row[:2], reverse=True)
     caption = "Deletions before a sample's turn, the newest first; times are UTC"
     if len(found) > NEWEST:

@@ -133,7 +133,9 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
         lines.add_row(
             Text(name),  # clients choose it: no markup
             curve(list(values.values())),
-            Text(_measured(values), style="" if math.isfinite(newest(values)) else "bold red"),
+            Text(
+                _measured(name, values), style="" if math.isfinite(newest(values)) else "bold red"
+            ),
         )
     lines.add_row(
         "clients",
@@ -255,9 +257,10 @@ def newest(values: Mapping[int, float]) -> float:
     return values[max(values)]
 
 
-def _measured(values: Mapping[int, float]) -> str:
-    best = max(filter(math.isfinite, values.values()), default=math.nan)
-    return f"{newest(values):.4g} in round {max(values):,}, highest {best:.4g}"
+def _measured(name: str, values: Mapping[int, float]) -> str:
+    best, word = (min, "lowest") if "loss" in name.lower() else (max, "highest")
+    found = best(filter(math.isfinite, values.values()), default=math.nan)
+    return f"{newest(values):.4g} in round {max(values):,}, {word} {found:.4g}"
 
 
 def _newest_failure(view: RunView, rounds: int) -> tuple[int, str]:

@@ -94,6 +94,8 @@ class Verdict:
     level: Level
     lines: Sequence[tuple[str, str]]
     """Each a word or two in bold, and what they mean."""
+    levels: Sequence[Level] = ()
+    """Of each line, if they differ."""
 
 
 def check_page(path: Path) -> None:

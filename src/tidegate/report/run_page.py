@@ -99,7 +99,7 @@ def _verdict(
     found = alarms(view, told, run_state(view, now))
     lines = [(f"{one.name}:", f"{one.what}. What to do: {one.to_do}.") for one in found]
     if lines:
-        return Verdict(worst(found), lines)
+        return Verdict(worst(found), lines, [one.level for one in found])
     state = "The run is over" if view.is_over else "Nothing needs attention now"
     if any(one.mark != RESTART for one in trouble):
         return Verdict("yellow", [(f"{state}.", "Not all of its rounds went well: see below.")])

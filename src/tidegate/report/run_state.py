@@ -58,7 +58,7 @@ def _waiting(view: RunView, now: float, place: str, ends: Sequence[float]) -> Ru
     started = [at for at, _ in view.starts[-1:]]
     last = max([*ends[-1:], *started, *([] if begun is None else [begun])], default=now)
     since = max(now - last, 0.0)
-    waits_for = "the next price, or for nodes" if begun is None else "answers"
+    waits_for = "an evaluation, the next price or nodes" if begun is None else "answers"
     told = f"{place}, waiting for {waits_for} for {since:,.0f} s"
     kind: Kind = "prices" if begun is None else "answers"
     if usual is None and since > FIRST_SECONDS:

@@ -76,7 +76,9 @@ def _why_behind(view: RunView, told: dict[str, Any]) -> str:
     unanswered = sum(
         1 for row in view.rounds if row.answered + failed.get(row.round_number, 0) < row.orders
     )
-    full = [row for row in view.rounds if row.training_size >= row.slots > 0]
+    # Full slots do not keep Tide from buying: fresh samples take the place of old ones.
+    keeps = view.policy != "tide"
+    full = [row for row in view.rounds if keeps and row.training_size >= row.slots > 0]
     reasons = [
         words
         for words, holds in (
@@ -93,9 +95,10 @@ def _why_behind(view: RunView, told: dict[str, Any]) -> str:
         if holds
     ]
     if reasons:
-        rest = "the policy saved the rest, if any, for lower prices"
-        return f"The reasons: {'; '.join([*reasons, rest])}."
-    saved = "The policy saved it for lower prices, or the buffers had no room for more"
+        rest = "What these do not explain, the policy saved for lower prices."
+        return f"The reasons: {'; '.join(reasons)}. {rest}"
+    saved = "The policy saved it for lower prices"
+    saved += ", or the buffers had no room for more" * keeps
     return f"{saved}; {'the run ended first' if view.is_over else 'it may still be spent'}."
 
 
@@ -116,9 +119,9 @@ def _dry(view: RunView) -> list[str]:
         return []
     most = max(row.exhausted for row in short)
     told = (
-        f"In {len(short):,} rounds, first in round {short[0].round_number:,}, up to {most:,} "
-        "clients bought fewer samples than ordered: their streams ran dry, or a supplier failed. "
-        "The cost of the missing samples was not spent."
+        f"In {counted(len(short), 'round')}, first in round {short[0].round_number:,}, up to "
+        f"{counted(most, 'client')} bought fewer samples than ordered: their streams ran dry, or "
+        "a supplier failed. The cost of the missing samples was not spent."
     )
     return [told]
 

@@ -232,7 +232,7 @@ def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
     if not folder.exists():
         raise ConfigurationError(
             f"there is no folder {folder}; give the folder that AdmissionControl(folder=...) "
-            "saves to"
+            "saves to, or try again if the run is just starting"
         )
     path, old = folder / BOOKS, folder / CONTROL
     content = read_books(path) if path.exists() else None

@@ -30,7 +30,11 @@ def in_words(wrong: Exception) -> str:
 
 
 @contextmanager
-def logged(folder: Path, reason: Callable[[Exception], str] = in_words) -> Iterator[None]:
+def logged(
+    folder: Path,
+    reason: Callable[[Exception], str] = in_words,
+    is_stop: Callable[[logging.LogRecord], bool] = lambda record: False,
+) -> Iterator[None]:
     """Write the log of a run to its folder, with the exception that ends the run, if any.
 
     A log that cannot be written does not stop the run.
@@ -38,14 +42,23 @@ def logged(folder: Path, reason: Callable[[Exception], str] = in_words) -> Itera
     Args:
         folder: of the run.
         reason: says in words why an exception ends the run.
+        is_stop: says whether a record means that somebody has stopped the run; such a record may be
+            the last, because Flower then ends the process.
     """
+
+    def is_of_use(record: logging.LogRecord) -> bool:
+        if is_stop(record):
+            _write_ending(handler, RUN_STOPPED)
+            return False
+        return _is_of_use(record)
+
     handler = logging.handlers.RotatingFileHandler(
         folder / LOG, maxBytes=LARGEST, backupCount=1, encoding="utf-8", delay=True
     )
     form = logging.Formatter("%(asctime)s UTC %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
     form.converter = time.gmtime
     handler.setFormatter(form)
-    handler.addFilter(_is_of_use)
+    handler.addFilter(is_of_use)
     logger = logging.getLogger("flwr")
     logger.addHandler(handler)
     try:
@@ -64,7 +77,7 @@ def logged(folder: Path, reason: Callable[[Exception], str] = in_words) -> Itera
 def _write_ending(handler: logging.Handler, reason: str) -> None:
     """Write why the server ended early."""
     record = {"msg": f"{ENDING}{reason}", "levelno": logging.ERROR, "levelname": "ERROR"}
-    handler.handle(logging.makeLogRecord(record))
+    handler.emit(logging.makeLogRecord(record))
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:

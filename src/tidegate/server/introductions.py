@@ -60,6 +60,11 @@ def welcome(
             f"{client} had an order without a reply when it was retired, and the server gave up "
             f"its buffer with that order. {BEGIN_AGAIN}"
         )
+    elif newest is not None and account.losses:
+        raise WireError(
+            f"{client} came with a buffer from before it lost one. The server has booked that "
+            f"buffer as lost and knows a newer one. {BEGIN_AGAIN}"
+        )
     elif newest is not None:
         raise _unknown(ledger, client, newest, now)
     else:
