@@ -241,6 +241,22 @@ def test_the_log_ends_with_the_money_of_all_rounds_also_over_a_restart(
     assert "that the budget allows" in (tmp_path / "run" / "server.log").read_text("utf-8")
 
 
+def test_another_number_of_clients_in_this_process_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Killed):
+        before_sending(tmp_path, control(tmp_path / "run"), 3)
+    mine = nodes(tmp_path / "buffers")
+    fewer = f"this run had {len(mine)} clients, and this process has {len(mine) - 1}: "
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        control(tmp_path / "run").start(LocalGrid(gated_app(), mine[:-1]), MODEL, ROUNDS)
+        assert caplog.text.count(fewer) == 1
+        assert f"--clients {len(mine)} keeps their number" in caplog.text
+        caplog.clear()
+        control(tmp_path / "run").start(LocalGrid(gated_app(), mine), MODEL, ROUNDS)
+    assert "this process has" not in caplog.text
+
+
 def test_a_finished_run_started_again_does_nothing(tmp_path: Path) -> None:
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
     first = control(tmp_path / "run").start(grid, MODEL, ROUNDS)

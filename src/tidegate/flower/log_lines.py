@@ -74,6 +74,12 @@ def tell_of(rounds: Sequence[FleetRound], averaged: int) -> None:
         logger.warning(BUYING_PAUSES if row.spent else NOTHING_REPORTED, row.pause)
 
 
+def tell_of_other_clients(known: int, here: int) -> None:
+    """Warn if a resumed run in this process has another number of clients than before."""
+    if here != known > 0:
+        logger.warning(OTHER_CLIENTS, known, here, known)
+
+
 def tell_of_end(rounds: Sequence[FleetRound], num_rounds: int) -> None:
     """Log what a run has bought and spent, from its first round on; warn if it had no round.
 

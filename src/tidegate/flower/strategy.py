@@ -300,9 +300,11 @@ class AdmissionControl(Strategy):
             self.rounds = resumed.rounds
             self._rounds_before = self._controller.round_number - 1
             logger.info(RESUMING, self._controller.run, self._rounds_before)
-            known = len(self._controller.ledger.accounts) - self._controller.ledger.retired
-            if isinstance(grid, LocalGrid) and known != (here := len(list(grid.get_node_ids()))):
-                logger.warning(log_lines.OTHER_CLIENTS, known, here, known)
+            if isinstance(grid, LocalGrid):
+                ledger = self._controller.ledger
+                log_lines.tell_of_other_clients(
+                    len(ledger.accounts) - ledger.retired, len(list(grid.get_node_ids()))
+                )
             if self._rounds_before >= num_rounds:
                 logger.warning(log_lines.ALL_PLAYED, num_rounds, self._controller.run)
             return
