@@ -4,10 +4,14 @@ import logging
 import math
 from collections.abc import Sequence
 
+from flwr.serverapp import Grid
+
 from tidegate._internal.words import counted
+from tidegate.flower.local_grid import LocalGrid
 from tidegate.runs.folder import NOTHING_USED, SPENT
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
+from tidegate.server.ledger import Ledger
 
 ALL_PLAYED = "all %d rounds of run %s are done; use another folder for another run"
 BUYING_PAUSES = (
@@ -74,8 +78,11 @@ def tell_of(rounds: Sequence[FleetRound], averaged: int) -> None:
         logger.warning(BUYING_PAUSES if row.spent else NOTHING_REPORTED, row.pause)
 
 
-def tell_of_other_clients(known: int, here: int) -> None:
+def tell_of_other_clients(ledger: Ledger, grid: Grid) -> None:
     """Warn if a resumed run in this process has another number of clients than before."""
+    if not isinstance(grid, LocalGrid):
+        return
+    known, here = len(ledger.accounts) - ledger.retired, len(list(grid.get_node_ids()))
     if here != known > 0:
         logger.warning(OTHER_CLIENTS, known, here, known)
 

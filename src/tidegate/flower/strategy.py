@@ -300,11 +300,7 @@ class AdmissionControl(Strategy):
             self.rounds = resumed.rounds
             self._rounds_before = self._controller.round_number - 1
             logger.info(RESUMING, self._controller.run, self._rounds_before)
-            if isinstance(grid, LocalGrid):
-                ledger = self._controller.ledger
-                log_lines.tell_of_other_clients(
-                    len(ledger.accounts) - ledger.retired, len(list(grid.get_node_ids()))
-                )
+            log_lines.tell_of_other_clients(self._controller.ledger, grid)
             if self._rounds_before >= num_rounds:
                 logger.warning(log_lines.ALL_PLAYED, num_rounds, self._controller.run)
             return
