@@ -106,8 +106,11 @@ def test_a_folder_is_audited_without_copies_below_it_and_each_file_once(
     shutil.copy(folder / "buffer.sqlite", folder / "copies")
     (folder / "copies" / "damaged.sqlite").write_bytes(b"not a database")
     given = [str(folder), str(folder / "buffer.sqlite"), "--json"]
-    (buffer,) = json.loads(tell(capfd, *given)[0])["buffers"]
+    out, error = tell(capfd, *given)
+    (buffer,) = json.loads(out)["buffers"]
     assert buffer["right"]
+    assert json.loads(out)["left_out"] == [str(folder / "copies")]
+    assert "which were left out" in error
     (folder / "emptied.sqlite").touch()
     told = json.loads(tell(capfd, str(folder), "--json", code=1)[0])
     assert (len(told["buffers"]), len(told["failed"])) == (1, 1)

@@ -526,3 +526,7 @@ def test_the_terminal_says_why_a_run_ends_above_the_limit(
     for limit, told in ((reached / 1.02, True), (reached, False)):
         show_summaries(summaries, {"limit": limit})
         assert (words in capsys.readouterr().out) is told
+    show_summaries(summaries, {"limit": reached / 1.02, "stored": 9.0})
+    out = capsys.readouterr().out
+    assert "a policy whose buffers are not full can end above 100%." in out
+    assert words not in out

@@ -85,6 +85,8 @@ def test_more_memory_at_a_constant_price_is_said_to_gain_nothing(
     told = plan(capsys, "--capacities 40x12 --budget 60 --price 1.5 --rounds 200 --seeds 2")
     assert "the budget pays for 40 samples a round" in told
     assert "a longer run may" not in told
+    late = "--capacities 10x10 --budget 20 --price 1 --delay 10 --hard-capacity --rounds 100"
+    assert "More memory gains nothing" not in plan(capsys, f"{late} --seeds 2 --policy tide")
     some = plan(capsys, "--capacities 2x5 --budget 60 --price 1.5 --rounds 50 --seeds 2")
     assert "More memory gains nothing" not in some  # the budget pays for more than the slots
 
@@ -192,7 +194,7 @@ def test_samples_that_cost_nothing_are_bought(
     file.write_text("eur\n" + "0\n9\n" * 5, encoding="utf-8")
     flags = "--budget 1 --capacities 4x2 --policy tide --spend-ahead 0 --rounds 10 --currency EUR"
     told = plan(capsys, f"{flags} --price trace:{file}:eur")
-    assert "effective samples a round for nothing" in told
+    assert "effective samples a round for nothing, training on" in told
     assert "It pays nothing for a sample on average; the mean price is 4.5 EUR." in told
 
 

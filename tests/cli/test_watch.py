@@ -356,6 +356,9 @@ def test_a_run_that_somebody_stopped_is_told_from_one_that_failed(tmp_path: Path
             refused.raise_for_status()
         logging.getLogger("flwr").error("Failed to push task output: %s", str(wrong.value))
     assert colours(tmp_path) == {"yellow"}
+    elsewhere = "Server error '503 Away' for url 'http://here:9401/x'"
+    pushed = {"msg": "Failed to push task output: %s", "args": (elsewhere,)}
+    assert not says_stopped(logging.makeLogRecord(pushed))
     assert "401" not in "".join(last_lines(tmp_path, 9))
 
 

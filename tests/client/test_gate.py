@@ -18,6 +18,7 @@ from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import BooksMovedError, Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
+from tidegate.selection import Selection
 from tidegate.wire import NO_LIMIT, Order, Receipt
 
 RUN = "run-1"
@@ -346,3 +347,17 @@ def test_any_sequence_of_orders_equals_the_model(
         assert [entry.uses for entry in store.stored()] == [sample[1] for sample in model.stored]
     if durable:
         store.close()  # type: ignore[attr-defined]
+
+
+def test_a_backlog_that_is_enough_hides_that_the_stream_is_dry(
+    open_store: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(number: int, count: int) -> int:
+        caplog.clear()
+        stream = IndexedStream(list(range(6)))
+        chosen = Selection(candidates=6, backlog=6)
+        Gate(open_store(), stream, selection=chosen).apply(order(number, count))
+        return caplog.text.count("has run dry")
+
+    assert [told(1, 2), told(2, 2), told(3, 0)] == [0, 0, 0]
+    assert [told(4, 3), told(5, 0), told(6, 1)] == [1, 0, 0]  # 2 were left, then none

@@ -36,6 +36,7 @@ from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
 from tidegate.runs.folder import FORMAT_VERSION, OLDEST_FORMAT, SPENT
 from tidegate.runs.reader import read_run
+from tidegate.runs.retirements import ask
 
 ROUNDS = 6
 
@@ -629,3 +630,15 @@ def test_another_model_is_refused_when_a_run_is_resumed(tmp_path: Path, other: s
     resumed = control(tmp_path / "run")
     resumed.start(plain_grid(tmp_path / "buffers"), begun, ROUNDS)
     assert len(resumed.rounds) == ROUNDS
+
+
+def test_a_retired_client_that_is_started_again_is_no_other_number(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Killed):
+        before_sending(tmp_path, control(tmp_path / "run"), 3)
+    ask(tmp_path / "run", ["partition-2"], retired=True)
+    mine = nodes(tmp_path / "buffers")
+    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+        control(tmp_path / "run").start(LocalGrid(gated_app(), mine), MODEL, ROUNDS)
+    assert "this process has" not in caplog.text

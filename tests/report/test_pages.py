@@ -342,6 +342,7 @@ def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
     assert [cell.endswith("%") for cell in last] == [True, True, False]
     assert last[2] == "-"  # as in the terminal: no budget holds the oracle
     assert "Prices are drawn from the law" in text
+    assert text.count("Not drawn: acdpp.") == 2
     alone = replace(
         planned, answer=["None."], by_cap=[], summaries=[money.points[4].policies["tide"]]
     )

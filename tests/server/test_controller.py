@@ -1046,3 +1046,19 @@ def test_a_pause_in_buying_survives_a_restart() -> None:
     straight = bought(restarts=False)
     assert [number for number, count in enumerate(straight) if count][:4] == [0, 2, 5, 10]
     assert bought(restarts=True) == straight
+
+
+def test_an_older_buffer_that_was_put_back_is_refused_with_a_remedy() -> None:
+    for stored in (True, False):  # only a buffer that held something counts as a loss
+        budget = 6.0 if stored else 1e-9
+        controller = Controller(terms("constant_admission", budget=budget, **CHEAP), "r")
+        gates = fleet(controller, {"a": 20, "b": 20})
+        orders = controller.decide(gates, gates)
+        receipts = {name: gates[name].apply(order) for name, order in orders.items()}
+        for name, receipt in receipts.items():
+            controller.book(name, receipt)
+        controller.close()
+        assert (receipts["a"].occupancy > 0) is stored
+        controller.join(hello("a", 20, buffer_id="another"), None)
+        with pytest.raises(WireError, match=r"an older buffer that was put back.* Delete its buff"):
+            controller.join(hello("a", 20), receipts["a"])

@@ -1,12 +1,11 @@
 """Suggest what a user may have meant by an unknown name."""
 
 import difflib
+from collections import defaultdict
 from collections.abc import Iterable
 
 ALIKE = str.maketrans("ol", "01")
 """Letters that are taken for digits."""
-NEAR = 0.6
-"""Of two names, the part that must be the same for one to be meant by the other."""
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
@@ -22,16 +21,24 @@ def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
     >>> suggestion("site-9", sites, otherwise="choose one")
     'choose one'
     """
-    asked, names = _plain(name), list(known)
-    near = sorted(((_likeness(asked, _plain(one)), one) for one in names), reverse=True)
-    if not near or near[0][0] < NEAR or (len(near) > 1 and near[1][0] == near[0][0]):
+    names = list(dict.fromkeys(known))
+    by_case = [one for one in names if one.casefold() == name.casefold()]
+    if len(by_case) == 1:
+        return f"did you mean {by_case[0]}?"
+    by_form = defaultdict[str, list[str]](list)
+    for one in names:
+        by_form[_form(one)].append(one)
+    asked = _form(name)
+    nearest, *others = [*difflib.get_close_matches(asked, by_form, n=2), ""]
+    meant = by_form[nearest] if nearest else []
+    if len(meant) != 1 or _likeness(asked, others[0]) == _likeness(asked, nearest):
         return otherwise
-    return f"did you mean {near[0][1]}?"
+    return f"did you mean {meant[0]}?"
 
 
-def _plain(name: str) -> str:
+def _form(name: str) -> str:
     return name.casefold().translate(ALIKE)
 
 
 def _likeness(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other).ratio()
+    return difflib.SequenceMatcher(None, other, one).ratio()

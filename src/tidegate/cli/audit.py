@@ -12,8 +12,9 @@ import typer
 
 from tidegate._internal.natural_order import natural_order
 from tidegate.cli.running import AsJson
+from tidegate.cli.sweep import left_out
 from tidegate.client.auditing import REMEDY, Audit, audit_file, compare
-from tidegate.client.buffer_files import mark_of_file, may_be_buffer
+from tidegate.client.buffer_files import is_buffer, mark_of_file, may_be_buffer
 from tidegate.errors import ConfigurationError, DamagedFileError, TidegateError
 from tidegate.report.alarms import MOST_NAMES, few
 from tidegate.report.audit_page import NOT_PROVEN, facts, proven, write_audit_page
@@ -25,7 +26,10 @@ from tidegate.runs.reader import read_accounts
 def audit(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE|FOLDER...", help="Buffers, or folders of them."),
+        typer.Argument(
+            metavar="FILE|FOLDER...",
+            help="Buffers, or folders of them. Of a folder without any, those below.",
+        ),
     ],
     *,
     against: Annotated[
@@ -74,6 +78,7 @@ def audit(
     if page is not None:
         check_place(page)
     audits, failed = _audited(paths)
+    beside = [one for path in paths if _has_some(path) for one in left_out(path, paths)]
     missing = list[str]()
     if against is not None:
         run, accounts = read_accounts(against)
@@ -92,6 +97,7 @@ def audit(
             "against": against and str(against),
             "failed": [str(one) for one in failed],
             "not_audited": missing,
+            "left_out": [str(one) for one in beside],
         }
         limits = {"proves_if_right": proven(against), "does_not_prove": NOT_PROVEN}
         typer.echo(json.dumps(told | limits, indent=2))
@@ -149,19 +155,21 @@ def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a file, or the buffers in a folder; without any there, those in folders below it.
+    """Return a file, or the buffers in a folder; without any there, also those below it.
 
-    Unreadable files may be buffers.
+    Files that cannot be read may be buffers.
     """
     if not path.exists():
         raise ConfigurationError(f"{path} does not exist; give a buffer or a folder of buffers")
     if not path.is_dir():
         return [path]
-    found = [sorted(path.glob(pattern)) for pattern in ("*.sqlite", "**/*.sqlite")]
-    here, below = ([one for one in files if one.name != BOOKS] for files in found)
-    return [one for one in here if may_be_buffer(one)] or [
-        one for one in below if may_be_buffer(one)
-    ]
+    files = sorted(path.glob("*.sqlite") if _has_some(path) else path.rglob("*.sqlite"))
+    return [one for one in files if one.name != BOOKS and may_be_buffer(one)]
+
+
+def _has_some(path: Path) -> bool:
+    """Return whether a path is a folder that holds buffers itself."""
+    return path.is_dir() and any(map(is_buffer, path.glob("*.sqlite")))
 
 
 def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:
@@ -197,12 +205,11 @@ def _show_all(audits: list[Audit], failed: list[TidegateError], missing: list[st
 def _show_counts(audits: list[Audit], failed: list[TidegateError]) -> None:
     unlimited = sum(not one.replay.keep for one in audits)
     if unlimited:
-        which = (
-            "no limit in days is set, so none was"
-            if len(audits) == 1
-            else f"{unlimited:,} of {len(audits):,} buffers set no limit in days; it was not"
-        )
-        typer.echo(f"{which} checked{' there' * (len(audits) > 1)}")
+        told = "no limit in days is set, so none was checked"
+        if len(audits) > 1:
+            have = "buffer sets" if unlimited == 1 else "buffers set"
+            told = f"{unlimited:,} {have} no limit in days, so none was checked there"
+        typer.echo(told)
     wrong = sum(not one.is_right for one in audits)
     counts = {"OK": len(audits) - wrong, "WRONG": wrong, "not readable": len(failed)}
     if sum(counts.values()) > 1:

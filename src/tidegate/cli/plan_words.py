@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tidegate._internal.words import counted
-from tidegate.cli.plan_answer import CONSTANT, ROUNDING, Answer
+from tidegate.cli.plan_answer import A_LEAD, CONSTANT, ROUNDING, Answer
 from tidegate.cli.setting import Setting
 from tidegate.prices import ConstantPrice, RecordedPrices
 from tidegate.problem import Problem
@@ -75,7 +75,7 @@ def _lead_told(found: Answer, setting: Setting, unit: str) -> str:
         gained = show(Estimate(found.effective_per_round, (high - low) / 2))
     return (
         f"Use {found.policy}: about {gained} effective samples a round{times} "
-        f"for {about(found.spent_per_round)}{unit}{above}, training on "
+        f"for {_money(found.spent_per_round, unit)}{above}, training on "
         f"{counted(found.most_in_training, 'sample')} at most."
     )
 
@@ -106,7 +106,8 @@ def _more_told(found: Answer, setting: Setting) -> list[str]:
     interval = found.more_memory_interval
     if isinstance(setting.price_law, ConstantPrice):
         paid = setting.problem.budget / setting.problem.average_price
-        if paid < setting.problem.total_capacity:
+        gain = found.more_memory
+        if gain is not None and abs(gain) < A_LEAD * paid < A_LEAD * found.most_in_training:
             told.append(
                 f"More memory gains nothing at a constant price: the budget pays for {about(paid)} "
                 "samples a round."
@@ -147,8 +148,9 @@ def _money_told(found: Answer, setting: Setting, unit: str) -> list[str]:
     is_full = found.most_in_training >= problem.total_capacity
     if is_full and found.spent_per_round < MUCH_LEFT * problem.budget:
         told.append(
-            f"It spends only {about(found.spent_per_round)}{unit} of {about(problem.budget)}"
-            f"{unit} a round: the slots take no more, so a smaller budget would do."
+            f"It spends only {_money(found.spent_per_round, unit)} of "
+            f"{_money(problem.budget, unit)} a round: the slots take no more, so a smaller budget "
+            "would do."
         )
     return told
 
@@ -194,7 +196,7 @@ def delay_told(setting: Setting) -> list[str]:
         told += (
             f" Policies that keep samples for K rounds plan K = {planned} without the delay; with "
             f"--retention-horizon {fitting} their purchases fit into the slots, and they may gain "
-            "more, perhaps as much as the policy above."
+            "more."
         )
     return [told]
 

@@ -34,7 +34,7 @@ MOST_GROUPS = 100
 LONGEST_PATH = 5000
 """Rounds for which the bound in hindsight takes seconds."""
 ABOVE = "A run of finite length can end a little above 100%."
-ABOVE_CAPPED = "With a cap on uses, buffers that are not full can gain more than this limit."
+ABOVE_CAPPED = "With a cap on uses, a policy whose buffers are not full can end above 100%."
 WIDE = 120
 """Columns that a table with intervals needs."""
 

@@ -98,27 +98,38 @@ def check_folder(folder: Path, given: Sequence[Path] = ()) -> list[Path]:
             "Give the folder in which nodes keep their samples; with `tidegate run` it is "
             f"{folder / 'buffers'}"
         )
-    inside = sorted(
-        {
-            file.parent
-            for depth in BELOW
-            for file in folder.glob(depth)
-            if file.parent not in given and _is_ours(file, unreadable=False)
-        }
-    )
-    if not inside:
-        return []
+    inside = folders_below(folder)
     where = ", ".join(map(str, inside[:MOST_NAMED])) + ", ..." * (len(inside) > MOST_NAMED)
-    if not any(_is_ours(file, unreadable=True) for file in folder.glob("*.sqlite")):
+    if inside and not any(_is_ours(file, unreadable=True) for file in folder.glob("*.sqlite")):
         raise ConfigurationError(
             f"{folder} has folders with buffers in it; give each of them by itself: {where}"
         )
-    typer.echo(
-        f"{folder} also has folders with buffers in it, which were left out; give each of them by "
-        f"itself: {where}",
-        err=True,
-    )
-    return inside
+    return left_out(folder, given)
+
+
+def left_out(folder: Path, given: Sequence[Path] = ()) -> list[Path]:
+    """Return folders below one that hold buffers and were not given, and report them.
+
+    Args:
+        folder: the folder, which holds buffers itself.
+        given: all folders that the command was given.
+    """
+    known = {one.resolve() for one in given}
+    left = [one for one in folders_below(folder) if one.resolve() not in known]
+    if left:
+        where = ", ".join(map(str, left[:MOST_NAMED])) + ", ..." * (len(left) > MOST_NAMED)
+        typer.echo(
+            f"{folder} also has folders with buffers in it, which were left out: {where}. Give "
+            "them, too, or delete copies that nobody needs",
+            err=True,
+        )
+    return left
+
+
+def folders_below(folder: Path) -> list[Path]:
+    """Return the folders below one that hold buffers or spools."""
+    files = [file for depth in BELOW for file in folder.glob(depth)]
+    return sorted({file.parent for file in files if _is_ours(file, unreadable=False)})
 
 
 def _is_ours(file: Path, *, unreadable: bool) -> bool:

@@ -142,6 +142,14 @@ def mark_of_file(path: Path) -> int:
     return int(mark)
 
 
+def is_buffer(path: Path) -> bool:
+    """Return whether a file can be read as a buffer's."""
+    try:
+        return mark_of_file(path) == APPLICATION_ID
+    except (DamagedFileError, OSError):
+        return False
+
+
 def may_be_buffer(path: Path) -> bool:
     """Return whether a file is a buffer, or could have been one before it was damaged."""
     try:

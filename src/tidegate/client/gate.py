@@ -152,7 +152,7 @@ class Gate:
             now,
             last_round=order.round_number,
             cursor=self._stream.cursor if begun else None,
-            is_dry=dry_now(books, taken) if now is books else now.is_dry,
+            is_dry=dry_now(books, taken) if self._takes_next(books) else now.is_dry,
             total_admitted=books.total_admitted + len(admitted),
             total_spent=books.total_spent + order.price * brought.bought,
             total_set_aside=now.total_set_aside + len(set_aside) + settled.set_aside,
@@ -199,7 +199,7 @@ class Gate:
             The books after a choice among candidates; what was taken at once, or failed; and what
                 was bought and will arrive later.
         """
-        if not self._selects and self._purchasing is None and not books.candidates:
+        if self._takes_next(books):
             return books, self._taker.buy_next(wanted), []
         now = self._chooser.choose(books, order, wanted, worth)
         chosen = self._store.candidates(only_chosen=True) if now.candidates else []
@@ -209,6 +209,10 @@ class Gate:
         if self._purchasing is None:
             return now, self._taker.buy(chosen, wanted), []
         return now, Taken(self._taker.failures()), chosen[:wanted]
+
+    def _takes_next(self, books: Books) -> bool:
+        """Return whether samples are taken as they come, and paid for at once."""
+        return not self._selects and self._purchasing is None and not books.candidates
 
     def samples(self) -> list[Any]:
         """Return the samples to train on, oldest first; none that was held for too long."""

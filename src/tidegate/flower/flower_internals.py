@@ -150,7 +150,7 @@ def says_stopped(record: logging.LogRecord) -> bool:
     After ``flwr stop`` a server app finds its heartbeat refused, tries to deliver its result, and
     ends without an exception.
     """
-    return "push task output" in str(record.msg) and str(UNAUTHORIZED) in str(record.args)
+    return "push task output" in str(record.msg) and f"'{UNAUTHORIZED} " in str(record.args)
 
 
 def metrics_in(record: logging.LogRecord) -> Mapping[str, object]:

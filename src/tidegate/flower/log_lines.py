@@ -82,7 +82,7 @@ def tell_of_other_clients(ledger: Ledger, grid: Grid) -> None:
     """Warn if a resumed run in this process has another number of clients than before."""
     if not isinstance(grid, LocalGrid):
         return
-    known, here = len(ledger.accounts) - ledger.retired, len(list(grid.get_node_ids()))
+    known, here = len(ledger.accounts), len(list(grid.get_node_ids()))
     if here != known > 0:
         logger.warning(OTHER_CLIENTS, known, here, known)
 

@@ -11,8 +11,6 @@ from tidegate.errors import ConfigurationError
 from tidegate.wire import LARGEST_AMOUNT
 
 FORM = "Its first line must name the columns, and each further line must hold the prices of a round"
-REST = "more fields than the header has"
-"""A line's surplus; no column can have this name, because such a file is read by its own."""
 
 
 def csv_header(text: str, path: Path) -> list[str]:
@@ -45,7 +43,7 @@ def csv_lines(text: str, path: Path) -> Iterator[tuple[int, dict[str, str | None
     reader = _reader(text)
     try:
         for row in reader:
-            more = row.pop(REST, None) or []
+            more = row.pop(None, None) or []
             if any(cell.strip() for cell in more):
                 fields = len(reader.fieldnames or []) + len(more)
                 raise ConfigurationError(
@@ -102,4 +100,4 @@ def price_in(
 
 
 def _reader(text: str) -> "csv.DictReader[str]":
-    return csv.DictReader(io.StringIO(text, newline=""), restkey=REST, skipinitialspace=True)
+    return csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)

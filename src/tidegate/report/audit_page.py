@@ -133,7 +133,7 @@ def write_audit_page(
     compared = sum(one.compared_to is not None for one in audits)
     beside = "not compared with the server's books"
     if against:
-        which = "" if compared == len(audits) else f"{compared:,} of them "
+        which = "" if compared == len(audits) else f"{compared or 'none'} of them "
         beside = f"{which}compared with the server's books in {against}"
     lead = f"{counted(len(audits), 'buffer')}, {beside}."
     unlimited = sum(not one.replay.keep for one in audits)

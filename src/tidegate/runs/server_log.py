@@ -77,7 +77,7 @@ def logged(
 def _write_ending(handler: logging.Handler, reason: str) -> None:
     """Write why the server ended early."""
     record = {"msg": f"{ENDING}{reason}", "levelno": logging.ERROR, "levelname": "ERROR"}
-    handler.emit(logging.makeLogRecord(record))
+    handler.handle(logging.makeLogRecord(record))
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:

@@ -60,10 +60,12 @@ def welcome(
             f"{client} had an order without a reply when it was retired, and the server gave up "
             f"its buffer with that order. {BEGIN_AGAIN}"
         )
-    elif newest is not None and account.losses:
+    elif newest is not None and newest.round_number < now:
         raise WireError(
-            f"{client} came with a buffer from before it lost one. The server has booked that "
-            f"buffer as lost and knows a newer one. {BEGIN_AGAIN}"
+            f"{client} came with another buffer than the newest that the server knows, and with "
+            f"receipts up to round {newest.round_number} only: it is an older buffer that was put "
+            f"back, or another device with the same name. {BEGIN_AGAIN}, or give the other device "
+            "a name of its own"
         )
     elif newest is not None:
         raise _unknown(ledger, client, newest, now)
