@@ -61,6 +61,11 @@ class Delays:
         return not self.longest
 
     @property
+    def mean(self) -> float:
+        """The average number of rounds that a purchase takes."""
+        return (self.shortest + self.longest) / 2
+
+    @property
     def told(self) -> str:
         """The delays in words.
 

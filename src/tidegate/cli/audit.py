@@ -12,9 +12,9 @@ import typer
 
 from tidegate._internal.natural_order import natural_order
 from tidegate.cli.running import AsJson
-from tidegate.cli.sweep import left_out
+from tidegate.cli.sweep import folders_below, left_out
 from tidegate.client.auditing import REMEDY, Audit, audit_file, compare
-from tidegate.client.buffer_files import is_buffer, mark_of_file, may_be_buffer
+from tidegate.client.buffer_files import is_marked, mark_of_file, may_be_buffer
 from tidegate.errors import ConfigurationError, DamagedFileError, TidegateError
 from tidegate.report.alarms import MOST_NAMES, few
 from tidegate.report.audit_page import NOT_PROVEN, facts, proven, write_audit_page
@@ -77,8 +77,9 @@ def audit(
         against = paths[0]
     if page is not None:
         check_place(page)
-    audits, failed = _audited(paths)
-    beside = [one for path in paths if _has_some(path) for one in left_out(path, paths)]
+    with_own = [path for path in paths if _has_some(path)]
+    audits, failed = _audited(paths, with_own)
+    beside = [one for path in with_own for one in left_out(path, folders_below(path), paths)]
     missing = list[str]()
     if against is not None:
         run, accounts = read_accounts(against)
@@ -129,11 +130,16 @@ def _write(write: Callable[[], None], page: Path, *, wrong: bool) -> None:
         write()
 
 
-def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
-    """Audit files and buffers in folders, each once; also return why files cannot be read."""
+def _audited(paths: list[Path], with_own: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
+    """Audit files and buffers in folders, each once; also return why files cannot be read.
+
+    Args:
+        paths: files and folders.
+        with_own: folders that hold buffers themselves; of others, those below are audited.
+    """
     audits: list[Audit] = []
     failed: list[TidegateError] = []
-    each_once = {file.resolve(): file for path in paths for file in _files(path)}
+    each_once = {file.resolve(): file for path in paths for file in _files(path, with_own)}
     for file in each_once.values():
         try:
             if file not in paths:
@@ -154,22 +160,19 @@ def _audited(paths: list[Path]) -> tuple[list[Audit], list[TidegateError]]:
     return audits, failed
 
 
-def _files(path: Path) -> list[Path]:
-    """Return a file, or the buffers in a folder; without any there, also those below it.
-
-    Files that cannot be read may be buffers.
-    """
+def _files(path: Path, with_own: list[Path]) -> list[Path]:
+    """Return a file, or the buffers in a folder; files that cannot be read may be buffers."""
     if not path.exists():
         raise ConfigurationError(f"{path} does not exist; give a buffer or a folder of buffers")
     if not path.is_dir():
         return [path]
-    files = sorted(path.glob("*.sqlite") if _has_some(path) else path.rglob("*.sqlite"))
+    files = sorted(path.glob("*.sqlite") if path in with_own else path.rglob("*.sqlite"))
     return [one for one in files if one.name != BOOKS and may_be_buffer(one)]
 
 
 def _has_some(path: Path) -> bool:
     """Return whether a path is a folder that holds buffers itself."""
-    return path.is_dir() and any(map(is_buffer, path.glob("*.sqlite")))
+    return path.is_dir() and any(map(is_marked, path.glob("*.sqlite")))
 
 
 def _compare(audit: Audit, run: str, accounts: dict[str, Any]) -> None:

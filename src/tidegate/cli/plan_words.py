@@ -51,7 +51,7 @@ def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]
             "sample to train on."
         )
     told += _more_told(found, setting)
-    if not (setting.strict_spending or setting.spend_ahead is not None):
+    if not setting.options.limits_spending:
         told.append(
             "Here a policy may spend ahead of the budget and make up for it later. A run on Flower "
             "may not, unless you allow it: --spend-ahead 0 plans such a run."
@@ -183,8 +183,7 @@ def delay_told(setting: Setting) -> list[str]:
     problem, delays = setting.problem, setting.problem.delays
     if delays.none or not problem.cohorts.everyone:
         return []
-    mean = (delays.shortest + delays.longest) / 2
-    slots = problem.slots_a_round
+    mean, slots = delays.mean, problem.slots_a_round
     told = (
         f"A slot is reserved {mean:,.4g} rounds for a purchase, on average, so {slots:,.4g} slots "
         f"gain at most {slots / (1 + mean):,.4g} samples a round under a hard capacity, whatever "
@@ -207,7 +206,7 @@ def fitting_horizon(setting: Setting) -> int | None:
     if delays.none or not setting.hard_capacity or setting.retention_horizon is not None:
         return None
     planned = plan_constant_admission(setting.problem).retention_horizon
-    fitting = math.floor(planned - (delays.shortest + delays.longest) / 2)
+    fitting = math.floor(planned - delays.mean)
     return fitting if 1 <= fitting < planned else None
 
 

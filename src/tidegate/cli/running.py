@@ -101,7 +101,7 @@ def run_policies(
 
 def _all_policies(setting: Setting) -> list[str]:
     """Return all policies; under a limit on spending, without the one that ignores the budget."""
-    limited = setting.strict_spending or setting.spend_ahead is not None
+    limited = setting.options.limits_spending
     return [name for name in POLICIES if not (limited and name == ORACLE)]
 
 

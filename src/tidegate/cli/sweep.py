@@ -1,7 +1,6 @@
 """``tidegate sweep``: delete what a device may no longer keep, without an order."""
 
 import json
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +9,15 @@ import typer
 
 from tidegate._internal.words import counted
 from tidegate.cli.running import AsJson
-from tidegate.client.buffer_files import mark_of_file
+from tidegate.client.buffer_files import is_marked
 from tidegate.client.sqlite_file import APPLICATION_ID
 from tidegate.client.streams.messages import KIND
 from tidegate.client.sweeping import sweep as sweep_folder
-from tidegate.errors import ConfigurationError, TidegateError
+from tidegate.errors import ConfigurationError
 from tidegate.runs.folder import BOOKS
 
+MARKS = (APPLICATION_ID, KIND.application_id)
+"""Of buffers and spools."""
 MOST_NAMED = 3
 """Folders to name."""
 BELOW = ("*/*.sqlite", "*/*/*.sqlite")
@@ -99,42 +100,39 @@ def check_folder(folder: Path, given: Sequence[Path] = ()) -> list[Path]:
             f"{folder / 'buffers'}"
         )
     inside = folders_below(folder)
-    where = ", ".join(map(str, inside[:MOST_NAMED])) + ", ..." * (len(inside) > MOST_NAMED)
-    if inside and not any(_is_ours(file, unreadable=True) for file in folder.glob("*.sqlite")):
+    files = folder.glob("*.sqlite")
+    if inside and not any(is_marked(file, MARKS, unreadable=True) for file in files):
         raise ConfigurationError(
-            f"{folder} has folders with buffers in it; give each of them by itself: {where}"
+            f"{folder} has folders with buffers in it; give each of them by itself: "
+            f"{_named(inside)}"
         )
-    return left_out(folder, given)
+    return left_out(folder, inside, given)
 
 
-def left_out(folder: Path, given: Sequence[Path] = ()) -> list[Path]:
-    """Return folders below one that hold buffers and were not given, and report them.
+def left_out(folder: Path, inside: Sequence[Path], given: Sequence[Path]) -> list[Path]:
+    """Return folders that a command leaves out, and report them.
 
     Args:
-        folder: the folder, which holds buffers itself.
+        folder: a folder that holds buffers itself.
+        inside: folders below it that hold others.
         given: all folders that the command was given.
     """
     known = {one.resolve() for one in given}
-    left = [one for one in folders_below(folder) if one.resolve() not in known]
+    left = [one for one in inside if one.resolve() not in known]
     if left:
-        where = ", ".join(map(str, left[:MOST_NAMED])) + ", ..." * (len(left) > MOST_NAMED)
         typer.echo(
-            f"{folder} also has folders with buffers in it, which were left out: {where}. Give "
-            "them, too, or delete copies that nobody needs",
+            f"{folder} also has folders with buffers in it, which were left out: {_named(left)}. "
+            "Give them, too, or delete copies that nobody needs",
             err=True,
         )
     return left
 
 
+def _named(folders: Sequence[Path]) -> str:
+    return ", ".join(map(str, folders[:MOST_NAMED])) + ", ..." * (len(folders) > MOST_NAMED)
+
+
 def folders_below(folder: Path) -> list[Path]:
     """Return the folders below one that hold buffers or spools."""
     files = [file for depth in BELOW for file in folder.glob(depth)]
-    return sorted({file.parent for file in files if _is_ours(file, unreadable=False)})
-
-
-def _is_ours(file: Path, *, unreadable: bool) -> bool:
-    """Return whether a file is a buffer or a spool, or ``unreadable`` if that cannot be read."""
-    try:
-        return mark_of_file(file) in (APPLICATION_ID, KIND.application_id)
-    except (TidegateError, sqlite3.DatabaseError, OSError):
-        return unreadable
+    return sorted({file.parent for file in files if is_marked(file, MARKS)})

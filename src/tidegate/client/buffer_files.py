@@ -7,6 +7,7 @@ marks its buffer as used.
 import json
 import os
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -142,20 +143,26 @@ def mark_of_file(path: Path) -> int:
     return int(mark)
 
 
-def is_buffer(path: Path) -> bool:
-    """Return whether a file can be read as a buffer's."""
+def is_marked(
+    path: Path, marks: Sequence[int] = (APPLICATION_ID,), *, unreadable: bool = False
+) -> bool:
+    """Return whether a database is of one of these kinds, by default a buffer.
+
+    Args:
+        path: the file.
+        marks: of the kinds.
+        unreadable: returned for a file that cannot be read as a database.
+    """
     try:
-        return mark_of_file(path) == APPLICATION_ID
+        return mark_of_file(path) in marks
     except (DamagedFileError, OSError):
-        return False
+        return unreadable
 
 
 def may_be_buffer(path: Path) -> bool:
     """Return whether a file is a buffer, or could have been one before it was damaged."""
-    try:
-        return not path.stat().st_size or mark_of_file(path) == APPLICATION_ID
-    except (DamagedFileError, OSError):
-        return True
+    is_empty = path.exists() and not path.stat().st_size
+    return is_empty or is_marked(path, unreadable=True)
 
 
 def remedy(path: Path) -> str:

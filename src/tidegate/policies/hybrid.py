@@ -34,7 +34,7 @@ def hybrid(
     frozen_clients = problem.num_clients // 2
     if not frozen_clients:
         raise NotApplicable("hybrid needs at least 2 clients, one of them stale; got 1")
-    if charge_prefill and (options.strict_spending or options.spend_ahead is not None):
+    if charge_prefill and options.limits_spending:
         raise NotApplicable(
             "hybrid cannot pay for its stale samples before round 1 if spending ahead is "
             "limited; leave out charge_prefill, or the limit"

@@ -41,6 +41,11 @@ class ControlOptions:
     endless: bool = False
     """Plan for a run without a last round; Tide only."""
 
+    @property
+    def limits_spending(self) -> bool:
+        """Whether there is a limit on how far a run may spend ahead of its budget."""
+        return self.strict_spending or self.spend_ahead is not None
+
     def __post_init__(self) -> None:
         if self.most_uses is not None:
             check_whole_number("most_uses", self.most_uses)
