@@ -11,7 +11,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 from check_size import SIZE
@@ -39,6 +39,17 @@ settings.register_profile("check", derandomize=True, deadline=None)
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(SIZE)
 platform.processor()  # some library asks, which starts `uname`; from now on the answer is known
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Trace once in a worker, so that ``no_cover`` ends it.
+
+    A worker of xdist 3.8 parses the options of the process that started it, so pytest-cov 7.1 first
+    takes it for that one, and starts a tracer that goes on where the worker's own one pauses.
+    """
+    coverage = config.pluginmanager.get_plugin("_cov")
+    if hasattr(config, "workerinput") and coverage is not None:
+        coverage.cov_controller.cov.stop()
 
 
 def _markers(item: pytest.Item) -> set[str]:
@@ -159,6 +170,17 @@ def _no_home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathF
 def _no_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are as wide as in a pipe, however the tests are run."""
     monkeypatch.delenv("COLUMNS", raising=False)
+
+
+@pytest.fixture
+def no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have their words and no drawings, which take a second a page; tests/report draws."""
+    from matplotlib.figure import Figure
+
+    def leave_out(_: Figure, text: IO[str], **__: Any) -> None:
+        text.write("<svg></svg>")
+
+    monkeypatch.setattr(Figure, "savefig", leave_out)
 
 
 @pytest.fixture(scope="session")
