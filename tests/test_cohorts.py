@@ -132,6 +132,7 @@ def test_a_plan_is_for_the_slots_that_a_round_reaches(share: float) -> None:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("share", [0.1, 0.02])
 def test_tide_comes_near_the_limit_with_cohorts(share: float) -> None:
     problem = fleet(5000, share, 1000, budget=5.5)

@@ -139,6 +139,7 @@ def test_rules_are_solved_again_only_when_they_would_change(
     assert solves(monkeypatch, UniformPrice(1, 10), at_size(1000, 2000)) < 250
 
 
+@pytest.mark.long
 def test_what_is_kept_does_not_grow_with_the_rounds() -> None:
     problem = mnist(3 * RECENT)
     run = simulate(tide(problem), problem, UniformPrice(1, 10), 1)
@@ -167,6 +168,7 @@ def test_the_money_of_the_run_is_spent_and_never_more(law: PriceLaw, seed: int) 
     assert 0.97 * 55 * 300 <= spent <= 55 * 300 + 1e-6
 
 
+@pytest.mark.long
 def test_without_an_end_spending_stays_near_the_budget() -> None:
     problem = mnist(LONG)
     policy = tide(problem, ControlOptions(endless=True))
@@ -259,6 +261,7 @@ def test_a_million_own_prices_are_looked_at_in_part() -> None:
 SEASONS = at_size(400, 800)
 
 
+@pytest.mark.long
 def test_seasons_are_learned() -> None:
     day = 5.5 * (1 + 0.9 * np.sin(2 * np.pi * np.arange(SEASONS) / 24))
     law = RecordedPrices(day * np.exp(0.1 * np.random.default_rng(0).normal(size=SEASONS)))
@@ -291,6 +294,7 @@ def test_a_budget_that_no_rule_is_cheap_enough_for_is_spent_as_it_comes_in(budge
     assert spent[-1] > 0.9 * rounds - 10 / budget  # a sample, or a few, is saved for
 
 
+@pytest.mark.long
 def test_what_was_bought_ahead_is_made_good_in_bounded_time() -> None:
     prices = np.random.default_rng(0).uniform(1, 10, 500)
     spent = spending(5.0, prices, ControlOptions())
@@ -300,6 +304,7 @@ def test_what_was_bought_ahead_is_made_good_in_bounded_time() -> None:
     assert np.min(ahead[peak : peak + 300]) < 0.3 * ahead[peak]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("endless", [False, True])
 @pytest.mark.parametrize("at", [0, 20, 200])
 def test_one_price_out_of_all_bounds_is_not_paid_and_soon_forgiven(at: int, endless: bool) -> None:
@@ -311,6 +316,7 @@ def test_one_price_out_of_all_bounds_is_not_paid_and_soon_forgiven(at: int, endl
     assert np.all(np.abs(spent - np.arange(1, 301)) < 60)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [ControlOptions(), ControlOptions(strict_spending=True)])
 def test_one_client_with_a_price_out_of_all_bounds_starves_nobody(options: ControlOptions) -> None:
     prices = np.random.default_rng(0).uniform(1, 10, (200, 10))

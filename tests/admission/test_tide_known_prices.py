@@ -50,6 +50,7 @@ def gained(run: Run) -> float:
     return float(run.columns["effective_samples"][-1]) / run.problem.num_rounds
 
 
+@pytest.mark.long
 def test_who_knows_tomorrow_comes_close_to_who_knows_all() -> None:
     path = seasons(0)
     bound = hindsight_bound(path, 10 * float(path.mean()), 100).effective_per_round
@@ -59,6 +60,7 @@ def test_who_knows_tomorrow_comes_close_to_who_knows_all() -> None:
     assert knowing.columns["training_size"].max() == 100
 
 
+@pytest.mark.long
 def test_a_cap_on_uses_holds_where_prices_are_known() -> None:
     path = seasons(1)
     run = played(path, DAY, most_uses=12)

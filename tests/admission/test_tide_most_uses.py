@@ -55,6 +55,7 @@ def counted(
     return row.effective_samples / rounds, spent / rounds, stored / rounds, most
 
 
+@pytest.mark.long
 @pytest.mark.share(60)  # a hundred samples a round, counted one by one
 def test_ten_uses_keep_99_percent_of_the_limit_within_the_budget() -> None:
     """10 seeds x 1,000 rounds x 100 slots are a million uses, at full size."""

@@ -70,6 +70,7 @@ def test_of_policies_that_gain_the_same_the_simplest_is_recommended(
     assert "tide is within 1 %, and constant_admission is the simplest." in said
 
 
+@pytest.mark.long
 def test_memory_that_a_short_run_only_fills_is_said_to_gain_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -79,6 +80,7 @@ def test_memory_that_a_short_run_only_fills_is_said_to_gain_nothing(
     assert words[:30] not in plan(capsys, "--rounds 400 --seeds 2 --policy tide")
 
 
+@pytest.mark.long
 def test_more_memory_at_a_constant_price_is_said_to_gain_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -130,6 +132,7 @@ def test_rounds_without_a_sample_to_train_on_are_told(
     assert re.search(r"In \d+ of 40 rounds no client holds a sample to train on\.", few)
 
 
+@pytest.mark.long
 def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -141,6 +144,7 @@ def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
     assert "10 % more budget would change effective samples by" in few
 
 
+@pytest.mark.long
 def test_recorded_prices_are_one_path_and_seeds_change_nothing(
     capsys: pytest.CaptureFixture[str], prices: str
 ) -> None:
@@ -175,6 +179,7 @@ def test_a_narrow_table_does_not_explain_a_column_that_it_leaves_out(
     assert "at their peak, effective samples gained" in plan(capsys, flags)
 
 
+@pytest.mark.long
 def test_the_page_of_recorded_prices_names_their_file(
     capsys: pytest.CaptureFixture[str], prices: str, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_nobody_waits_for_it_any_more(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert GONE in json.loads(told(capsys, "watch", str(run), "--json"))["away"]
     said = told(capsys, "retire", str(run), GONE)

@@ -41,6 +41,8 @@ from tidegate.runs.lock import read_watched
 from tidegate.runs.reader import read_run
 from tidegate.runs.server_log import last_lines, logged
 
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
 
 class Screen:
     """A command on a terminal of its own."""

@@ -15,6 +15,7 @@ samples = st.recursive(
 )
 
 
+@pytest.mark.long  # structures in structures
 @given(sample=samples)
 def test_a_sample_comes_back_as_it_was(sample: Any) -> None:
     assert CODEC.decode(CODEC.encode(sample)) == sample

@@ -67,6 +67,7 @@ def images(folder: Path, count: int, size: int = 8) -> FederatedData:
     return FederatedData(str(folder))
 
 
+@pytest.mark.long
 def test_labels_are_wrong_and_classes_rare_as_often_as_asked(tmp_path: Path) -> None:
     part = images(tmp_path / "data", 4000).partition("iid", 0, 1, 0)
     labels = np.asarray(part.rows["label"])
@@ -82,6 +83,7 @@ def test_labels_are_wrong_and_classes_rare_as_often_as_asked(tmp_path: Path) -> 
     assert (abs(counts - expected) <= 4 * np.sqrt(expected) + 1).all()
 
 
+@pytest.mark.long
 def test_features_are_of_images_that_filters_have_not_seen(tmp_path: Path) -> None:
     source = images(tmp_path / "data", 60)
     made = with_features(DatasetDict({"train": source.test, "test": source.test}))

@@ -49,13 +49,18 @@ CLIPPING = (
 WHOLE_NUMBERS = (INT8.name, "torch with BatchNorm")
 
 
+LOADED_FOR_SECONDS = ("JAX", "LoRA adapters")
+"""Their libraries are; before a commit the other models are enough."""
+
+
 def pairs() -> list[tuple[Case, str]]:
-    everything = ("NumPy", "torch with BatchNorm", INT8.name)
+    everything = at_size(("NumPy", "torch with BatchNorm", INT8.name), (), quick=(INT8.name,))
     return [
         (case, name)
         for case in CASES
         for name in STRATEGIES
         if at_size(name in A_FEW or case.name in everything, full=True)
+        and at_size(True, True, quick=case.name not in LOADED_FOR_SECONDS)
         and not (name == "QFedAvg" and case.name in WHOLE_NUMBERS)
     ]
 

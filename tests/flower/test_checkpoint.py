@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from check_size import at_size
 from flwr.app import Array, ArrayRecord, Message
 from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import (
@@ -132,7 +133,7 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("death", DEATHS)
-@pytest.mark.parametrize("now", [1, 2, 3, 4])
+@pytest.mark.parametrize("now", at_size([1, 2, 3, 4], [1, 2, 3, 4], quick=[2]))
 @pytest.mark.parametrize("make", [lambda: None, adam], ids=["FedAvg", "FedAdam"])
 def test_a_killed_server_resumes_with_the_same_decisions_and_model(
     tmp_path: Path, death: str, now: int, make: Callable[[], Strategy | None]

@@ -154,6 +154,7 @@ def peak_of(strategy: Strategy, clients: int) -> float:
         tracemalloc.stop()
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_clients() -> None:
     few, many = (peak_of(FoldedFedAvg(fraction_evaluate=0.0), count) for count in (30, 150))
     assert many < 1.5 * few

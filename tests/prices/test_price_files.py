@@ -175,6 +175,7 @@ def test_a_column_may_have_any_name(tmp_path: Path) -> None:
     assert GrowingPrices(tmp_path / "prices.csv", "day+night*2").at(2) == 4.0
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_the_report_shows_every_amount(tmp_path: Path) -> None:
     (tmp_path / "prices.csv").write_text("eur,gco2\n" + "1,20\n3,40\n" * 5)
     prices = GrowingPrices(tmp_path / "prices.csv", "eur+0.05*gco2")

@@ -26,6 +26,7 @@ def marks(view: RunView) -> dict[str, str]:
     return {one.mark: one.where for one in incidents(view)}
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_run_without_trouble_has_none(tmp_path: Path) -> None:
     recorded_run(tmp_path)
     view = read_run(tmp_path)
@@ -37,6 +38,7 @@ def test_a_run_without_trouble_has_none(tmp_path: Path) -> None:
     assert "What went wrong" not in page
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_restart_is_marked_before_the_round_that_came_next(tmp_path: Path) -> None:
     recorded_run(tmp_path, until=3)
     played = len(read_run(tmp_path).rounds)
@@ -65,6 +67,7 @@ def test_a_finished_run_that_is_started_again_is_not_restarted(tmp_path: Path) -
     assert (tmp_path / METRICS).read_text("utf-8").startswith("{")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_what_is_only_rounding_is_not_told_as_money(tmp_path: Path) -> None:
     recorded_run(tmp_path)
     view = read_run(tmp_path)

@@ -301,6 +301,7 @@ def play_schedule(seed: int, *, saves: bool = True, rounds: int = 60) -> Play:
     return world
 
 
+@pytest.mark.long
 @pytest.mark.no_cover
 @pytest.mark.parametrize("first", range(0, at_size(200, 1000, quick=100), 100))
 def test_shards_are_never_allowed_more_than_there_is(first: int) -> None:
@@ -322,6 +323,7 @@ def test_a_coordinator_that_forgets_what_it_granted_is_noticed() -> None:
     assert noticed > 10
 
 
+@pytest.mark.long
 @pytest.mark.no_cover
 def test_money_is_not_lost_by_faults() -> None:
     """Once messages come through again, all is allowed that there was."""

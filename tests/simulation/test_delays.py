@@ -42,8 +42,8 @@ def problem_with(delays: Delays, cohorts: Cohorts | None = None) -> Problem:
     ("delay", "cohorts"),
     [
         ("1", Cohorts()),
-        ("7", Cohorts()),
-        ("uniform:1,9", Cohorts()),
+        pytest.param("7", Cohorts(), marks=pytest.mark.long),
+        pytest.param("uniform:1,9", Cohorts(), marks=pytest.mark.long),
         ("uniform:1,9", Cohorts(fraction_train=0.4)),
     ],
     ids=str,
