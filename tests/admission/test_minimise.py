@@ -62,6 +62,7 @@ def scan_points(objective: Objective, interval: AdmissionInterval) -> list[float
     return np.clip(points, lower, interval.upper).tolist()  # type: ignore[no-any-return]
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_the_solver_never_loses_to_a_fine_scan() -> None:
     kinds = dict.fromkeys(("below", "between", "unreused", "without debt", "wide", "inside"), 0)

@@ -57,6 +57,7 @@ def tidegate(capsys: pytest.CaptureFixture[str]) -> Shell:
     return Shell(capsys)
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_the_plan_of_the_papers_mnist_setting(tidegate: Shell) -> None:
     plan = tidegate.json(f"plan {MNIST} --seeds 1")
@@ -71,6 +72,7 @@ def test_the_plan_of_the_papers_mnist_setting(tidegate: Shell) -> None:
     assert all(row.keys() >= ROW_KEYS for row in plan["policies"])
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("flags", "target"),
@@ -86,6 +88,7 @@ def test_the_plans_of_the_papers_other_settings(tidegate: Shell, flags: str, tar
     assert (plan["retention_horizon"], plan["target_admission"]) == (10, target)
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_a_plan_for_people_says_what_to_do(tidegate: Shell) -> None:
     printed = tidegate("plan --rounds 60 --seeds 4 --offline")
@@ -100,6 +103,7 @@ def test_a_plan_for_people_says_what_to_do(tidegate: Shell) -> None:
     assert "acdpp" in printed
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_the_answer_of_a_plan_is_in_its_json(tidegate: Shell) -> None:
     told = tidegate.json("plan --rounds 200 --seeds 3")
@@ -453,6 +457,7 @@ def test_what_is_possible_stands_beside_what_is_gained(tidegate: Shell) -> None:
     assert "limit: effective" in shown
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_a_trace_is_held_against_who_knew_it(tidegate: Shell, tmp_path: Path) -> None:
     prices = tmp_path / "prices.csv"

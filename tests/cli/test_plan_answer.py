@@ -70,6 +70,7 @@ def test_of_policies_that_gain_the_same_the_simplest_is_recommended(
     assert "tide is within 1 %, and constant_admission is the simplest." in said
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_memory_that_a_short_run_only_fills_is_said_to_gain_nothing(
     capsys: pytest.CaptureFixture[str],
@@ -132,6 +133,7 @@ def test_rounds_without_a_sample_to_train_on_are_told(
     assert re.search(r"In \d+ of 40 rounds no client holds a sample to train on\.", few)
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
     capsys: pytest.CaptureFixture[str],
@@ -144,6 +146,7 @@ def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
     assert "10 % more budget would change effective samples by" in few
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_recorded_prices_are_one_path_and_seeds_change_nothing(
     capsys: pytest.CaptureFixture[str], prices: str

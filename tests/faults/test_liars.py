@@ -17,6 +17,8 @@ from tidegate.server.controller import Controller
 from tidegate.server.fleet_round import FleetRound
 from tidegate.wire import Introduction, Order, Receipt
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 _quietly = pytest.fixture(autouse=True)(quietly)
 
 

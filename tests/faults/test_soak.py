@@ -8,6 +8,7 @@ from soak import CAPACITY, CLIENTS, soak
 from tidegate.client import sealing, sqlite_store
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_nothing_grows_once_old_answers_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -109,6 +109,7 @@ def assert_same(bare: ArrayRecord, wrapped: ArrayRecord, initial: ArrayRecord) -
         assert mine.tobytes() == theirs.tobytes(), name
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("case", "strategy"), pairs(), ids=lambda one: getattr(one, "name", one))
 def test_the_model_is_that_of_the_bare_strategy_bit_for_bit(case: Case, strategy: str) -> None:
     bare, wrapped = models(case, STRATEGIES[strategy])

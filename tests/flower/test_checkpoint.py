@@ -132,6 +132,7 @@ DEATHS = {
 }
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("death", DEATHS)
 @pytest.mark.parametrize("now", at_size([1, 2, 3, 4], [1, 2, 3, 4], quick=[2]))
 @pytest.mark.parametrize("make", [lambda: None, adam], ids=["FedAvg", "FedAdam"])

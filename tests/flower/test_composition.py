@@ -62,6 +62,7 @@ def error(arrays: Any) -> float:
     return float(np.linalg.norm(np.append(w, b) - [1.0, -2.0, 0.5, 3.0]))
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_wrapped_strategies_learn_and_decide_alike(name: str) -> None:
     strategy, plain = control(STRATEGIES[name]()), control(FedAvg(**QUIET))

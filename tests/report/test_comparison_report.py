@@ -94,6 +94,7 @@ def test_a_page_leads_with_the_lead_and_its_interval(tmp_path: Path) -> None:
     assert told.endswith("costless_oracle, which has no budget, reaches 90.0 ±0.0 %.")
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_a_difference_that_may_be_chance_is_not_called_a_lead(tmp_path: Path) -> None:
     near = {"tide": [[0.6], [0.4], [0.5]], "tide-margin": [[0.5], [0.52], [0.4]]}

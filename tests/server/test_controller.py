@@ -734,6 +734,7 @@ def test_an_open_rounds_order_is_given_again_to_a_client_that_knows_of_none() ->
     assert controller.decide(gates, gates) == orders
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 @pytest.mark.parametrize("on_time", [0.1, 0.5])
 def test_late_receipts_do_not_make_spending_run_away(on_time: float) -> None:
@@ -902,6 +903,7 @@ def test_decisions_follow_from_sums_alone_where_that_is_asked(name: str, sums_on
         assert orders["one"] != orders["two"]
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_what_deciding_by_sums_alone_costs() -> None:
     """Buffers of one horizon fill and empty in step, so that hardly anybody lacks room."""

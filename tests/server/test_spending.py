@@ -25,6 +25,8 @@ from tidegate.server.fleet import Terms
 from tidegate.simulation.rounds import simulate
 from tidegate.wire import Introduction
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 BUDGET = 11.0
 ROUNDS = 60
 JOINING = 31

@@ -30,6 +30,7 @@ def test_points_are_the_problem_with_more_or_less_and_nothing_else_changed() -> 
     assert [amount for amount, _ in by_memory(tiny)] == [1, 2, 3, 4]  # none twice
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_every_point_is_the_simulation_at_that_point() -> None:
     makers = {name: partial(make_policy, name) for name in ("constant_admission", "tide")}

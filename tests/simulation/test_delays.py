@@ -28,6 +28,8 @@ from tidegate.server.fleet import Terms
 from tidegate.simulation.rounds import begin, play_round, simulate
 from tidegate.wire import Introduction
 
+pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
+
 MNIST, SEED, ROUNDS = EXPERIMENTS["mnist"], 3, 60
 POLICIES = ("constant_admission", "acdpp", "drift_plus_penalty", "costless_oracle", "tide")
 WHOLE = ("admitted", "training_size", "distinct_samples", "under_way")

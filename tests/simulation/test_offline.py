@@ -8,6 +8,7 @@ from tidegate.problem import Problem
 from tidegate.simulation.offline import Candidate, candidate_horizons, select_offline, try_horizons
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_offline_selection_agrees_with_the_closed_form_on_the_papers_setting() -> None:
     # The budget pays for 10 a round; 10 rounds of them are 100, which memory holds; 11 are not.

@@ -35,6 +35,12 @@ def test_every_policy_obeys(name: str, law: str) -> None:
     check_policy(POLICIES[name], laws=[law], rounds=at_size(30, 120, quick=24))
 
 
+def test_sums_in_floating_point_are_not_taken_for_overspending() -> None:
+    """90 rounds' budget of 0.7 is 62.99999999999999, and pays for 63 samples at 1."""
+    law = "strict_spending_never_exceeds_what_was_allowed_so_far"
+    check_policy(POLICIES["costless_oracle"], laws=[law], rounds=90)
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", POLICIES)
 @settings(max_examples=at_size(8, 25), deadline=None)

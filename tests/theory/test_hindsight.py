@@ -71,6 +71,7 @@ def test_with_many_slots_and_one_price_the_bound_is_nearly_reached() -> None:
     assert 4.0 <= bound.effective_per_round <= 4.0 * 1.005 + 1e-9
 
 
+@pytest.mark.no_cover
 @pytest.mark.long
 def test_long_lives_are_found_where_slots_stay_full() -> None:
     # A free sample in round 1 and none that can be paid for after it: one life of 50 rounds.
