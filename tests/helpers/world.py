@@ -46,6 +46,7 @@ from tidegate.selection import Selection
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
+from tidegate.server.saved_state import SavedState, to_bytes
 from tidegate.server.standing import Standing
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -384,11 +385,10 @@ class World:
 
     def restart_server(self) -> None:
         """The server app dies; replies to messages that it does not know are lost with it."""
-        whole = self._from_books()
-        record, state = json.loads(self.checkpoint[0]), self.checkpoint[1]
-        again = whole.to_record()
-        assert again.pop("state") == state, "the policy's state is another after a restart"
-        assert json.loads(json.dumps(again)) == record, "the books are others after a restart"
+        state, record = written(self.saved)
+        again = written(parts(self._from_books().standing))
+        assert again[0] == state, "the policy's state is another after a restart"
+        assert again[1] == record, "the books are others after a restart"
         self.controller = self._from_books()  # one that has read nothing yet
         self.known, self.replies, self.deciding = set(), [], False
 
@@ -412,10 +412,9 @@ class World:
             device.unheard_aside[buffer_id] = max(before, aside - heard)
 
     def save(self) -> None:
-        record = self.controller.to_record()
-        state = record.pop("state")
-        self.checkpoint = json.dumps(record), state
-        self.books.save(self.controller.standing.to_books(), {"version": FORMAT_VERSION})
+        standing = self.controller.standing
+        self.saved = parts(standing)  # written out only when the server starts again
+        self.books.save(standing.to_books(), {"version": FORMAT_VERSION})
 
     def _from_books(self) -> Controller:
         found = self.books.load()
@@ -563,6 +562,19 @@ POLICIES = (
     "costless_oracle",
 )
 STEPS = 120
+
+
+def parts(standing: Standing) -> tuple[Any, ...]:
+    """All that a server saves, in parts that later rounds do not change."""
+    fleet = standing.fleet
+    state = fleet.allocation and SavedState(standing.rule_state, fleet.allocation)
+    return state, standing.at, standing.ledger.to_record(), fleet.roster.absences
+
+
+def written(saved: tuple[Any, ...]) -> tuple[bytes | None, str]:
+    """The parts as bytes and text, which are equal only where every bit is."""
+    state, at, ledger, absences = saved
+    return state and to_bytes(state), json.dumps([at.to_record(), ledger, absences])
 
 
 def play_schedule(
