@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 from fuzz.choices import Choices
 from fuzz.limits import empty_folder, may_refuse
-from tidegate import problem
 from tidegate.experiments.config import ExperimentConfig
+from tidegate.problem import problem
 
 FILE = """title = "Small"
 data = "data/digits"

@@ -4,13 +4,13 @@ from unittest.mock import patch
 
 from fuzz.choices import Choices
 from fuzz.limits import empty_folder, may_refuse
-from tidegate import problem
 from tidegate._internal import capacities
 from tidegate.admission.rule import Quote
 from tidegate.cli.run import key_and_value
 from tidegate.cli.setting import Setting
 from tidegate.flower.app import _settings
 from tidegate.policies.presets import make_policy
+from tidegate.problem import problem
 
 FLAGS = ("capacities", "price", "experiment")
 FILE = """capacities = "8,9,10x3"

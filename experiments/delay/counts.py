@@ -18,10 +18,10 @@ import numpy as np
 
 from tidegate.admission.rule import FleetOrder, Quote
 from tidegate.admission.tide import Tide, TideState
-from tidegate.delays import Delays
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.problem import Problem
+from tidegate.problem.delays import Delays
 from tidegate.report.comparison import write_csv
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.simulation.summary import estimate

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from one_process import in_one_process
 
-from tidegate.delays import Delays
 from tidegate.experiments import client_app, data, server_app
 from tidegate.experiments.config import ExperimentConfig, PolicyChoice, stretch
 from tidegate.experiments.job import Job
@@ -23,6 +22,7 @@ from tidegate.experiments.runner import (
 )
 from tidegate.flower import run_in_process
 from tidegate.prices import ConstantPrice
+from tidegate.problem.delays import Delays
 from tidegate.server.fleet import ROUNDING
 from tidegate.simulation.rounds import simulate
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tidegate.client.supplier import Delivered, Outcome, Request
-from tidegate.delays import Delays
+from tidegate.problem.delays import Delays
 
 
 class DelayedSamples:

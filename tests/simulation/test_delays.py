@@ -15,12 +15,12 @@ from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.cohorts import Cohorts
-from tidegate.delays import Delays
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.prices import ConstantPrice, PricePath
 from tidegate.problem import Problem
+from tidegate.problem.delays import Delays
 from tidegate.retention.k_step import KStepBuffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
 from tidegate.server.controller import Controller

@@ -13,12 +13,12 @@ from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.admission.floor import LEAST_SHARE
 from tidegate.cohorts import Cohorts
-from tidegate.delays import Delays, delay_text
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, find_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
 from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
+from tidegate.problem.delays import Delays, delay_text
 
 
 class Setting(BaseModel):

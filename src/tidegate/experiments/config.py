@@ -19,13 +19,13 @@ from pydantic import (
 from tidegate._internal.capacities import capacity_groups
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
-from tidegate.delays import Delays, delay_text
 from tidegate.errors import ConfigurationError
 from tidegate.experiments.ranking import check_ranking, ranking_name
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
 from tidegate.problem import LearningConstants, Problem
+from tidegate.problem.delays import Delays, delay_text
 from tidegate.selection import Selection
 
 CONSTANTS = LearningConstants()

@@ -7,8 +7,8 @@ import numpy as np
 from flwr.app import ConfigRecord, Context
 
 from tidegate.client.supplier import Delivered, Outcome, Request
-from tidegate.delays import Delays
 from tidegate.experiments.job import Job
+from tidegate.problem.delays import Delays
 
 WAITED = "tidegate.waited"
 """The record in a node's state with the orders since each purchase under way."""

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tidegate._internal.arrays import CountArray, IntArray, Members
 from tidegate._internal.saving import FIXED
-from tidegate.delays import Delays
 from tidegate.problem import Problem
+from tidegate.problem.delays import Delays
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,55 +1,21 @@
-"""What is given before a run starts: clients, memory, budget, rounds and learning constants."""
+"""A fleet, its memory, and its budget."""
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from tidegate._internal.arguments import check_number, check_whole_number, shown
 from tidegate._internal.arrays import FloatArray, IntArray
 from tidegate.cohorts import Cohorts
-from tidegate.delays import Delays
 from tidegate.errors import ConfigurationError
+from tidegate.problem.delays import Delays
+from tidegate.problem.learning_constants import LearningConstants
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY
 
 MOST_ROUNDS = 10_000_000
 """A plan looks at every round: ten million take seconds."""
-LARGEST_CONSTANT = 1e50
-"""Of the bound, and its inverse the smallest: products of their powers stay within a float."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LearningConstants:
-    """The constants of the learning-error bound; the paper leaves most of them open.
-
-    The defaults are those behind every figure in the documentation. They are not estimates for
-    a particular model: a bound computed with them orders policies, it does not predict accuracy.
-    """
-
-    domain_diameter: float = 1.0
-    """D: no two models are further apart."""
-    gradient_noise: float = 1.0
-    """σ: standard deviation of one sample's gradient."""
-    loss_bound: float = 1.0
-    """B (of the loss): every loss lies in [0, B]."""
-    learning_rate: float = 0.5
-    """η, also written η̃ once in the paper."""
-    pseudo_dimension: float = 100.0
-    """Pdim of the losses of all models."""
-    smoothness: float = 1.0
-    """L; only in the constant terms of Theorem 1."""
-    gradient_bound: float = 1.0
-    """G; only in the constant terms of Theorem 1."""
-    local_steps: int = 10
-    """E, gradient steps a client takes in a round; only in the constant terms of Theorem 1."""
-
-    def __post_init__(self) -> None:
-        lowest, highest = 1 / LARGEST_CONSTANT, LARGEST_CONSTANT
-        limit = f"positive and finite, from {lowest:g} to {highest:g}"
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            check_number(entry.name, value, limit, lambda given: lowest <= given <= highest)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
