@@ -68,7 +68,7 @@ class Allocation:
         active = shares > 0
         clipped = np.where(active, np.clip(unserved, -1, 1), 0.0)
         total = float(clipped.sum())
-        whole = (total - total % 1) / int(active.sum())
+        whole = math.floor(total + ROUNDING) / int(active.sum())
         kept = np.where(active, clipped - whole, 0.0)
         return cls(shares, ordered, kept, credited=float(kept.sum()))
 
