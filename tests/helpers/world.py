@@ -8,6 +8,7 @@ gone; suppliers fail.
 """
 
 import errno
+import functools
 import json
 import logging
 import math
@@ -20,6 +21,7 @@ from typing import Any
 
 from late_supplier import LateSupplier
 
+from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.store import (
@@ -52,6 +54,15 @@ from tidegate.wire import Address, Introduction, Order, Receipt
 
 RUN = "run"
 MakeStore = Callable[[str, int], Store]
+
+
+class OnceDecoded(ArrayCodec):
+    """Decodes equal bytes once; every step looks at all samples."""
+
+    decode = functools.lru_cache(maxsize=10_000)(ArrayCodec.decode)
+
+
+CODEC = OnceDecoded()
 
 
 class ProcessDied(BaseException):
@@ -288,7 +299,7 @@ class World:
     ) -> None:
         self.terms, self.strict = run_terms, strict
         self.make_store: MakeStore = make_store or (
-            lambda name, capacity: MemoryStore(RUN, name, capacity)
+            lambda name, capacity: MemoryStore(RUN, name, capacity, CODEC)
         )
         self.devices: dict[str, Device] = {}
         self.controller = Controller(run_terms, RUN)
