@@ -69,7 +69,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if "label_studio" in getattr(item, "fixturenames", ()):  # one server for all of them
                 item.add_marker(pytest.mark.xdist_group("label studio"))
-    items.sort(key=lambda item: (item not in deployed, -_share(item)))
+    items.sort(key=lambda item: (item not in deployed, not _uses_fleet(item), -_share(item)))
+
+
+def _uses_fleet(item: pytest.Item) -> bool:
+    """Whether the test uses the deployment that all share, and not one of its own."""
+    return "fleet" in getattr(item, "fixturenames", ())
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
@@ -83,6 +88,7 @@ def _share(item: pytest.Item) -> float:
 
 
 TOOK = pytest.StashKey[float]()
+FLEET = pytest.StashKey["SharedFleet"]()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -107,6 +113,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
             yield
     finally:
         item.stash[TOOK] = _seconds(item) - began
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """End the shared deployment after its last test: its processes take time while they wait."""
+    yield
+    if FLEET in item.config.stash and (nextitem is None or not _uses_fleet(nextitem)):
+        item.config.stash[FLEET].stop()
 
 
 def _no_process_without_its_marker(item: pytest.Item, patch: pytest.MonkeyPatch) -> None:
@@ -194,10 +208,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def _shared_fleet(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SharedFleet]":
+def _shared_fleet(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[SharedFleet]":
     from fleet import SharedFleet  # only who deploys something needs Flower
 
     shared = SharedFleet(lambda: tmp_path_factory.mktemp("fleet"))
+    request.config.stash[FLEET] = shared
     yield shared
     shared.stop()
 
