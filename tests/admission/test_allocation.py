@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegate._internal.arrays import FloatArray
+from tidegate._internal.randomness import generator
 from tidegate.admission.allocation import Allocation
 
 
@@ -170,6 +171,19 @@ def test_a_changing_fleet_is_given_what_is_ordered(fleets: list[set[int]], total
         assert np.all(np.abs(samples - total / len(fleet)) < 3)
         owed = dict(zip(fleet, allocation.unserved.tolist(), strict=True))
         assert abs(given_out - number * total) <= number
+
+
+@pytest.mark.parametrize("rounds", [10, 1000])
+@pytest.mark.parametrize("clients", [3, 7, 10, 1000])
+def test_a_changing_fleet_is_owed_nothing_after_whole_totals(clients: int, rounds: int) -> None:
+    """Also where counts are so large that clients' parts are rounded visibly: 10⁹ samples."""
+    shares = generator(clients).uniform(1, 10, clients)
+    shares /= shares.sum()
+    allocation = Allocation.start(shares)
+    for _ in range(rounds):
+        _, allocation = allocation.allocate(10**9 // rounds)
+    after = Allocation.start(shares, allocation.unserved)
+    assert after.credited == pytest.approx(0, abs=1e-6)
 
 
 @settings(max_examples=at_size(40, 200), deadline=None)

@@ -30,6 +30,9 @@ from tidegate.wire import NO_LIMIT
 
 ROUNDING = 1e-9
 """Part of a sample. A total that is nearer to a whole number counts as that number."""
+CARRIED_ROUNDING = 1e-6
+"""The same for what all clients are owed together: each part is rounded where its client's count is
+large, so that the sum is off by about the count of all samples times 2⁻⁵³."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +71,7 @@ class Allocation:
         active = shares > 0
         clipped = np.where(active, np.clip(unserved, -1, 1), 0.0)
         total = float(clipped.sum())
-        whole = math.floor(total + ROUNDING) / int(active.sum())
+        whole = math.floor(total + CARRIED_ROUNDING) / int(active.sum())
         kept = np.where(active, clipped - whole, 0.0)
         return cls(shares, ordered, kept, credited=float(kept.sum()))
 
@@ -146,28 +149,6 @@ class Allocation:
             credited=self.credited + kept,
             handed_out=self.handed_out + handed_out,
         )
-
-
-def cheapest_first(wanted: IntArray, prices: FloatArray, money: float) -> IntArray:
-    """Return how many of the wanted samples each client buys, the cheapest first.
-
-    Args:
-        wanted: samples, for each client.
-        prices: each client's own.
-        money: the most that all clients may spend together.
-
-    >>> cheapest_first(np.array([4, 4, 4]), np.array([3.0, 1.0, 2.0]), money=9.0).tolist()
-    [0, 4, 2]
-    """
-    order = np.argsort(prices, kind="stable")
-    count, price = wanted[order], prices[order]
-    left = money - (np.cumsum(count * price) - count * price)
-    paid_for = np.full(len(count), np.inf)
-    with np.errstate(over="ignore"):  # at a price near 0 the money pays for any number
-        np.divide(left, price, out=paid_for, where=price > 0)
-    given = np.empty_like(wanted)
-    given[order] = np.clip(np.floor(paid_for), 0, count).astype(wanted.dtype)
-    return given
 
 
 class _Claims:

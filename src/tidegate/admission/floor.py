@@ -9,7 +9,7 @@ whatever the rule says.
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray, IntArray
-from tidegate.admission.allocation import cheapest_first
+from tidegate.admission.cheapest_first import cheapest_first
 from tidegate.wire import LARGEST_CAPACITY
 
 LEAST_SHARE = 0.25
