@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _uses_fleet(item: pytest.Item) -> bool:
     """Whether the test uses the deployment that all share, and not one of its own."""
-    return "fleet" in getattr(item, "fixturenames", ())
+    return "_shared_fleet" in getattr(item, "fixturenames", ())
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -11,7 +11,7 @@ import flwr.serverapp.strategy
 import numpy as np
 import pytest
 from any_model import CASES, INT8, SAMPLES, TREES, Case, apps
-from check_size import at_size
+from check_size import SIZE
 from flower_strategies import AVERAGING, QUIET
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
@@ -54,13 +54,13 @@ LOADED_FOR_SECONDS = ("JAX", "LoRA adapters")
 
 
 def pairs() -> list[tuple[Case, str]]:
-    everything = at_size(("NumPy", "torch with BatchNorm", INT8.name), (), quick=(INT8.name,))
+    everything = (INT8.name,) if SIZE == "quick" else ("NumPy", "torch with BatchNorm", INT8.name)
     return [
         (case, name)
         for case in CASES
         for name in STRATEGIES
-        if at_size(name in A_FEW or case.name in everything, full=True)
-        and at_size(True, True, quick=case.name not in LOADED_FOR_SECONDS)
+        if (SIZE == "full" or name in A_FEW or case.name in everything)
+        and (SIZE != "quick" or case.name not in LOADED_FOR_SECONDS)
         and not (name == "QFedAvg" and case.name in WHOLE_NUMBERS)
     ]
 

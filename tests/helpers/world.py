@@ -579,13 +579,15 @@ def parts(standing: Standing) -> tuple[Any, ...]:
     """All that a server saves, in parts that later rounds do not change."""
     fleet = standing.fleet
     state = fleet.allocation and SavedState(standing.rule_state, fleet.allocation)
-    return state, standing.at, standing.ledger.to_record(), fleet.roster.absences
+    books = standing.ledger.to_record(), fleet.roster.absences
+    return state, standing.terms.fixed(), standing.at, *books
 
 
 def written(saved: tuple[Any, ...]) -> tuple[bytes | None, str]:
     """The parts as bytes and text, which are equal only where every bit is."""
-    state, at, ledger, absences = saved
-    return state and to_bytes(state), json.dumps([at.to_record(), ledger, absences])
+    state, fixed, at, ledger, absences = saved
+    record = {"terms": fixed, **at.to_record(), "ledger": ledger, "absences": absences}
+    return state and to_bytes(state), json.dumps(record)
 
 
 def play_schedule(
