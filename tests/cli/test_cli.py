@@ -493,12 +493,14 @@ def test_strict_spending_and_no_end_are_flags(tidegate: Shell, tmp_path: Path) -
     assert all(float(row["overspend"]) <= 0 for row in played)
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.long
 def test_a_page_leaves_out_curves_of_policies_that_a_cap_rules_out(
     tidegate: Shell, tmp_path: Path
 ) -> None:
     page = tmp_path / "plan.html"
-    tidegate(f"plan --rounds 20 --seeds 1 --most-uses 10 --html {page}")
+    two = "--policy tide --policy constant_admission"
+    tidegate(f"plan {two} --rounds 20 --seeds 1 --most-uses 10 --html {page}")
     assert tidegate.code == 0
     text = html.unescape(page.read_text("utf-8"))
     assert "What money buys" in text

@@ -123,6 +123,7 @@ def test_how_clients_choose_is_told_as_far_as_the_server_knows(tmp_path: Path) -
     assert f"They have read {read} samples" in page
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_two_runs_are_shown_beside_each_other(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
