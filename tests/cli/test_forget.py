@@ -41,12 +41,12 @@ def test_a_name_is_erased_and_never_written_down(
     assert content(1).encode() in (tmp_path / "a.sqlite").read_bytes()
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{NAME}\n"))
     out, _ = tell(capfd, str(tmp_path), "--subject", "-", "--json")
-    assert json.loads(out)["deleted"] == 2
+    assert json.loads(out)["erased"] == 2
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert (NAME.encode() in kept, content(1).encode() in kept) == (False, False)
     assert content(0).encode() in kept
     assert (tmp_path / "forgotten.json").stat().st_mode & 0o077 == 0
-    assert "0 deleted in 1 file" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
+    assert "0 erased in 1 file" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
 
 
 def test_samples_of_which_nobody_said_whose_they_are_are_told(
@@ -60,7 +60,7 @@ def test_samples_of_which_nobody_said_whose_they_are_are_told(
         gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample)
         gate.apply(Order(run=RUN, round_number=2, price=1.0, retention_horizon=9, count=3))
     out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
-    assert "1 deleted in 1 file;" in out
+    assert "1 erased in 1 file;" in out
     assert "2 samples in buffers have no subject, because " in error
     assert f"{tmp_path / 'a.sqlite'}: 2" in error
 
@@ -75,7 +75,7 @@ def test_a_message_whose_subject_cannot_be_said_is_told(
         spool.put(Message("t", payload), None, Delivery(0, again=False))
     out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
     spool.close()
-    assert "1 deleted in 1 file;" in out
+    assert "1 erased in 1 file;" in out
     assert "1 messages in spools have no subject. Start" in error
 
 
@@ -84,13 +84,50 @@ def test_another_key_is_not_made_where_one_is_lost(
 ) -> None:
     fill(tmp_path)
     (tmp_path / "forgotten.json").unlink()
-    _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=2)
+    _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
     assert "forgotten.json is missing, but a.sqlite needs its key" in " ".join(error.split())
+    _, error = tell(capfd, str(tmp_path), "--subject", NAME, "--admit-again", code=2)
+    assert "delete the folder's buffers and spools" in " ".join(error.split())
     with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
         with pytest.raises(DamagedFileError, match="restore a copy of it"):
             Gate(store, IndexedStream([]), subject=lambda sample: sample[0])
         Gate(store, IndexedStream([]))  # an app that names nobody needs no key
     assert not (tmp_path / "forgotten.json").exists()
+
+
+def test_a_folder_that_cannot_be_read_leaves_none_after_it_out(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folders = [tmp_path / name for name in ("first", "second", "third")]
+    for folder in folders:
+        folder.mkdir()
+        fill(folder)
+    (folders[1] / "forgotten.json").unlink()
+    out, error = tell(capfd, *map(str, folders), "--subject", NAME, code=1)
+    assert "4 erased in 2 files" in out
+    assert f"{folders[1] / 'forgotten.json'} is missing" in error
+    assert content(1).encode() not in (folders[2] / "a.sqlite").read_bytes()
+
+
+def test_a_name_that_was_misspelt_or_consents_again_is_admitted_again(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        fill(folder)
+    tell(capfd, str(one), "--subject", NAME)
+    tell(capfd, str(one), "--subject", "another")
+    again = [str(one), str(other), "--subject", NAME, "--admit-again"]
+    assert json.loads(tell(capfd, *again, "--json")[0]) == {"admitted_again": [str(one)]}
+    out, error = tell(capfd, *again)
+    assert (out, error) == ("", "no folder has this subject on its list; is the name right?\n")
+    samples = [("another", "x"), (NAME, "old")] * 2 + [("another", "x"), (NAME, "new")]
+    with SqliteStore(one / "a.sqlite", RUN, CLIENT, 9) as store:
+        assert list(store.samples()) == []  # what was erased does not come back
+        gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample[0])
+        gate.apply(Order(run=RUN, round_number=2, price=1.0, retention_horizon=9, count=2))
+        assert [tuple(sample) for sample in store.samples()] == [(NAME, "new")]
 
 
 def test_messages_of_which_nobody_said_whose_they_are_are_told(
@@ -105,7 +142,7 @@ def test_messages_of_which_nobody_said_whose_they_are_are_told(
     assert "3 messages in spools have no subject." in error
     stream = SpooledStream(spool, lambda payload, topic: payload.decode())
     stream.name_subjects(lambda text: text.split()[0])
-    assert "1 deleted in 1 file" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
+    assert "1 erased in 1 file" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
     assert NAME.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
     late = Message("t", f"{NAME} {content(9)}".encode())
     assert spool.put(late, None, Delivery(9, again=False)) == "stored"
@@ -122,7 +159,7 @@ def test_samples_past_their_limit_are_not_counted_as_forgotten(
         held = books.held()
         books.keep_at_most(1)
     out, error = tell(capfd, str(tmp_path), "--subject", "nobody")
-    assert "0 deleted in 1 file;" in out
+    assert "0 erased in 1 file;" in out
     assert f"{held} others were past their limit in days and were deleted, too" in out
     assert "no sample of this subject was found here" in error
 
@@ -136,7 +173,7 @@ def test_copies_below_a_folder_do_not_stop_it(
     shutil.copy(tmp_path / "a.sqlite", kept)
     before = (kept / "a.sqlite").read_bytes()
     out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
-    assert "deleted in 1 file;" in out
+    assert "erased in 1 file;" in out
     told = f"{tmp_path} also has folders with buffers in it, which were left out"
     assert told in " ".join(error.split())
     assert (kept / "a.sqlite").read_bytes() == before
@@ -164,7 +201,7 @@ def test_a_parent_folder_and_a_runs_folder_are_refused(
     assert not (tmp_path / "forgotten.json").exists()
     (tmp_path / "books.sqlite").unlink()
     (device / "a.sqlite").write_bytes(b"of another program")
-    assert "0 deleted in 0 files" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
+    assert "0 erased in 0 files" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
 
 
 def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -177,8 +214,8 @@ def test_a_name_of_which_nothing_is_found_is_questioned(
 ) -> None:
     fill(tmp_path)
     out, error = tell(capfd, str(tmp_path), "--subject", "patient-47ll")
-    assert "0 deleted in 1 file;" in out
+    assert "0 erased in 1 file;" in out
     assert "no sample of this subject was found here; is the name right?" in error
     out, error = tell(capfd, str(tmp_path), "--subject", NAME)
-    assert "2 deleted in 1 file;" in out
+    assert "2 erased in 1 file;" in out
     assert not error

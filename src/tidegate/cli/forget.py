@@ -12,7 +12,7 @@ from tidegate.cli.running import AsJson
 from tidegate.cli.sweep import check_folder
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.sweeping import Swept, sweep
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, TidegateError
 
 
 def forget(
@@ -26,6 +26,13 @@ def forget(
             metavar="S", help="As the app's subject function names it; - reads standard input."
         ),
     ],
+    admit_again: Annotated[
+        bool,
+        typer.Option(
+            "--admit-again",
+            help="Take the subject off the list, after a misspelt name or a new consent.",
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Erase all samples of a subject from a device, and refuse later ones.
@@ -41,33 +48,36 @@ def forget(
     samples are about that an app without a subject function took in: it counts them and fails, with
     exit code 1. If a device holds nothing about the subject, the command asks whether the name is
     right and exits with 0, so that you can send one command to all devices.
-    Folders below FOLDER are left out; if they hold buffers, too, it names them and exits with 1.
+    If a file or a folder cannot be read, the command names it, goes on with the others and exits
+    with 1. Folders below FOLDER are left out; if they hold buffers, too, it names them and exits
+    with 1.
 
         tidegate forget /var/lib/tidegate --subject patient-4711
 
     Without the name in the shell's history:
 
         tidegate forget /var/lib/tidegate --subject -
+
+    After a misspelt name, or when a person consents again; what was erased does not come back:
+
+        tidegate forget /var/lib/tidegate --subject patient-47ll --admit-again
     """
     name = sys.stdin.readline().rstrip("\n") if subject == "-" else subject
     if not name:
         raise ConfigurationError("--subject must be a name, got an empty one")
-    swept, wrong = [], []
     left_out = [below for folder in folders for below in check_folder(folder, folders)]
-    for folder in folders:
-        # First: if this process dies now, the next sweep or order completes it.
-        Forgotten(folder).add(name)
-        done, failed = sweep(folder)
-        swept += done
-        wrong += failed
-    deleted = sum(one.erased for one in swept)
-    expired = sum(one.deleted for one in swept) - deleted
+    if admit_again:
+        _admit_again(name, folders, as_json)
+        return
+    swept, wrong = _erase(name, folders)
+    erased = sum(one.erased for one in swept)
+    expired = sum(one.deleted for one in swept) - erased
     samples, messages = (
         sum(one.unnamed for one in swept if one.kind == kind) for kind in ("buffer", "spool")
     )
     if as_json:
         told = {
-            "deleted": deleted,
+            "erased": erased,
             "expired": expired,
             "swept": [{**vars(one), "path": str(one.path)} for one in swept],
             "samples_without_subject": samples,
@@ -78,15 +88,16 @@ def forget(
         typer.echo(json.dumps(told, indent=2))
     else:
         typer.echo(
-            f"{deleted:,} deleted in {counted(len(swept), 'file')}; later samples of this subject "
+            f"{erased:,} erased in {counted(len(swept), 'file')}; later samples of this subject "
             "will be refused"
         )
         if expired:
             typer.echo(f"{expired:,} others were past their limit in days and were deleted, too")
-        if not (deleted or wrong):
+        if not (erased or wrong):
             typer.echo(
                 "no sample of this subject was found here; is the name right? It must be what "
-                "ClientGate(subject=...) returns, letter by letter",
+                "ClientGate(subject=...) returns, letter by letter. If it is not, take it off the "
+                "list with --admit-again",
                 err=True,
             )
         for reason in wrong:
@@ -94,6 +105,38 @@ def forget(
         _tell_of_unnamed(swept, samples, messages)
     if wrong or samples or messages or left_out:
         raise typer.Exit(1)
+
+
+def _erase(name: str, folders: list[Path]) -> tuple[list[Swept], list[TidegateError]]:
+    """Sweep all folders, also after one that could not be; also return what is wrong."""
+    swept: list[Swept] = []
+    wrong: list[TidegateError] = []
+    for folder in folders:
+        try:
+            # First: if this process dies now, the next sweep or order completes it.
+            Forgotten(folder).add(name)
+        except TidegateError as reason:
+            wrong.append(reason)
+            continue
+        done, failed = sweep(folder)
+        swept += done
+        wrong += failed
+    return swept, wrong
+
+
+def _admit_again(name: str, folders: list[Path], as_json: bool) -> None:
+    """Take a subject off the list of all folders."""
+    listed = [folder for folder in folders if Forgotten(folder).remove(name)]
+    if as_json:
+        typer.echo(json.dumps({"admitted_again": [str(folder) for folder in listed]}, indent=2))
+        return
+    if not listed:
+        typer.echo("no folder has this subject on its list; is the name right?", err=True)
+        return
+    typer.echo(
+        f"taken off the list of {len(listed)} of {counted(len(folders), 'folder')}; from now on, "
+        "samples of this subject may be admitted there"
+    )
 
 
 def _tell_of_unnamed(swept: list[Swept], samples: int, messages: int) -> None:

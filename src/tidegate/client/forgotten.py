@@ -21,7 +21,11 @@ from tidegate.errors import DamagedFileError
 
 NAME = "forgotten.json"
 KEY_BYTES = 32
-REMEDY = "restore a copy of it: without it, samples of forgotten subjects would be admitted again"
+REMEDY = (
+    "restore a copy of it: without it, samples of forgotten subjects would be admitted again. If "
+    "there is none, delete the folder's buffers and spools, and forget again everybody on your own "
+    "list"
+)
 
 NOBODY = "nobody"
 """Instead of a hash, for samples without a subject."""
@@ -69,6 +73,18 @@ class Forgotten:
             if known is not None and mine not in known[1]:
                 self._write((known[0], known[1] | {mine}))
         return mine
+
+    def remove(self, subject: str) -> bool:
+        """Admit later samples of a subject again; return whether it was forgotten."""
+        if self._read() is None:
+            self._check_new()
+            return False
+        with self._alone():
+            known = self._read()
+            if known is None or _hash(known, subject) not in known[1]:
+                return False
+            self._write((known[0], known[1] - {_hash(known, subject)}))
+        return True
 
     def _check_new(self) -> None:
         """Refuse to create another key if existing hashes were made with a lost one."""
