@@ -1,6 +1,5 @@
 """Which node is which client: node ids change, names and keys stay."""
 
-import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -8,17 +7,12 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tidegate.errors import (
-    ConfigurationError,
-    DamagedFileError,
-    SupplierError,
-    TidegateError,
-    WireError,
-)
+from tidegate.errors import ConfigurationError, WireError
 from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
-from tidegate.flower.local_grid import LONGEST_REASON, LocalGrid
+from tidegate.flower.introductions import address_of, introduction_in, lacks_gate, may_pass
+from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.prompt_grid import is_in_process, replies_as_they_arrive
-from tidegate.flower.records import NOT_IN_MODS, REMEDIES, attach, expect, find, key_of
+from tidegate.flower.records import attach
 from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt
 
@@ -29,10 +23,6 @@ AT_ONCE = 1000
 """Introductions, which are small, that are requested together."""
 
 ASKED_AGAIN = "It is asked again after 1, 2, 4 and more rounds"
-MAY_PASS = (SupplierError, DamagedFileError)
-"""Errors of a node that may pass, such as data that are not mounted yet: the node may reply
-otherwise when it is asked again, and other nodes may work. A setting, a version or a missing
-gate does not change by itself."""
 NOT_REACHED = "no client is online"
 REFUSED_NOW = "every online node is refused for now"
 TRAIN = "train"
@@ -53,6 +43,8 @@ class Nodes:
         """The node id of each client that is online."""
         self._names: dict[int, str] = {}
         """The name under which each node first joined; it cannot take another."""
+        self._registered: dict[int, str] = {}
+        """The name with which an operator has registered a node."""
         self.refused: dict[int, str] = {}
         """Nodes that replied when they were last asked and were left out, each with the reason."""
         self._gateless: dict[int, str] = {}
@@ -71,6 +63,13 @@ class Nodes:
         """Ask these clients again who they are and how far they got before they take part."""
         for client in clients:
             self.clients.pop(client, None)
+
+    def left_out(self) -> dict[str, str]:
+        """Return who was left out when last asked, with the reasons: clients, and other nodes."""
+        return {
+            self._name_of(node_id) or f"node {node_id}": reason
+            for node_id, reason in self.refused.items()
+        }
 
     def is_retired(self, node_id: int, controller: Controller) -> bool:
         """Return whether a node is a client that an operator has retired; it is not contacted."""
@@ -118,7 +117,8 @@ class Nodes:
         clients cannot be repeated. It continues if one of the reasons may pass.
         """
         online = {node.node_id: node for node in grid.get_nodes()}
-        reserved = {node.name: node_id for node_id, node in online.items() if node.name}
+        self._registered = {node_id: node.name for node_id, node in online.items() if node.name}
+        reserved = {name: node_id for node_id, name in self._registered.items()}
         self.clients = {
             client: node_id
             for client, node_id in self.clients.items()
@@ -152,15 +152,16 @@ class Nodes:
                 question.metadata.dst_node_id,
                 answered.get(question.metadata.message_id),
             )
-            heard = reply is not None and not _lacks_gate(reply)
+            heard = reply is not None and not lacks_gate(reply)
             self._note(node_id, controller.round_number, heard=heard)
             if reply is None:
                 logger.warning(
-                    "node %s did not introduce itself in time; the server asks it again", node_id
+                    "node %s did not introduce itself in time; the server asks it again",
+                    self._called(node_id),
                 )
                 continue
             try:
-                introduced.append((*_heard(reply, addresses[node_id]), node_id))
+                introduced.append((*introduction_in(reply, addresses[node_id]), node_id))
             except WireError as refused:
                 self._leave_out(node_id, f"{refused}", reply)
         # Sorted by name, so that sums of money do not depend on which node replies first.
@@ -214,12 +215,21 @@ class Nodes:
         """Log why a node takes no part; a node that could not be reached is not refused."""
         if reply is None or not reply.has_error() or reply.error.code == CLIENT_RAISED:
             self.refused[node_id] = reason
-        if reply is not None and _may_pass(reply):
+        if reply is not None and may_pass(reply):
             self._passing.add(node_id)
-        if reply is not None and _lacks_gate(reply):
+        if reply is not None and lacks_gate(reply):
             self._gateless[node_id] = reason
             reason = f"{reason}. {ASKED_AGAIN}"
-        logger.warning("node %s is left out: %s", node_id, reason)
+        logger.warning("node %s is left out: %s", self._called(node_id), reason)
+
+    def _name_of(self, node_id: int) -> str | None:
+        """Return the name of a node, if the server has heard it."""
+        return self._names.get(node_id) or self._registered.get(node_id)
+
+    def _called(self, node_id: int) -> str:
+        """Return a node's number, by which Flower knows it, and its name."""
+        name = self._name_of(node_id)
+        return f"{node_id}" if name is None else f"{node_id} ({name})"
 
     def _stop_if_hopeless(self, awaited: set[int], grid: Grid) -> None:
         """Stop a run if no node can take part and none has since the start."""
@@ -241,8 +251,8 @@ class Nodes:
         )
         return ConfigurationError(
             "no client can take part: the server refused every online node "
-            f"({len(self.refused)}), node {node_id} because {reason}. No round was run; fix this "
-            f"and start the run again{others}"
+            f"({len(self.refused)}), node {self._called(node_id)} because {reason}. No round was "
+            f"run; fix this and start the run again{others}"
         )
 
     def _let_in(
@@ -261,60 +271,3 @@ class Nodes:
             self._gateless.pop(node_id, None)
             self.refused.pop(node_id, None)
             self._was_anybody_let_in = True
-
-
-def _lacks_gate(reply: Message) -> bool:
-    """Return whether a question reached a training function instead of a gate.
-
-    A gate replies with an introduction or with an error of this package.
-    """
-    if not reply.has_error():
-        return key_of(Introduction) not in reply.content
-    reason = str(reply.error.reason)
-    ours = any(kind.__name__ in reason for kind in TidegateError.__subclasses__())
-    return reply.error.code == CLIENT_RAISED and (not ours or NOT_IN_MODS in reason)
-
-
-def _may_pass(reply: Message) -> bool:
-    """Return whether a node failed for a reason that may have passed when it is asked again."""
-    if not reply.has_error() or _lacks_gate(reply):
-        return False
-    reason = str(reply.error.reason)
-    return any(kind.__name__ in reason for kind in MAY_PASS)
-
-
-def _heard(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:
-    """Return a node's introduction, under the name that it is registered with, or else its own."""
-    if reply.has_error():
-        reason = str(reply.error.reason)[:LONGEST_REASON]
-        remedy = f"; {REMEDIES[Introduction]}" if _lacks_gate(reply) else ""
-        raise WireError(f"it replied without an introduction: {reason}{remedy}")
-    introduction = expect(reply.content, Introduction)
-    if introduction.run != address.run:
-        raise WireError(f"asked as {address}, it replied as {introduction}")
-    if introduction.void_round < address.void_round:
-        raise WireError(
-            f"{introduction.client} voids orders up to round {introduction.void_round}, but was "
-            f"asked to up to round {address.void_round}"
-        )
-    if address.client and introduction.client != address.client:
-        raise WireError(
-            f"it is registered as {address.client!r}, but calls itself {introduction.client!r}"
-        )
-    return introduction, find(reply.content, Receipt)
-
-
-def address_of(node: NodeInfo, run: str, void_round: int) -> Address:
-    """Return the address of a node: the name that it was registered with, if any.
-
-    A key alone does not identify a node: without authentication Flower makes up a new one at every
-    start.
-    """
-    key = node.public_key
-    fingerprint = hashlib.sha256(key).hexdigest() if key else ""
-    return Address(
-        run=run,
-        client=node.name or "",
-        fingerprint=fingerprint,
-        void_round=void_round,
-    )

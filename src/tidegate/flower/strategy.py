@@ -244,8 +244,8 @@ class AdmissionControl(Strategy):
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
         log_lines.tell_of(self.rounds, averaged)
-        failed = round_replies.failed
-        self._sinks.settled(Moment(row, self._budget, controller.away, averaged, failed))
+        troubles = round_replies.failed, self._nodes.left_out()
+        self._sinks.settled(Moment(row, self._budget, controller.away, averaged, *troubles))
         self._sinks.measured(now, "train", metrics)
         return arrays, metrics
 

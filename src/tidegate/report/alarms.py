@@ -31,6 +31,7 @@ SLOW_CLIENTS = "SLOW CLIENTS"
 NO_PRICE = "NO PRICE OR NO NODES"
 CLIENTS_AWAY = "CLIENTS AWAY"
 CLIENTS_FAIL = "CLIENTS FAIL"
+NODES_LEFT_OUT = "NODES LEFT OUT"
 SAMPLES_SET_ASIDE = "SAMPLES SET ASIDE"
 SUPPLIERS_FAIL = "SUPPLIERS FAIL"
 STREAMS_FULL = "STREAMS FULL"
@@ -69,6 +70,7 @@ NAMES = (
     NO_PRICE,
     CLIENTS_AWAY,
     CLIENTS_FAIL,
+    NODES_LEFT_OUT,
     SAMPLES_SET_ASIDE,
     CLIENTS_SHORT,
     *(name for name, _ in PURCHASES.values()),
@@ -141,18 +143,25 @@ def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) 
     failing, away = ([one for one in view.away if one.failed is bad] for bad in (True, False))
     alarms = list[Alarm]()
     if failing and not any(one.name == NOTHING_LEARNED for one in found):  # it names them
-        what = f"{named(failing)}: {told['error']}"
+        reasons = (view.left_out[one.name] for one in failing if one.name in view.left_out)
+        what = f"{named(failing)}: {next(reasons, told['error'])}"
         is_stopped = any(one.name in (SERVER_DEAD, SERVER_STOPPED) for one in found)
-        is_buying = not (view.is_over or is_stopped or told.get("buying_paused_for"))
+        is_asked = any(one.name not in view.left_out for one in failing)
+        is_buying = is_asked and not (view.is_over or is_stopped or told.get("buying_paused_for"))
         to_do = FIX_CLIENTS + STILL_BUYING * is_buying
         alarms.append(Alarm("yellow", CLIENTS_FAIL, what, to_do))
     if away:
         to_do = (
-            "check that their SuperNodes are running: flwr supernode list. If one is online, "
-            "the server has refused it, and the log says why. If one is gone for good: "
-            f"tidegate retire {view.folder} NAME"
+            "check that their SuperNodes are running: flwr supernode list. If one is gone for "
+            f"good: tidegate retire {view.folder} NAME"
         )
         alarms.append(Alarm("yellow", CLIENTS_AWAY, named(away), to_do))
+    known = {one.name for one in view.clients}
+    if not view.is_over and (others := [one for one in view.left_out if one not in known]):
+        what = f"{few(others[:MOST_NAMES], len(others))}: {view.left_out[others[0]]}"
+        to_do = "fix this on the node; the server asks it again by itself"
+        to_do += ". It may be one of the clients that are away" * bool(away)
+        alarms.append(Alarm("yellow", NODES_LEFT_OUT, what, to_do))
     return alarms
 
 

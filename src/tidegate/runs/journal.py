@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import math
 import os
@@ -16,8 +17,8 @@ from tidegate.runs.server_mark import this_boot, this_machine
 from tidegate.runs.sinks import Moment, Source
 
 MOST_NAMED = 1000
-"""Clients that failed and are named in a line; the others are counted."""
-LONGEST_ERROR = 300
+"""Clients that failed or were left out and are named in a line; those that failed are counted."""
+LONGEST_ERROR = 500
 """Characters of the first client's error."""
 
 
@@ -44,6 +45,9 @@ class Journal:
         if moment.failed:
             names, reasons = list(moment.failed), list(moment.failed.values())
             line |= {"failed_clients": names[:MOST_NAMED], "error": _on_a_line(reasons[0])}
+        if moment.left_out:
+            named = itertools.islice(moment.left_out.items(), MOST_NAMED)
+            line["left_out"] = {name: _on_a_line(reason) for name, reason in named}
         self._write(line)
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:

@@ -6,7 +6,7 @@ a last row that is incomplete is ignored.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ class ClientView:
     seen: int = 0
     """Samples that its present buffer has read from the stream, if it chooses among them."""
     failed: bool = False
-    """Whether it owes a receipt because it replied with an error, or its reply was refused."""
+    """Whether it owes a receipt, or was left out, because of an error or a refused reply."""
     missed: int = 0
     """Rounds up to its last one in which it applied no order."""
     troubles: Sequence[str] = ()
@@ -102,6 +102,8 @@ class RunView:
     failures: dict[int, tuple[int, str]] = field(default_factory=dict)
     """How many clients replied to each round with an error or were refused, and the first reason;
     earlier versions did not note it."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Clients (or ``node N``) that the last round left out, each with the reason: their reply."""
     server: ServerMark | None = None
     """The last of the servers; None before the first."""
     is_served: bool | None = None
@@ -162,7 +164,7 @@ def read_run(folder: Path) -> RunView:
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
     averaged, failures = dict[int, int](), dict[int, tuple[int, str]]()
-    failing = frozenset[str]()
+    failing, left_out = frozenset[str](), dict[str, str]()
     server: ServerMark | None = None
     starts, ending = list[tuple[float, dict[str, str]]](), ""
     for text in whole_lines(folder / METRICS):
@@ -180,6 +182,7 @@ def read_run(folder: Path) -> RunView:
                 times[source][number] = line["at"]
             if source == "settled":
                 averaged[number] = line["averaged"]
+                left_out = dict(line.get("left_out", {}))
                 failing = frozenset(line.get("failed_clients", ()))
                 if "failed" in line:
                     failures[number] = line["failed"], line.get("error", "")
@@ -209,12 +212,15 @@ def read_run(folder: Path) -> RunView:
             is_gone=not ending and server is not None and server.is_gone,
             begun_at=times["decided"],
             ended_at=times["settled"],
-            clients=[
-                replace(one, failed=one.owes_answer and one.name in failing) for one in clients
-            ],
+            clients=[replace(one, failed=_failed(one, failing, left_out)) for one in clients],
             failures=failures,
+            left_out=left_out,
             server=server,
         )
+
+
+def _failed(client: ClientView, failing: Collection[str], left_out: Collection[str]) -> bool:
+    return client.name in left_out or (client.owes_answer and client.name in failing)
 
 
 def read_accounts(folder: Path) -> tuple[str, dict[str, Any]]:

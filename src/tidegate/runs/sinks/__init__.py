@@ -46,6 +46,9 @@ class Moment:
     """Clients whose models are in the average."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """Clients that replied with an error, or whose reply was refused, each with the reason."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Clients that were sent no order because of what they replied when the server asked how far
+    they had got, each with the reason; ``node N`` where the name is not known."""
 
     def numbers(self) -> dict[str, float]:
         """Return everything as plain numbers, by name; without the round's own number."""
