@@ -183,7 +183,20 @@ def test_a_changing_fleet_is_owed_nothing_after_whole_totals(clients: int, round
     for _ in range(rounds):
         _, allocation = allocation.allocate(10**9 // rounds)
     after = Allocation.start(shares, allocation.unserved)
-    assert after.credited == pytest.approx(0, abs=1e-6)
+    given_out = 0
+    for number in range(1, 9):
+        samples, after = after.allocate(10.25)
+        given_out += int(samples.sum())
+        assert given_out == math.floor(number * 10.25)
+
+
+def test_part_of_a_sample_is_carried_over_however_often_the_fleet_changes() -> None:
+    """Just below a whole number it is still less than one sample, and must not be lost."""
+    ordered, owed = 0, np.zeros(2)
+    for _ in range(100):
+        samples, allocation = Allocation.start(np.full(2, 0.5), owed).allocate(2 - 1e-8)
+        ordered, owed = ordered + int(samples.sum()), allocation.unserved
+    assert ordered == 199
 
 
 @settings(max_examples=at_size(40, 200), deadline=None)

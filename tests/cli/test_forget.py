@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,10 +85,11 @@ def test_another_key_is_not_made_where_one_is_lost(
 ) -> None:
     fill(tmp_path)
     (tmp_path / "forgotten.json").unlink()
-    _, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
-    assert "forgotten.json is missing, but a.sqlite needs its key" in " ".join(error.split())
-    _, error = tell(capfd, str(tmp_path), "--subject", NAME, "--admit-again", code=2)
-    assert "delete the folder's buffers and spools" in " ".join(error.split())
+    for flags in ([], ["--admit-again"]):
+        out, error = tell(capfd, str(tmp_path), "--subject", NAME, *flags, code=1)
+        assert "forgotten.json is missing, but a.sqlite needs its key" in " ".join(error.split())
+        assert "delete the folder's buffers and spools" in " ".join(error.split())
+        assert not out  # nothing was done, and nothing is promised
     with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
         with pytest.raises(DamagedFileError, match="restore a copy of it"):
             Gate(store, IndexedStream([]), subject=lambda sample: sample[0])
@@ -95,18 +97,34 @@ def test_another_key_is_not_made_where_one_is_lost(
     assert not (tmp_path / "forgotten.json").exists()
 
 
-def test_a_folder_that_cannot_be_read_leaves_none_after_it_out(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+def lose_key(folder: Path) -> None:
+    (folder / "forgotten.json").unlink()
+
+
+def replace_by_a_folder(folder: Path) -> None:
+    lose_key(folder)
+    (folder / "forgotten.json").mkdir()
+
+
+@pytest.mark.parametrize("damage", [lose_key, replace_by_a_folder])
+def test_the_folders_after_one_that_fails_are_not_left_out(
+    damage: Callable[[Path], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folders = [tmp_path / name for name in ("first", "second", "third")]
     for folder in folders:
         folder.mkdir()
         fill(folder)
-    (folders[1] / "forgotten.json").unlink()
-    out, error = tell(capfd, *map(str, folders), "--subject", NAME, code=1)
-    assert "4 erased in 2 files" in out
-    assert f"{folders[1] / 'forgotten.json'} is missing" in error
+    damage(folders[1])
+    asked = [*map(str, folders), "--subject", NAME]
+    out, error = tell(capfd, *asked, code=1)
+    assert "4 erased in 2 files; later samples of this subject will be refused in 2 of 3" in out
+    assert f"{folders[1]} was left as it is: " in error
     assert content(1).encode() not in (folders[2] / "a.sqlite").read_bytes()
+    out, error = tell(capfd, *asked, "--admit-again", code=1)
+    assert out == "samples of this subject may be admitted again in 2 of 3 folders\n"
+    assert f"{folders[1]} was left as it is: " in error
+    told = json.loads(tell(capfd, *asked, "--admit-again", "--json", code=1)[0])
+    assert (told["admitted_again"], len(told["failed"]), told["left_out"]) == ([], 1, [])
 
 
 def test_a_name_that_was_misspelt_or_consents_again_is_admitted_again(
@@ -119,15 +137,23 @@ def test_a_name_that_was_misspelt_or_consents_again_is_admitted_again(
     tell(capfd, str(one), "--subject", NAME)
     tell(capfd, str(one), "--subject", "another")
     again = [str(one), str(other), "--subject", NAME, "--admit-again"]
-    assert json.loads(tell(capfd, *again, "--json")[0]) == {"admitted_again": [str(one)]}
+    assert json.loads(tell(capfd, *again, "--json")[0])["admitted_again"] == [str(one)]
     out, error = tell(capfd, *again)
     assert (out, error) == ("", "no folder has this subject on its list; is the name right?\n")
     samples = [("another", "x"), (NAME, "old")] * 2 + [("another", "x"), (NAME, "new")]
-    with SqliteStore(one / "a.sqlite", RUN, CLIENT, 9) as store:
-        assert list(store.samples()) == []  # what was erased does not come back
-        gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample[0])
-        gate.apply(Order(run=RUN, round_number=2, price=1.0, retention_horizon=9, count=2))
-        assert [tuple(sample) for sample in store.samples()] == [(NAME, "new")]
+
+    def taken(run: str, round_number: int) -> list[tuple[str, ...]]:
+        with SqliteStore(one / f"{run}.sqlite", run, CLIENT, 9) as store:
+            gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample[0])
+            order = Order(
+                run=run, round_number=round_number, price=1.0, retention_horizon=9, count=2
+            )
+            gate.apply(order)
+            return [tuple(sample) for sample in store.samples()]
+
+    (one / "a.sqlite").rename(one / f"{RUN}.sqlite")
+    assert taken(RUN, 2) == [(NAME, "new")]  # what was erased does not come back in this run
+    assert taken("later", 1) == [(NAME, "old"), (NAME, "old")]
 
 
 def test_messages_of_which_nobody_said_whose_they_are_are_told(

@@ -31,8 +31,8 @@ from tidegate.wire import NO_LIMIT
 ROUNDING = 1e-9
 """Part of a sample. A total that is nearer to a whole number counts as that number."""
 CARRIED_ROUNDING = 1e-6
-"""The same for what all clients are owed together: each part is rounded where its client's count is
-large, so that the sum is off by about the count of all samples times 2⁻⁵³."""
+"""What all clients are owed together counts as nothing below this. Each part is rounded where its
+client's count is large, so that the sum is off by about the count of all samples times 2⁻⁵³."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +71,9 @@ class Allocation:
         active = shares > 0
         clipped = np.where(active, np.clip(unserved, -1, 1), 0.0)
         total = float(clipped.sum())
-        whole = math.floor(total + CARRIED_ROUNDING) / int(active.sum())
-        kept = np.where(active, clipped - whole, 0.0)
-        return cls(shares, ordered, kept, credited=float(kept.sum()))
+        carried = 0.0 if abs(total) < CARRIED_ROUNDING else total - math.floor(total + ROUNDING)
+        kept = np.where(active, clipped - (total - carried) / int(active.sum()), 0.0)
+        return cls(shares, ordered, kept, credited=carried)
 
     @property
     def unserved(self) -> FloatArray:

@@ -48,7 +48,7 @@ def forget(
     samples are about that an app without a subject function took in: it counts them and fails, with
     exit code 1. If a device holds nothing about the subject, the command asks whether the name is
     right and exits with 0, so that you can send one command to all devices.
-    If a file or a folder cannot be read, the command names it, goes on with the others and exits
+    If a file or a folder cannot be read, the command names it, continues with the others and exits
     with 1. Folders below FOLDER are left out; if they hold buffers, too, it names them and exits
     with 1.
 
@@ -58,7 +58,8 @@ def forget(
 
         tidegate forget /var/lib/tidegate --subject -
 
-    After a misspelt name, or when a person consents again; what was erased does not come back:
+    After a misspelt name, or when a person consents again. Erased samples do not come back in runs
+    under way; a new run reads its stream from the beginning, and may admit them again:
 
         tidegate forget /var/lib/tidegate --subject patient-47ll --admit-again
     """
@@ -67,9 +68,9 @@ def forget(
         raise ConfigurationError("--subject must be a name, got an empty one")
     left_out = [below for folder in folders for below in check_folder(folder, folders)]
     if admit_again:
-        _admit_again(name, folders, as_json)
+        _admit_again(name, folders, left_out, as_json=as_json)
         return
-    swept, wrong = _erase(name, folders)
+    listed, swept, wrong = _erase(name, folders)
     erased = sum(one.erased for one in swept)
     expired = sum(one.deleted for one in swept) - erased
     samples, messages = (
@@ -82,15 +83,16 @@ def forget(
             "swept": [{**vars(one), "path": str(one.path)} for one in swept],
             "samples_without_subject": samples,
             "messages_without_subject": messages,
-            "failed": [str(one) for one in wrong],
+            "failed": wrong,
             "left_out": [str(one) for one in left_out],
         }
         typer.echo(json.dumps(told, indent=2))
     else:
-        typer.echo(
-            f"{erased:,} erased in {counted(len(swept), 'file')}; later samples of this subject "
-            "will be refused"
-        )
+        if listed:
+            typer.echo(
+                f"{erased:,} erased in {counted(len(swept), 'file')}; later samples of this "
+                "subject will be refused" + _how_many(listed, folders)
+            )
         if expired:
             typer.echo(f"{expired:,} others were past their limit in days and were deleted, too")
         if not (erased or wrong):
@@ -101,42 +103,61 @@ def forget(
                 err=True,
             )
         for reason in wrong:
-            typer.echo(f"{reason}", err=True)
+            typer.echo(reason, err=True)
         _tell_of_unnamed(swept, samples, messages)
     if wrong or samples or messages or left_out:
         raise typer.Exit(1)
 
 
-def _erase(name: str, folders: list[Path]) -> tuple[list[Swept], list[TidegateError]]:
-    """Sweep all folders, also after one that could not be; also return what is wrong."""
-    swept: list[Swept] = []
-    wrong: list[TidegateError] = []
+def _erase(name: str, folders: list[Path]) -> tuple[list[Path], list[Swept], list[str]]:
+    """Forget a subject in all folders, also after one in which that fails.
+
+    Returns:
+        The folders whose list has the name now, what was swept there, and what is wrong.
+    """
+    listed, swept, wrong = list[Path](), list[Swept](), list[str]()
     for folder in folders:
         try:
             # First: if this process dies now, the next sweep or order completes it.
             Forgotten(folder).add(name)
-        except TidegateError as reason:
-            wrong.append(reason)
+        except (TidegateError, OSError) as reason:
+            wrong.append(f"{folder} was left as it is: {reason}")
             continue
         done, failed = sweep(folder)
+        listed.append(folder)
         swept += done
-        wrong += failed
-    return swept, wrong
+        wrong += map(str, failed)
+    return listed, swept, wrong
 
 
-def _admit_again(name: str, folders: list[Path], as_json: bool) -> None:
-    """Take a subject off the list of all folders."""
-    listed = [folder for folder in folders if Forgotten(folder).remove(name)]
+def _admit_again(name: str, folders: list[Path], left_out: list[Path], *, as_json: bool) -> None:
+    """Take a subject off the list of all folders, also after one in which that fails."""
+    taken, wrong = list[Path](), list[str]()
+    for folder in folders:
+        try:
+            if Forgotten(folder).remove(name):
+                taken.append(folder)
+        except (TidegateError, OSError) as reason:
+            wrong.append(f"{folder} was left as it is: {reason}")
     if as_json:
-        typer.echo(json.dumps({"admitted_again": [str(folder) for folder in listed]}, indent=2))
-        return
-    if not listed:
-        typer.echo("no folder has this subject on its list; is the name right?", err=True)
-        return
-    typer.echo(
-        f"taken off the list of {len(listed)} of {counted(len(folders), 'folder')}; from now on, "
-        "samples of this subject may be admitted there"
-    )
+        told = {"admitted_again": taken, "failed": wrong, "left_out": left_out}
+        typer.echo(
+            json.dumps({key: list(map(str, value)) for key, value in told.items()}, indent=2)
+        )
+    else:
+        if taken:
+            typer.echo("samples of this subject may be admitted again" + _how_many(taken, folders))
+        elif not wrong:
+            typer.echo("no folder has this subject on its list; is the name right?", err=True)
+        for reason in wrong:
+            typer.echo(reason, err=True)
+    if wrong or left_out:
+        raise typer.Exit(1)
+
+
+def _how_many(done: list[Path], folders: list[Path]) -> str:
+    """Return in how many folders, unless it is all of them."""
+    return f" in {len(done)} of {len(folders)} folders" if len(done) < len(folders) else ""
 
 
 def _tell_of_unnamed(swept: list[Swept], samples: int, messages: int) -> None:
