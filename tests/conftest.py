@@ -8,6 +8,7 @@ alone, ``long`` takes seconds, ``full`` runs at full size only. ``quick`` leaves
 import multiprocessing.context
 import os
 import platform
+import signal
 import subprocess
 import time
 from collections.abc import Generator, Iterator
@@ -42,13 +43,15 @@ platform.processor()  # some library asks, which starts `uname`; from now on the
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Trace once in a worker, so that ``no_cover`` ends it.
+    """End what was started also when somebody ends the tests; trace once in a worker.
 
-    A worker of xdist 3.8 parses the options of the process that started it, so pytest-cov 7.1 first
-    takes it for that one, and starts a tracer that goes on where the worker's own one pauses.
+    Without a handler SIGTERM would end this process at once, and leave deployments behind. A worker
+    of xdist 3.8 parses the options of the process that started it, so pytest-cov 7.1 first takes it
+    for that one, and starts a tracer that goes on where the worker's own one pauses.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     coverage = config.pluginmanager.get_plugin("_cov")
-    if hasattr(config, "workerinput") and coverage is not None:
+    if hasattr(config, "workerinput") and coverage is not None and coverage.cov_controller:
         coverage.cov_controller.cov.stop()
 
 

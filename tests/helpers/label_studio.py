@@ -26,12 +26,13 @@ CONFIGURATION = """<View><Text name="text" value="$text"/>
 def installed(new_folder: Callable[[], Path]) -> Path:
     """What ``scripts/make-label-studio`` made; at full size it is made now where it is missing.
 
-    ``.ci/run`` starts the script and goes on; in the end there is a token, or a log of what failed.
+    ``scripts/check`` makes it beside the tests: in the end there is a token, or a log of what
+    failed.
     """
     if os.environ.get(VARIABLE):
         made = Path(os.environ[VARIABLE])
-        failed = made / "failed"
-        wait_for(lambda: failed.exists() or (made / "token").exists() or None, "Label Studio", 600)
+        making, failed = Path(f"{made}.making"), Path(f"{made}.failed")
+        wait_for(lambda: True if not making.exists() else None, "Label Studio", 1200)
         if failed.exists():
             pytest.skip(f"no Label Studio could be made here: {failed.read_text()[-300:]}")
         return made

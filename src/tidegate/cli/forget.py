@@ -126,7 +126,7 @@ def _erase(name: str, folders: list[Path]) -> tuple[list[Path], list[Swept], lis
         done, failed = sweep(folder)
         listed.append(folder)
         swept += done
-        wrong += map(str, failed)
+        wrong += [str(reason) for reason in failed]
     return listed, swept, wrong
 
 
@@ -141,16 +141,14 @@ def _admit_again(name: str, folders: list[Path], left_out: list[Path], *, as_jso
             wrong.append(f"{folder} was left as it is: {reason}")
     if as_json:
         told = {"admitted_again": taken, "failed": wrong, "left_out": left_out}
-        typer.echo(
-            json.dumps({key: list(map(str, value)) for key, value in told.items()}, indent=2)
-        )
+        typer.echo(json.dumps(told, indent=2, default=str))
     else:
         if taken:
             typer.echo("samples of this subject may be admitted again" + _how_many(taken, folders))
         elif not wrong:
             typer.echo("no folder has this subject on its list; is the name right?", err=True)
-        for reason in wrong:
-            typer.echo(reason, err=True)
+        for one in wrong:
+            typer.echo(one, err=True)
     if wrong or left_out:
         raise typer.Exit(1)
 

@@ -42,11 +42,13 @@ class Nodes:
         self.clients: dict[str, int] = {}
         """The node id of each client that is online."""
         self._names: dict[int, str] = {}
-        """The name under which each node first joined; it cannot take another."""
+        """The name under which each node joined; it cannot take another."""
         self._registered: dict[int, str] = {}
         """The name with which an operator has registered a node."""
         self.refused: dict[int, str] = {}
         """Nodes that replied when they were last asked and were left out, each with the reason."""
+        self._disputed: dict[int, str] = {}
+        """Nodes whose names were refused when they were last asked, each with the reason."""
         self._gateless: dict[int, str] = {}
         """Those that replied without a gate: the question reached their training function, which it
         is not meant for."""
@@ -65,11 +67,14 @@ class Nodes:
             self.clients.pop(client, None)
 
     def left_out(self) -> dict[str, str]:
-        """Return who was left out when last asked, with the reasons: clients, and other nodes."""
-        return {
-            self._name_of(node_id) or f"node {node_id}": reason
-            for node_id, reason in self.refused.items()
-        }
+        """Return who was left out when last asked, each with the reason: clients, or ``node N``."""
+        found = dict[str, str]()
+        for node_id, reason in (self.refused | self._disputed).items():
+            name = self._name_of(node_id)
+            is_it = name is not None and self.clients.get(name, node_id) == node_id
+            who = f"node {node_id}" if name is None or name in found or not is_it else name
+            found[who] = reason
+        return found
 
     def is_retired(self, node_id: int, controller: Controller) -> bool:
         """Return whether a node is a client that an operator has retired; it is not contacted."""
@@ -130,6 +135,7 @@ class Nodes:
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
         self._gateless = {node: why for node, why in self._gateless.items() if node in online}
         self.refused = dict(self._gateless)
+        self._disputed = {}
         self._passing, self._are_all_refused = set(), False
         addresses = self._to_ask(online, controller)
         if not addresses:
@@ -167,17 +173,14 @@ class Nodes:
         # Sorted by name, so that sums of money do not depend on which node replies first.
         for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
             client = introduction.client
+            joined_as = self._names.get(node_id, client)
             if client in self.clients or reserved.get(client, node_id) != node_id:
-                logger.warning(
-                    "node %s is left out: another node is already %r; give each node its own name",
-                    node_id,
-                    client,
-                )
+                reason = f"another node is already {client!r}; give each node its own name"
+                self._dispute(node_id, reason)
                 continue
-            if self._names.setdefault(node_id, client) != client:
-                logger.warning(
-                    "node %s is left out: it joined as %r and now calls itself %r",
-                    *(node_id, self._names[node_id], client),
+            if joined_as != client:
+                self._dispute(
+                    node_id, f"it joined as {joined_as!r} and now calls itself {client!r}"
                 )
                 continue
             self._let_in(introduction, receipt, node_id, controller)
@@ -196,7 +199,8 @@ class Nodes:
                     void_round = controller.round_number - 1
                     addresses[node_id] = address_of(node, controller.run, void_round)
                 except WireError as refused:
-                    logger.warning("node %s is left out: %s", node_id, refused)
+                    self._registered.pop(node_id, None)
+                    self._dispute(node_id, f"{refused}")
         return addresses
 
     def _note(self, node_id: int, round_number: int, *, heard: bool) -> None:
@@ -220,6 +224,11 @@ class Nodes:
         if reply is not None and lacks_gate(reply):
             self._gateless[node_id] = reason
             reason = f"{reason}. {ASKED_AGAIN}"
+        logger.warning("node %s is left out: %s", self._called(node_id), reason)
+
+    def _dispute(self, node_id: int, reason: str) -> None:
+        """Log why a node cannot have its name; the run does not stop for it."""
+        self._disputed[node_id] = reason
         logger.warning("node %s is left out: %s", self._called(node_id), reason)
 
     def _name_of(self, node_id: int) -> str | None:
@@ -268,6 +277,7 @@ class Nodes:
             self._leave_out(node_id, f"{refused}")
         else:
             self.clients[introduction.client] = node_id
+            self._names[node_id] = introduction.client
             self._gateless.pop(node_id, None)
             self.refused.pop(node_id, None)
             self._was_anybody_let_in = True

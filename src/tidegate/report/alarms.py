@@ -139,16 +139,18 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
 
 
 def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) -> list[Alarm]:
-    """Return alarms about clients that replied with an error or are away."""
+    """Return alarms about clients that replied with an error, were left out or are away."""
     failing, away = ([one for one in view.away if one.failed is bad] for bad in (True, False))
-    alarms = list[Alarm]()
-    if failing and not any(one.name == NOTHING_LEARNED for one in found):  # it names them
-        reasons = (view.left_out[one.name] for one in failing if one.name in view.left_out)
-        what = f"{named(failing)}: {next(reasons, told['error'])}"
-        is_stopped = any(one.name in (SERVER_DEAD, SERVER_STOPPED) for one in found)
-        is_asked = any(one.name not in view.left_out for one in failing)
-        is_buying = is_asked and not (view.is_over or is_stopped or told.get("buying_paused_for"))
-        to_do = FIX_CLIENTS + STILL_BUYING * is_buying
+    alarms, names = list[Alarm](), {alarm.name for alarm in found}
+    goes_on = not (view.is_over or names & {SERVER_DEAD, SERVER_STOPPED})
+    left_out = [one for one in failing if one.name in view.left_out]
+    if failing and (left_out or NOTHING_LEARNED not in names):  # which has the reason of the others
+        what = named(failing)
+        if len(left_out) < len(failing):
+            what += f": {told['error']}"
+        what += _reasons(view, [one.name for one in left_out])
+        is_buying = len(left_out) < len(failing) and not told.get("buying_paused_for")
+        to_do = FIX_CLIENTS + STILL_BUYING * (goes_on and is_buying)
         alarms.append(Alarm("yellow", CLIENTS_FAIL, what, to_do))
     if away:
         to_do = (
@@ -157,12 +159,21 @@ def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) 
         )
         alarms.append(Alarm("yellow", CLIENTS_AWAY, named(away), to_do))
     known = {one.name for one in view.clients}
-    if not view.is_over and (others := [one for one in view.left_out if one not in known]):
-        what = f"{few(others[:MOST_NAMES], len(others))}: {view.left_out[others[0]]}"
+    others = [one for one in view.left_out if one not in known]
+    if others and goes_on:
+        what = few(others[:MOST_NAMES], len(others)) + _reasons(view, others)
         to_do = "fix this on the node; the server asks it again by itself"
         to_do += ". It may be one of the clients that are away" * bool(away)
         alarms.append(Alarm("yellow", NODES_LEFT_OUT, what, to_do))
     return alarms
+
+
+def _reasons(view: RunView, names: Sequence[str]) -> str:
+    """Return the first reason that is noted for one of these, and for whom if there are more."""
+    for name in names:
+        if reason := view.left_out[name]:
+            return f": {reason}" if len(names) == 1 else f"; {name} because: {reason}"
+    return ""
 
 
 def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:

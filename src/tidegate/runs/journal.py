@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.metadata
-import itertools
 import json
 import math
 import os
@@ -17,9 +16,11 @@ from tidegate.runs.server_mark import this_boot, this_machine
 from tidegate.runs.sinks import Moment, Source
 
 MOST_NAMED = 1000
-"""Clients that failed or were left out and are named in a line; those that failed are counted."""
+"""At most so many clients are named in a line."""
+MOST_REASONS = 6
+"""At most so many of the clients that were left out are written with the reason."""
 LONGEST_ERROR = 500
-"""Characters of the first client's error."""
+"""Characters of an error."""
 
 
 class Journal:
@@ -27,6 +28,8 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / METRICS
+        self._left_out = dict[str, str]()
+        """As the file has it."""
 
     def begin(self) -> None:
         """Note a new server; the one before may have died in the middle of a line."""
@@ -45,9 +48,13 @@ class Journal:
         if moment.failed:
             names, reasons = list(moment.failed), list(moment.failed.values())
             line |= {"failed_clients": names[:MOST_NAMED], "error": _on_a_line(reasons[0])}
-        if moment.left_out:
-            named = itertools.islice(moment.left_out.items(), MOST_NAMED)
-            line["left_out"] = {name: _on_a_line(reason) for name, reason in named}
+        left_out = {
+            name: _on_a_line(reason) if place < MOST_REASONS else ""
+            for place, (name, reason) in enumerate(moment.left_out.items())
+            if place < MOST_NAMED
+        }
+        if left_out != self._left_out:  # or it would fill the file in a long run
+            line["left_out"] = self._left_out = left_out
         self._write(line)
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:

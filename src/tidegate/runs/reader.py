@@ -103,7 +103,7 @@ class RunView:
     """How many clients replied to each round with an error or were refused, and the first reason;
     earlier versions did not note it."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Clients (or ``node N``) that the last round left out, each with the reason: their reply."""
+    """Clients (or ``node N``) that the last round left out; the first few with the reason."""
     server: ServerMark | None = None
     """The last of the servers; None before the first."""
     is_served: bool | None = None
@@ -176,13 +176,14 @@ def read_run(folder: Path) -> RunView:
             number, source = line["round"], line["source"]
             if source == "started":
                 starts.append((line["at"], line["versions"]))
+                left_out = {}
                 server = ServerMark(line["pid"], line["machine"], line.get("boot", ""))
             ending = source if source in ("over", "failed") else ""
             if source in times:
                 times[source][number] = line["at"]
             if source == "settled":
                 averaged[number] = line["averaged"]
-                left_out = dict(line.get("left_out", {}))
+                left_out = dict(line.get("left_out", left_out))  # written when it changes
                 failing = frozenset(line.get("failed_clients", ()))
                 if "failed" in line:
                     failures[number] = line["failed"], line.get("error", "")

@@ -47,8 +47,9 @@ class Moment:
     failed: Mapping[str, str] = field(default_factory=dict)
     """Clients that replied with an error, or whose reply was refused, each with the reason."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Clients that were sent no order because of what they replied when the server asked how far
-    they had got, each with the reason; ``node N`` where the name is not known."""
+    """Clients that got no order, because of what they replied when the server asked how far they
+    had got or because another node has their name, each with the reason; ``node N`` where the
+    server cannot tell which client it is."""
 
     def numbers(self) -> dict[str, float]:
         """Return everything as plain numbers, by name; without the round's own number."""
