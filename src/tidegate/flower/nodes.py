@@ -229,7 +229,7 @@ class Nodes:
     def _dispute(self, node_id: int, reason: str) -> None:
         """Log why a node cannot have its name; the run does not stop for it."""
         self._disputed[node_id] = reason
-        logger.warning("node %s is left out: %s", self._called(node_id), reason)
+        logger.warning("node %s is left out: %s", node_id, reason)
 
     def _name_of(self, node_id: int) -> str | None:
         """Return the name of a node, if the server has heard it."""
