@@ -30,6 +30,7 @@ def prices(tmp_path: Path) -> str:
     return f"trace:{file}:eur"
 
 
+@pytest.mark.long
 def test_a_policy_that_does_not_fit_into_memory_is_not_recommended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -62,6 +63,7 @@ def test_a_policy_that_spends_more_than_the_budget_is_not_recommended(
     assert recommended == {True, False}
 
 
+@pytest.mark.long
 def test_of_policies_that_gain_the_same_the_simplest_is_recommended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -94,6 +96,7 @@ def test_more_memory_at_a_constant_price_is_said_to_gain_nothing(
     assert "More memory gains nothing" not in some  # the budget pays for more than the slots
 
 
+@pytest.mark.long
 def test_constant_admission_with_a_k_too_long_for_a_delay_is_no_measure(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -112,6 +115,7 @@ def test_a_cap_below_k_plans_no_k(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Keep a sample for" not in told
 
 
+@pytest.mark.long
 def test_a_first_fill_that_nobody_pays_for_is_not_recommended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -121,6 +125,7 @@ def test_a_first_fill_that_nobody_pays_for_is_not_recommended(
     assert "The price is always 2.5, so no policy gains by waiting for a better one." in told
 
 
+@pytest.mark.long
 def test_rounds_without_a_sample_to_train_on_are_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -266,6 +266,7 @@ def box_of_page(folder: Path) -> str:
     return str(box)
 
 
+@pytest.mark.long
 def test_colours_say_how_it_is(tmp_path: Path) -> None:
     play(tmp_path / "well")
     assert colours(tmp_path / "well") == {"green"}
@@ -548,6 +549,7 @@ def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Pa
         assert written.count(back) == times
 
 
+@pytest.mark.long
 def test_a_pause_in_buying_is_told_on_screen_and_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

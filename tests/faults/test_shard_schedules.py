@@ -21,7 +21,7 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 _quietly = pytest.fixture(autouse=True)(quietly)
 
-SCHEDULES = {"memory": at_size(60, 1000), "postgres": at_size(4, 1000)}
+SCHEDULES = {"memory": at_size(60, 1000, quick=20), "postgres": at_size(4, 1000)}
 IN_ONE_TEST = {"memory": at_size(20, 250), "postgres": at_size(4, 50)}
 PARTS = [
     pytest.param(*one.values, first, id=f"{one.id}-{first}", marks=one.marks)

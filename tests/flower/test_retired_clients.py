@@ -131,6 +131,7 @@ def stopped(tmp_path: Path, one: AdmissionControl, before_round: int) -> None:
         one.start(grid(tmp_path, dies), MODEL, ROUNDS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["save_control", "save_round", "_save_model"])
 @pytest.mark.parametrize("call", [3, 4, 5])
 def test_a_request_survives_a_server_that_dies_anywhere_around_it(

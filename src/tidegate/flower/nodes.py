@@ -42,7 +42,7 @@ class Nodes:
         self.clients: dict[str, int] = {}
         """The node id of each client that is online."""
         self._names: dict[int, str] = {}
-        """The name under which each node joined; it cannot take another."""
+        """The name by which each node first called itself; it cannot take another."""
         self._registered: dict[int, str] = {}
         """The name with which an operator has registered a node."""
         self.refused: dict[int, str] = {}
@@ -173,15 +173,13 @@ class Nodes:
         # Sorted by name, so that sums of money do not depend on which node replies first.
         for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
             client = introduction.client
-            joined_as = self._names.get(node_id, client)
             if client in self.clients or reserved.get(client, node_id) != node_id:
                 reason = f"another node is already {client!r}; give each node its own name"
                 self._dispute(node_id, reason)
                 continue
-            if joined_as != client:
-                self._dispute(
-                    node_id, f"it joined as {joined_as!r} and now calls itself {client!r}"
-                )
+            first = self._names.setdefault(node_id, client)
+            if first != client:
+                self._dispute(node_id, f"it joined as {first!r} and now calls itself {client!r}")
                 continue
             self._let_in(introduction, receipt, node_id, controller)
         awaited = {one for one in online if not self.is_retired(one, controller)}
@@ -277,7 +275,6 @@ class Nodes:
             self._leave_out(node_id, f"{refused}")
         else:
             self.clients[introduction.client] = node_id
-            self._names[node_id] = introduction.client
             self._gateless.pop(node_id, None)
             self.refused.pop(node_id, None)
             self._was_anybody_let_in = True
