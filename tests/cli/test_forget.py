@@ -88,13 +88,30 @@ def test_another_key_is_not_made_where_one_is_lost(
     for flags in ([], ["--admit-again"]):
         out, error = tell(capfd, str(tmp_path), "--subject", NAME, *flags, code=1)
         assert "forgotten.json is missing, but a.sqlite needs its key" in " ".join(error.split())
-        assert "delete the folder's buffers and spools" in " ".join(error.split())
+        assert "If there is none, stop the app, delete the folder's" in " ".join(error.split())
         assert not out  # nothing was done, and nothing is promised
     with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
         with pytest.raises(DamagedFileError, match="restore a copy of it"):
             Gate(store, IndexedStream([]), subject=lambda sample: sample[0])
         Gate(store, IndexedStream([]))  # an app that names nobody needs no key
     assert not (tmp_path / "forgotten.json").exists()
+
+
+@pytest.mark.parametrize("text", [None, "{"])
+def test_the_way_out_without_a_copy_of_the_list_works(
+    text: str | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fill(tmp_path)
+    (tmp_path / "forgotten.json").unlink()
+    if text is not None:
+        (tmp_path / "forgotten.json").write_text(text)
+    assert "If there is none, " in tell(capfd, str(tmp_path), "--subject", NAME, code=1)[1]
+    for path in (*tmp_path.glob("*.sqlite*"), *tmp_path.glob("forgotten.json")):
+        path.unlink()
+    tell(capfd, str(tmp_path), "--subject", NAME)
+    fill(tmp_path)
+    with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
+        assert {sample[0] for sample in store.samples()} == {"another"}
 
 
 def lose_key(folder: Path) -> None:
@@ -121,7 +138,7 @@ def test_the_folders_after_one_that_fails_are_not_left_out(
     assert f"{folders[1]} was left as it is: " in error
     assert content(1).encode() not in (folders[2] / "a.sqlite").read_bytes()
     out, error = tell(capfd, *asked, "--admit-again", code=1)
-    assert out == "samples of this subject may be admitted again in 2 of 3 folders\n"
+    assert "may be admitted again; it was taken off the list of 2 of 3 folders" in out
     assert f"{folders[1]} was left as it is: " in error
     told = json.loads(tell(capfd, *asked, "--admit-again", "--json", code=1)[0])
     assert (told["admitted_again"], len(told["failed"]), told["left_out"]) == ([], 1, [])

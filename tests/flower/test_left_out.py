@@ -2,25 +2,26 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import ArrayRecord, Context, Message, MetricRecord
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, gated_app
+from gated_apps import MODEL, dataset, gated_app
 from meetings import settled
 
-from tidegate.flower import AdmissionControl, LocalGrid
-from tidegate.flower.nodes import Nodes
-from tidegate.report.alarms import Alarm, alarms
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
+from tidegate.flower.flower_internals import NodeInfo
+from tidegate.report.alarms import Alarm, alarms, state_of
 from tidegate.report.live import summary
 from tidegate.report.run_state import run_state
 from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
-from tidegate.runs.reader import read_run
+from tidegate.runs.reader import RunView, read_run
 from tidegate.runs.sinks import Moment
 
 ROUNDS = 8
@@ -32,7 +33,12 @@ class ServerStopsError(Exception):
 
 
 def play(
-    folder: Path, *, until: int, damaged: Sequence[int] = (), failing: Sequence[int] = ()
+    folder: Path,
+    *,
+    until: int,
+    damaged: Sequence[int] = (),
+    failing: Sequence[int] = (),
+    at_training: Callable[[], None] = lambda: None,
 ) -> dict[str, Alarm]:
     """Play a part of a run; return the alarms while it is in its last round.
 
@@ -41,6 +47,7 @@ def play(
     buffers, found = folder / "buffers", dict[str, Alarm]()
 
     def fail(message: Message, context: Context) -> None:
+        at_training()
         if context.node_config["partition-id"] in failing and len(one.rounds) >= 2:
             raise RuntimeError("no memory")
 
@@ -116,30 +123,106 @@ def test_reasons_are_written_once(tmp_path: Path) -> None:
     play(tmp_path, until=7, damaged=[1])
     lines = (tmp_path / "run" / METRICS).read_text("utf-8").splitlines()
     written = [json.loads(line) for line in lines if '"left_out"' in line]
-    assert [list(line["left_out"]) for line in written] == [["partition-1"]]
+    assert [list(line["left_out"]["clients"]) for line in written] == [["partition-1"]]
     assert len(lines) > 2 * written[0]["round"] + 3  # more rounds followed
 
 
+def noted(folder: Path) -> list[dict[str, Any] | None]:
+    lines = (folder / METRICS).read_text("utf-8").splitlines()
+    return [json.loads(line).get("left_out") for line in lines if "settled" in line]
+
+
 def test_a_thousand_nodes_fill_no_file(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    row = settled(1)
-    for left_out in ({f"node {number}": "no gate" * 100 for number in range(3000)}, {}):
+    journal, row = Journal(tmp_path), settled(1)
+    gateless = {f"node {number}": "gateless" * 1000 for number in range(3000)}
+    for left_out in ({"site-1": "a damaged buffer", **gateless}, {}):
         for _ in range(2):
             journal.settled(Moment(row, 1.0, 0, 0, left_out=left_out))
-    lines = [json.loads(line) for line in (tmp_path / METRICS).read_text("utf-8").splitlines()]
-    noted = [line.get("left_out") for line in lines]
-    assert noted[1] is noted[3] is None
-    assert noted[2] == {}
-    assert len(noted[0]) == 1000
-    assert sum(map(bool, noted[0].values())) == 6
+    first, *others = noted(tmp_path)
+    assert others == [None, {"clients": {}, "reasons": []}, None]
+    assert first is not None
+    assert len(first["clients"]) == 1000
+    assert [len(one) for one in first["reasons"]] == [len("a damaged buffer"), 500]
+    assert (first["clients"]["site-1"], first["clients"]["node 7"]) == (0, 1)
 
 
-def test_a_name_that_another_node_has_is_told_of_the_node_and_not_of_its_owner() -> None:
-    nodes = Nodes()
-    nodes.refused = {3: "its buffer is damaged", 4: "its key differs"}
-    nodes._names = {3: "site-0", 4: "site-1", 7: "site-0"}
-    nodes.clients = {"site-0": 7}
-    assert nodes.left_out() == {
-        "node 3": "its buffer is damaged",
-        "site-1": "its key differs",
-    }
+def test_a_journal_that_begins_again_says_again_who_was_left_out(tmp_path: Path) -> None:
+    journal, row = Journal(tmp_path), settled(1)
+    for _ in range(2):
+        journal.begin()
+        journal.settled(Moment(row, 1.0, 0, 0, left_out={"node 3": "no gate"}))
+    first, second = noted(tmp_path)
+    assert first == second is not None
+
+
+def test_who_takes_part_again_is_not_said_to_have_failed(tmp_path: Path) -> None:
+    """While the round is still under way, and the last one left it out."""
+    play(tmp_path, until=5, damaged=[1])
+    before = read_run(tmp_path / "run")
+    (client,) = [one for one in before.clients if one.name == "partition-1"]
+    assert (client.failed, state_of(client)) == (True, "replied with an error")
+    for path in (tmp_path / "buffers" / "1").iterdir():
+        path.unlink()
+    under_way: list[RunView] = []
+    play(tmp_path, until=8, at_training=lambda: under_way.append(read_run(tmp_path / "run")))
+    (client,) = [one for one in under_way[0].clients if one.name == "partition-1"]
+    assert not client.failed
+
+
+class Named(LocalGrid):
+    """Its nodes were registered with these names."""
+
+    names: Mapping[int, str] = {}
+
+    def get_nodes(self) -> list[NodeInfo]:
+        return [NodeInfo(node_id=one, name=self.names.get(one, "")) for one in self.get_node_ids()]
+
+
+def left_out(app: ClientApp, partitions: Sequence[int], names: Mapping[int, str]) -> list[str]:
+    """Who takes no part in a run of one round, and with which reason."""
+    grid = Named(app, [{"partition-id": number} for number in partitions])
+    grid.names = names
+    one = AdmissionControl(FedAvg(fraction_evaluate=0.0), "tide", budget=22.0, prices=3.0)
+    one.start(grid, MODEL, 1)
+    return [f"{who}: {reason}" for who, reason in one._nodes.left_out().items()]
+
+
+def test_names_that_others_have_or_that_cannot_be_sent_are_told() -> None:
+    (told,) = left_out(gated_app(), [0, 0, 1], {})
+    assert told.startswith("node ")
+    assert "another node is already 'partition-0'; give each node its own name" in told
+    (told,) = left_out(gated_app(), [0, 1, 2], {4: "a" * 201})
+    assert told.startswith("node 4: client must be a name of at most 200 printable")
+
+
+def test_a_registered_node_that_fails_has_its_name() -> None:
+    def refuse(context: Context) -> int:
+        if context.node_config["partition-id"] == 0:
+            raise OSError(28, "No space left on device")
+        return 9
+
+    app = ClientApp(mods=[ClientGate(dataset, refuse)])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    (told,) = left_out(app, [0, 1, 2], {2: "site-9"})
+    assert told.startswith("site-9: it replied without an introduction: SupplierError: this node")
+
+
+def test_an_app_that_cannot_be_loaded_is_told_and_a_node_that_is_gone_is_not() -> None:
+    class Broken(Named):
+        code = 1
+
+        def _answer(self, message: Message) -> Message:
+            if message.metadata.dst_node_id == 2:
+                return Message(Error(self.code, "no module named torch"), reply_to=message)
+            return super()._answer(message)
+
+    for code, expected in ((1, 1), (8, 1), (3, 0), (5, 0)):
+        grid = Broken(gated_app(), [{"partition-id": number} for number in range(NODES)])
+        grid.code = code
+        one = AdmissionControl(FedAvg(fraction_evaluate=0.0), "tide", budget=22.0, prices=3.0)
+        one.start(grid, MODEL, 1)
+        assert len(one._nodes.left_out()) == expected

@@ -48,9 +48,9 @@ def forget(
     samples are about that an app without a subject function took in: it counts them and fails, with
     exit code 1. If a device holds nothing about the subject, the command asks whether the name is
     right and exits with 0, so that you can send one command to all devices.
-    If a file or a folder cannot be read, the command names it, continues with the others and exits
-    with 1. Folders below FOLDER are left out; if they hold buffers, too, it names them and exits
-    with 1.
+    If a buffer, a spool or forgotten.json cannot be read, the command names it, continues with the
+    others and exits with 1. Folders below FOLDER are left out; if they hold buffers, too, it names
+    them and exits with 1.
 
         tidegate forget /var/lib/tidegate --subject patient-4711
 
@@ -89,9 +89,10 @@ def forget(
         typer.echo(json.dumps(told, indent=2))
     else:
         if listed:
+            partly = f" in {len(listed)} of {len(folders)} folders"
             typer.echo(
                 f"{erased:,} erased in {counted(len(swept), 'file')}; later samples of this "
-                "subject will be refused" + _how_many(listed, folders)
+                f"subject will be refused{partly if len(listed) < len(folders) else ''}"
             )
         if expired:
             typer.echo(f"{expired:,} others were past their limit in days and were deleted, too")
@@ -144,18 +145,15 @@ def _admit_again(name: str, folders: list[Path], left_out: list[Path], *, as_jso
         typer.echo(json.dumps(told, indent=2, default=str))
     else:
         if taken:
-            typer.echo("samples of this subject may be admitted again" + _how_many(taken, folders))
+            partly = f"; it was taken off the list of {len(taken)} of {len(folders)} folders"
+            others = partly if len(taken) < len(folders) else ""
+            typer.echo(f"samples of this subject may be admitted again{others}")
         elif not wrong:
             typer.echo("no folder has this subject on its list; is the name right?", err=True)
         for one in wrong:
             typer.echo(one, err=True)
     if wrong or left_out:
         raise typer.Exit(1)
-
-
-def _how_many(done: list[Path], folders: list[Path]) -> str:
-    """Return in how many folders, unless it is all of them."""
-    return f" in {len(done)} of {len(folders)} folders" if len(done) < len(folders) else ""
 
 
 def _tell_of_unnamed(swept: list[Swept], samples: int, messages: int) -> None:

@@ -23,8 +23,8 @@ NAME = "forgotten.json"
 KEY_BYTES = 32
 REMEDY = (
     "restore a copy of it: without it, samples of forgotten subjects would be admitted again. If "
-    "there is none, delete the folder's buffers and spools, and forget again everybody on your own "
-    "list"
+    "there is none, stop the app, delete the folder's buffers, spools and forgotten.json, forget "
+    "again everybody on your own list, and only then start the app"
 )
 
 NOBODY = "nobody"

@@ -38,6 +38,8 @@ SERVER_NODE_ID = 1
 """The id that Flower gives the server side of a run."""
 CLIENT_RAISED = 2
 """Flower's error code for a ClientApp that raised."""
+NO_REPLY = (3, 4, 5)
+"""Flower's error codes for a message, a reply or a node that is not available."""
 UNAUTHORIZED = 401
 """The SuperLink's answer to a server app whose run was stopped: its token is no longer valid."""
 LOGGER = "flwr"
@@ -51,6 +53,7 @@ AWAITED = re.compile(
 __all__ = [
     "CLIENT_RAISED",
     "LOGGER",
+    "NO_REPLY",
     "SERVER_NODE_ID",
     "NodeInfo",
     "Run",

@@ -8,7 +8,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from tidegate.errors import ConfigurationError, WireError
-from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
+from tidegate.flower.flower_internals import CLIENT_RAISED, NO_REPLY, NodeInfo
 from tidegate.flower.introductions import address_of, introduction_in, lacks_gate, may_pass
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.prompt_grid import is_in_process, replies_as_they_arrive
@@ -42,13 +42,15 @@ class Nodes:
         self.clients: dict[str, int] = {}
         """The node id of each client that is online."""
         self._names: dict[int, str] = {}
-        """The name by which each node first called itself; it cannot take another."""
+        """The name by which each node first called itself, unless it was another node's; it cannot
+        take another."""
         self._registered: dict[int, str] = {}
         """The name with which an operator has registered a node."""
         self.refused: dict[int, str] = {}
         """Nodes that replied when they were last asked and were left out, each with the reason."""
-        self._disputed: dict[int, str] = {}
-        """Nodes whose names were refused when they were last asked, each with the reason."""
+        self._reasons: dict[int, str] = {}
+        """Why nodes that replied were left out when they were last asked: also those that cannot
+        have their name, or whose app could not be loaded."""
         self._gateless: dict[int, str] = {}
         """Those that replied without a gate: the question reached their training function, which it
         is not meant for."""
@@ -69,7 +71,7 @@ class Nodes:
     def left_out(self) -> dict[str, str]:
         """Return who was left out when last asked, each with the reason: clients, or ``node N``."""
         found = dict[str, str]()
-        for node_id, reason in (self.refused | self._disputed).items():
+        for node_id, reason in self._reasons.items():
             name = self._name_of(node_id)
             is_it = name is not None and self.clients.get(name, node_id) == node_id
             who = f"node {node_id}" if name is None or name in found or not is_it else name
@@ -135,7 +137,7 @@ class Nodes:
         self._silent = {node: noted for node, noted in self._silent.items() if node in online}
         self._gateless = {node: why for node, why in self._gateless.items() if node in online}
         self.refused = dict(self._gateless)
-        self._disputed = {}
+        self._reasons = dict(self._gateless)
         self._passing, self._are_all_refused = set(), False
         addresses = self._to_ask(online, controller)
         if not addresses:
@@ -179,7 +181,7 @@ class Nodes:
                 continue
             first = self._names.setdefault(node_id, client)
             if first != client:
-                self._dispute(node_id, f"it joined as {first!r} and now calls itself {client!r}")
+                self._dispute(node_id, f"it called itself {first!r} before, and now {client!r}")
                 continue
             self._let_in(introduction, receipt, node_id, controller)
         awaited = {one for one in online if not self.is_retired(one, controller)}
@@ -217,6 +219,8 @@ class Nodes:
         """Log why a node takes no part; a node that could not be reached is not refused."""
         if reply is None or not reply.has_error() or reply.error.code == CLIENT_RAISED:
             self.refused[node_id] = reason
+        if reply is None or not reply.has_error() or reply.error.code not in NO_REPLY:
+            self._reasons[node_id] = reason
         if reply is not None and may_pass(reply):
             self._passing.add(node_id)
         if reply is not None and lacks_gate(reply):
@@ -226,7 +230,7 @@ class Nodes:
 
     def _dispute(self, node_id: int, reason: str) -> None:
         """Log why a node cannot have its name; the run does not stop for it."""
-        self._disputed[node_id] = reason
+        self._reasons[node_id] = reason
         logger.warning("node %s is left out: %s", node_id, reason)
 
     def _name_of(self, node_id: int) -> str | None:
@@ -277,4 +281,5 @@ class Nodes:
             self.clients[introduction.client] = node_id
             self._gateless.pop(node_id, None)
             self.refused.pop(node_id, None)
+            self._reasons.pop(node_id, None)
             self._was_anybody_let_in = True

@@ -13,7 +13,8 @@ from tidegate.report.page import Level
 from tidegate.report.purchases import told_of_purchases
 from tidegate.report.run_state import RunState
 from tidegate.report.tables import amount
-from tidegate.runs.reader import ClientView, RunView
+from tidegate.runs.client_view import ClientView
+from tidegate.runs.reader import RunView
 from tidegate.runs.server_log import how_stopped
 
 MOST_NAMES = 6
@@ -154,15 +155,16 @@ def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) 
         alarms.append(Alarm("yellow", CLIENTS_FAIL, what, to_do))
     if away:
         to_do = (
-            "check that their SuperNodes are running: flwr supernode list. If one is gone for "
-            f"good: tidegate retire {view.folder} NAME"
+            "check that their SuperNodes are running: flwr supernode list. If one is online, "
+            "server.log says why it takes no part. If one is gone for good: tidegate retire "
+            f"{view.folder} NAME"
         )
         alarms.append(Alarm("yellow", CLIENTS_AWAY, named(away), to_do))
     known = {one.name for one in view.clients}
     others = [one for one in view.left_out if one not in known]
     if others and goes_on:
         what = few(others[:MOST_NAMES], len(others)) + _reasons(view, others)
-        to_do = "fix this on the node; the server asks it again by itself"
+        to_do = "fix this on the device; the server asks it again by itself"
         to_do += ". It may be one of the clients that are away" * bool(away)
         alarms.append(Alarm("yellow", NODES_LEFT_OUT, what, to_do))
     return alarms
@@ -173,7 +175,7 @@ def _reasons(view: RunView, names: Sequence[str]) -> str:
     for name in names:
         if reason := view.left_out[name]:
             return f": {reason}" if len(names) == 1 else f"; {name} because: {reason}"
-    return ""
+    return "; server.log has the reasons" if names else ""
 
 
 def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:

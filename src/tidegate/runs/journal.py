@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.metadata
+import itertools
 import json
 import math
 import os
@@ -18,7 +19,7 @@ from tidegate.runs.sinks import Moment, Source
 MOST_NAMED = 1000
 """At most so many clients are named in a line."""
 MOST_REASONS = 6
-"""At most so many of the clients that were left out are written with the reason."""
+"""At most so many reasons for leaving clients out are written in a line."""
 LONGEST_ERROR = 500
 """Characters of an error."""
 
@@ -28,12 +29,13 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / METRICS
-        self._left_out = dict[str, str]()
+        self._left_out = _numbered({})
         """As the file has it."""
 
     def begin(self) -> None:
         """Note a new server; the one before may have died in the middle of a line."""
         before = "\n" if self._path.exists() else ""
+        self._left_out = _numbered({})
         told = {"round": 0, "source": "started", "versions": versions(), "pid": os.getpid()}
         self._write(told | {"machine": this_machine(), "boot": this_boot()}, before)
 
@@ -48,14 +50,11 @@ class Journal:
         if moment.failed:
             names, reasons = list(moment.failed), list(moment.failed.values())
             line |= {"failed_clients": names[:MOST_NAMED], "error": _on_a_line(reasons[0])}
-        left_out = {
-            name: _on_a_line(reason) if place < MOST_REASONS else ""
-            for place, (name, reason) in enumerate(moment.left_out.items())
-            if place < MOST_NAMED
-        }
+        left_out = _numbered(moment.left_out)
         if left_out != self._left_out:  # or it would fill the file in a long run
-            line["left_out"] = self._left_out = left_out
+            line["left_out"] = left_out
         self._write(line)
+        self._left_out = left_out
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
         """Write one line; values that are not finite become null."""
@@ -70,6 +69,15 @@ class Journal:
         text = json.dumps(line | {"at": round(time.time(), 3)})
         with self._path.open("a", encoding="utf-8") as lines:
             lines.write(f"{before}{text}\n")
+
+
+def _numbered(left_out: Mapping[str, str]) -> dict[str, Any]:
+    """Return who was left out, with the places of their reasons; many may have the same reason."""
+    reasons = [_on_a_line(one) for one in dict.fromkeys(left_out.values())]
+    places = {one: place for place, one in enumerate(dict.fromkeys(left_out.values()))}
+    named = itertools.islice(left_out.items(), MOST_NAMED)
+    clients = {name: places[reason] for name, reason in named}
+    return {"clients": clients, "reasons": reasons[:MOST_REASONS]}
 
 
 def _on_a_line(error: str) -> str:

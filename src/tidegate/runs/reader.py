@@ -15,46 +15,12 @@ from tidegate._internal.natural_order import natural_order
 from tidegate._internal.saving import Archive, plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError
 from tidegate.runs.books_file import check_format, read_books
+from tidegate.runs.client_view import ClientView, client_view
 from tidegate.runs.folder import BOOKS, CONTROL, METRICS, REMEDY, ROUNDS, holds_run
 from tidegate.runs.retirements import asked
 from tidegate.runs.server_mark import ServerMark
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.saved_terms import current_terms
-
-
-@dataclass(frozen=True)
-class ClientView:
-    """One client, by the server's books."""
-
-    name: str
-    buffer_capacity: int
-    stored: int
-    """Samples, by its last receipt."""
-    total_admitted: int
-    total_spent: float
-    last_round: int
-    """The round of its last receipt; 0 before the first."""
-    away_for: int | None
-    """Rounds since it was online; None if it is no longer in the plan."""
-    owes_answer: bool
-    """Whether an order of an earlier round has no receipt."""
-    is_retired: bool
-    """Whether an operator has retired it, or has asked the server to."""
-    batches: Sequence[tuple[int, int]] = ()
-    """What it stores: the round that admitted samples, and how many of them are left. The books
-    count its orders, so rounds are counted back from its last one, as if it had missed none."""
-    candidates: int = 0
-    """Candidates that it reads for an order; 0 if it takes samples as they come."""
-    seen: int = 0
-    """Samples that its present buffer has read from the stream, if it chooses among them."""
-    failed: bool = False
-    """Whether it owes a receipt, or was left out, because of an error or a refused reply."""
-    missed: int = 0
-    """Rounds up to its last one in which it applied no order."""
-    troubles: Sequence[str] = ()
-    """Problems of its purchases by its last receipt: ``empty`` (it holds nothing, and nothing is
-    under way), ``short`` (it bought fewer samples than ordered in the last round, or in an earlier
-    one and none since), ``suppliers`` (one fails), ``spools`` (its stream has no room)."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +120,7 @@ def read_run(folder: Path) -> RunView:
         now = int(record["round_number"])
         requests = asked(folder)
         clients = [
-            _client(name, account, absences.get(name) if absences else 0, now, requests)
+            client_view(name, account, absences.get(name) if absences else 0, now, requests)
             for name, account in sorted(
                 record["ledger"]["accounts"].items(), key=lambda one: natural_order(one[0])
             )
@@ -183,7 +149,8 @@ def read_run(folder: Path) -> RunView:
                 times[source][number] = line["at"]
             if source == "settled":
                 averaged[number] = line["averaged"]
-                left_out = dict(line.get("left_out", left_out))  # written when it changes
+                if "left_out" in line:  # when it changes
+                    left_out = _reasons(**line["left_out"])
                 failing = frozenset(line.get("failed_clients", ()))
                 if "failed" in line:
                     failures[number] = line["failed"], line.get("error", "")
@@ -221,7 +188,13 @@ def read_run(folder: Path) -> RunView:
 
 
 def _failed(client: ClientView, failing: Collection[str], left_out: Collection[str]) -> bool:
-    return client.name in left_out or (client.owes_answer and client.name in failing)
+    return (client.name in left_out and client.away_for != 0) or (
+        client.owes_answer and client.name in failing
+    )
+
+
+def _reasons(clients: Mapping[str, int], reasons: Sequence[str]) -> dict[str, str]:
+    return {name: reasons[at] if at < len(reasons) else "" for name, at in clients.items()}
 
 
 def read_accounts(folder: Path) -> tuple[str, dict[str, Any]]:
@@ -278,39 +251,6 @@ def control_of(archive: Archive, path: Path) -> dict[str, Any]:
     if "controller" not in content:  # a mark for older programs
         raise DamagedFileError(path.with_name(BOOKS), "is missing", REMEDY)
     return content
-
-
-def _client(
-    name: str,
-    account: Mapping[str, Any],
-    away_for: int | None,
-    now: int,
-    requests: Mapping[str, bool],
-) -> ClientView:
-    order, missed = account["outstanding"], account["last_round"] - account["applied"]
-    is_retired = requests.get(name, account.get("retired_in", 0) > 0)
-    troubles = {
-        "empty": not (account["batches"] or account.get("under_way", 0)),
-        "short": account.get("exhausted", False) and account["last_round"] == now - 1,
-        "suppliers": account.get("supplier_fails", False),
-        "spools": account.get("spool_full", False),
-    }
-    return ClientView(
-        name=name,
-        buffer_capacity=account["buffer_capacity"],
-        stored=sum(count for _, count in account["batches"]),
-        total_admitted=account["total_admitted"],
-        total_spent=account["total_spent"],
-        last_round=account["last_round"],
-        away_for=away_for,
-        owes_answer=order is not None and order["round_number"] < now and not is_retired,
-        is_retired=is_retired,
-        batches=[(since + 1 + missed, count) for since, count in account["batches"]],
-        missed=missed,
-        candidates=account.get("candidates", 0),
-        seen=account.get("seen", 0),
-        troubles=() if is_retired else tuple(one for one, here in troubles.items() if here),
-    )
 
 
 def whole_lines(path: Path) -> list[str]:

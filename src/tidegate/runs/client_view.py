@@ -1,0 +1,82 @@
+"""One client of a run, as the server's books show it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ClientView:
+    """One client, by the server's books."""
+
+    name: str
+    buffer_capacity: int
+    stored: int
+    """Samples, by its last receipt."""
+    total_admitted: int
+    total_spent: float
+    last_round: int
+    """The round of its last receipt; 0 before the first."""
+    away_for: int | None
+    """Rounds since it was online; None if it is no longer in the plan."""
+    owes_answer: bool
+    """Whether an order of an earlier round has no receipt."""
+    is_retired: bool
+    """Whether an operator has retired it, or has asked the server to."""
+    batches: Sequence[tuple[int, int]] = ()
+    """What it stores: the round that admitted samples, and how many of them are left. The books
+    count its orders, so rounds are counted back from its last one, as if it had missed none."""
+    candidates: int = 0
+    """Candidates that it reads for an order; 0 if it takes samples as they come."""
+    seen: int = 0
+    """Samples that its present buffer has read from the stream, if it chooses among them."""
+    failed: bool = False
+    """Whether it owes a receipt, or was left out, because of an error or a refused reply."""
+    missed: int = 0
+    """Rounds up to its last one in which it applied no order."""
+    troubles: Sequence[str] = ()
+    """Problems of its purchases by its last receipt: ``empty`` (it holds nothing, and nothing is
+    under way), ``short`` (it bought fewer samples than ordered in the last round, or in an earlier
+    one and none since), ``suppliers`` (one fails), ``spools`` (its stream has no room)."""
+
+
+def client_view(
+    name: str,
+    account: Mapping[str, Any],
+    away_for: int | None,
+    now: int,
+    requests: Mapping[str, bool],
+) -> ClientView:
+    """Return a client as an account of the books shows it.
+
+    Args:
+        name: the client's.
+        account: the server's account of it, as plain values.
+        away_for: the rounds since it was online.
+        now: the round under way, or the next one.
+        requests: whom operators have asked to retire, or to let in again.
+    """
+    order, missed = account["outstanding"], account["last_round"] - account["applied"]
+    is_retired = requests.get(name, account.get("retired_in", 0) > 0)
+    troubles = {
+        "empty": not (account["batches"] or account.get("under_way", 0)),
+        "short": account.get("exhausted", False) and account["last_round"] == now - 1,
+        "suppliers": account.get("supplier_fails", False),
+        "spools": account.get("spool_full", False),
+    }
+    return ClientView(
+        name=name,
+        buffer_capacity=account["buffer_capacity"],
+        stored=sum(count for _, count in account["batches"]),
+        total_admitted=account["total_admitted"],
+        total_spent=account["total_spent"],
+        last_round=account["last_round"],
+        away_for=away_for,
+        owes_answer=order is not None and order["round_number"] < now and not is_retired,
+        is_retired=is_retired,
+        batches=[(since + 1 + missed, count) for since, count in account["batches"]],
+        missed=missed,
+        candidates=account.get("candidates", 0),
+        seen=account.get("seen", 0),
+        troubles=() if is_retired else tuple(one for one, here in troubles.items() if here),
+    )
