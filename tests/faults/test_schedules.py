@@ -77,6 +77,13 @@ def test_books_reconcile_in_a_hundred_thousand_schedules(first: int) -> None:
     play_some(first, 2500)
 
 
+def test_a_supplier_that_is_away_at_each_try_is_taken_for_a_sample_at_fault() -> None:
+    """Schedule 43,929 meets it: nobody can tell the two apart."""
+    (device, *_) = play_schedule(43_929).devices.values()
+    errors = [one.error for one in device.disk.failures() if one.set_aside]
+    assert any(one.startswith(world.AWAY) for one in errors)
+
+
 def test_a_restart_compares_all_that_a_server_saves() -> None:
     played = World(terms("tide", strict=False, seed=1))
     played.join(6, 1000)
