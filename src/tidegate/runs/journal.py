@@ -73,11 +73,12 @@ class Journal:
 
 def _numbered(left_out: Mapping[str, str]) -> dict[str, Any]:
     """Return who was left out, with the places of their reasons; many may have the same reason."""
-    reasons = [_on_a_line(one) for one in dict.fromkeys(left_out.values())]
-    places = {one: place for place, one in enumerate(dict.fromkeys(left_out.values()))}
+    places = {reason: place for place, reason in enumerate(dict.fromkeys(left_out.values()))}
     named = itertools.islice(left_out.items(), MOST_NAMED)
-    clients = {name: places[reason] for name, reason in named}
-    return {"clients": clients, "reasons": reasons[:MOST_REASONS]}
+    return {
+        "clients": {name: places[reason] for name, reason in named},
+        "reasons": [_on_a_line(one) for one in itertools.islice(places, MOST_REASONS)],
+    }
 
 
 def _on_a_line(error: str) -> str:
