@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -116,30 +117,37 @@ def _erase(name: str, folders: list[Path]) -> tuple[list[Path], list[Swept], lis
     Returns:
         The folders whose list has the name now, what was swept there, and what is wrong.
     """
-    listed, swept, wrong = list[Path](), list[Swept](), list[str]()
-    for folder in folders:
-        try:
-            # First: if this process dies now, the next sweep or order completes it.
-            Forgotten(folder).add(name)
-        except (TidegateError, OSError) as reason:
-            wrong.append(f"{folder} was left as it is: {reason}")
-            continue
+    # First: if this process dies now, the next sweep or order completes it.
+    listed, wrong = _change(folders, lambda forgotten: forgotten.add(name))
+    swept = list[Swept]()
+    for folder in listed:
         done, failed = sweep(folder)
-        listed.append(folder)
         swept += done
         wrong += [str(reason) for reason in failed]
     return listed, swept, wrong
 
 
-def _admit_again(name: str, folders: list[Path], left_out: list[Path], *, as_json: bool) -> None:
-    """Take a subject off the list of all folders, also after one in which that fails."""
-    taken, wrong = list[Path](), list[str]()
+def _change(
+    folders: list[Path], change: Callable[[Forgotten], object]
+) -> tuple[list[Path], list[str]]:
+    """Change the lists of all folders, also after one in which that fails.
+
+    Returns:
+        The folders in which `change` returned something true, and what is wrong with the others.
+    """
+    changed, wrong = list[Path](), list[str]()
     for folder in folders:
         try:
-            if Forgotten(folder).remove(name):
-                taken.append(folder)
+            if change(Forgotten(folder)):
+                changed.append(folder)
         except (TidegateError, OSError) as reason:
             wrong.append(f"{folder} was left as it is: {reason}")
+    return changed, wrong
+
+
+def _admit_again(name: str, folders: list[Path], left_out: list[Path], *, as_json: bool) -> None:
+    """Take a subject off the list of all folders."""
+    taken, wrong = _change(folders, lambda forgotten: forgotten.remove(name))
     if as_json:
         told = {"admitted_again": taken, "failed": wrong, "left_out": left_out}
         typer.echo(json.dumps(told, indent=2, default=str))

@@ -141,18 +141,10 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
 
 def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) -> list[Alarm]:
     """Return alarms about clients that replied with an error, were left out or are away."""
-    failing, away = ([one for one in view.away if one.failed is bad] for bad in (True, False))
-    alarms, names = list[Alarm](), {alarm.name for alarm in found}
+    names = {alarm.name for alarm in found}
     goes_on = not (view.is_over or names & {SERVER_DEAD, SERVER_STOPPED})
-    left_out = [one for one in failing if one.name in view.left_out]
-    if failing and (left_out or NOTHING_LEARNED not in names):  # which has the reason of the others
-        what = named(failing)
-        if len(left_out) < len(failing):
-            what += f": {told['error']}"
-        what += _reasons(view, [one.name for one in left_out])
-        is_buying = len(left_out) < len(failing) and not told.get("buying_paused_for")
-        to_do = FIX_CLIENTS + STILL_BUYING * (goes_on and is_buying)
-        alarms.append(Alarm("yellow", CLIENTS_FAIL, what, to_do))
+    away = [one for one in view.away if not one.failed]
+    alarms = _of_failing(view, told, are_told=NOTHING_LEARNED in names, goes_on=goes_on)
     if away:
         to_do = (
             "check that their SuperNodes are running: flwr supernode list. If one is online, "
@@ -160,14 +152,44 @@ def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) 
             f"{view.folder} NAME"
         )
         alarms.append(Alarm("yellow", CLIENTS_AWAY, named(away), to_do))
+    if goes_on:
+        alarms += _of_left_out(view, are_away=bool(away))
+    return alarms
+
+
+def _of_failing(
+    view: RunView, told: Mapping[str, Any], *, are_told: bool, goes_on: bool
+) -> list[Alarm]:
+    """Return the alarm about clients that replied with an error.
+
+    Args:
+        view: the run's folder.
+        told: its figures.
+        are_told: whether another alarm has the reason of those that got an order.
+        goes_on: whether the server will send orders.
+    """
+    failing = [one for one in view.away if one.failed]
+    left_out = [one.name for one in failing if one.name in view.left_out]
+    if not failing or (are_told and not left_out):
+        return []
+    what, had_orders = named(failing), len(left_out) < len(failing)
+    if had_orders:
+        what += f": {told['error']}"
+    is_buying = had_orders and not told.get("buying_paused_for")
+    to_do = FIX_CLIENTS + STILL_BUYING * (goes_on and is_buying)
+    return [Alarm("yellow", CLIENTS_FAIL, what + _reasons(view, left_out), to_do)]
+
+
+def _of_left_out(view: RunView, *, are_away: bool) -> list[Alarm]:
+    """Return the alarm about nodes that the server left out and does not know by name."""
     known = {one.name for one in view.clients}
     others = [one for one in view.left_out if one not in known]
-    if others and goes_on:
-        what = few(others[:MOST_NAMES], len(others)) + _reasons(view, others)
-        to_do = "fix this on the device; the server asks it again by itself"
-        to_do += ". It may be one of the clients that are away" * bool(away)
-        alarms.append(Alarm("yellow", NODES_LEFT_OUT, what, to_do))
-    return alarms
+    if not others:
+        return []
+    what = few(others[:MOST_NAMES], len(others)) + _reasons(view, others)
+    to_do = "fix this on the device; the server asks it again by itself"
+    to_do += ". It may be one of the clients that are away" * are_away
+    return [Alarm("yellow", NODES_LEFT_OUT, what, to_do)]
 
 
 def _reasons(view: RunView, names: Sequence[str]) -> str:
