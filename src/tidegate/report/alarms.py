@@ -135,7 +135,10 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
         )
         return [Alarm("yellow", SLOW_CLIENTS, what, to_do)]
     what = f"{lives} waits for the price of round {now:,}, or for enough nodes"
-    to_do = "check the price feed, and that enough nodes are online: flwr supernode list"
+    to_do = (
+        "check the price feed, and that enough nodes are online: flwr supernode list. If they are, "
+        "server.log says which of them the server leaves out, and why"
+    )
     return [Alarm("yellow", NO_PRICE, what, to_do)]
 
 
