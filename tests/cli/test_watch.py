@@ -382,6 +382,16 @@ def test_the_guide_explains_every_alarm() -> None:
     assert [name for name in NAMES if f"| {name} |" not in page] == []
 
 
+def test_curves_that_leave_out_rounds_say_so(tmp_path: Path) -> None:
+    play(tmp_path)
+    view = read_run(tmp_path)
+    long = replace(view, rounds=list(view.rounds) * 3)
+    for shown, wide, expected in ((view, False, []), (long, False, ["14"]), (long, True, [])):
+        console = Console(width=140, record=True, file=io.StringIO())
+        console.print(live_view(shown, wide=wide))
+        assert re.findall(r"last (\d+) values", console.export_text()) == expected
+
+
 def test_bars_of_equal_values_are_flat() -> None:
     assert bars([5.0, 5.0]) == bars([5.0, 5.0 + 1e-12]) == "▅▅"
 

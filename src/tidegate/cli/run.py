@@ -191,7 +191,8 @@ def _money(rounds: "Rounds") -> list[str]:
         return [_saved(folder) for folder in rounds.folders]
     return [
         f"{samples} for {amount(spent)} of {amount(allowed)}; nothing was saved, because "
-        "AdmissionControl was given no folder (an app of `tidegate new` takes --set folder=run)"
+        "AdmissionControl was given no folder. An app that takes it from the run-config, as those "
+        "of `tidegate new` do, saves the run with --set folder=run"
         for samples, spent, allowed in rounds.money
     ]
 

@@ -97,7 +97,8 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
     lines.add_column(no_wrap=True)
     lines.add_column(overflow="fold")
     rounds, good = without_rounding(view.rounds), told["certificate_holds"]
-    curve = partial(bars, width=WIDTH if wide else NARROW)
+    width = WIDTH if wide else NARROW
+    curve = partial(bars, width=width)
     lines.add_row(
         "spent",
         curve([row.spent for row in rounds]),
@@ -137,6 +138,8 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
                 _measured(name, values), style="" if math.isfinite(newest(values)) else "bold red"
             ),
         )
+    if len(rounds) > width:
+        lines.add_row("", Text(f"last {width} values", "dim"), "")
     lines.add_row(
         "clients",
         "",

@@ -69,10 +69,10 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
             "What was stored, and how well it was used",
             [
                 (
-                    f"{amount(told['mean_stored'])} samples on average and {told['peak_stored']:,} "
-                    "at most, of clients that answered; those of the last round have "
-                    f"{told['slots']:,} slots in all. {told['effective_per_round']:,.3g} effective "
-                    "samples a round."
+                    f"The clients that answered a round stored {amount(told['mean_stored'])} "
+                    f"samples on average and {told['peak_stored']:,} at most. Those that answered "
+                    f"the last round have {told['slots']:,} slots in all. The samples were worth "
+                    f"{told['effective_per_round']:,.3g} effective samples a round."
                 )
             ],
             pictures=memory,
