@@ -84,6 +84,13 @@ def test_a_supplier_that_is_away_at_each_try_is_taken_for_a_sample_at_fault() ->
     assert any(one.startswith(world.AWAY) for one in errors)
 
 
+def test_a_sample_paid_for_before_a_crash_may_be_set_aside_after_it() -> None:
+    """Schedule 82,152 meets it: its supplier is away each time it is asked again."""
+    (device, *_) = play_schedule(82_152).devices.values()
+    aside = {one.key for one in device.disk.failures() if one.set_aside}
+    assert aside & device.bought.keys()
+
+
 def test_a_restart_compares_all_that_a_server_saves() -> None:
     played = World(terms("tide", strict=False, seed=1))
     played.join(6, 1000)
