@@ -36,7 +36,7 @@ def numbers(text: str) -> set[str]:
     return {re.sub("[,_]", "", one) for one in re.findall(r"\d(?:[\d,_]*\d)?(?:\.\d+)?", text)}
 
 
-@pytest.mark.parametrize(("promise", "change", "full"), rows())
+@pytest.mark.parametrize(("promise", "change", "full"), rows(), ids=[row[0] for row in rows()])
 def test_sizes_are_those_of_the_tests(promise: str, change: str, full: str) -> None:
     """A test that changes its size must change the page."""
     for cell in (change, full):
