@@ -34,16 +34,18 @@ def spending_in_words(view: RunView, told: dict[str, Any]) -> list[str]:
 
 
 def _spent(view: RunView, told: dict[str, Any]) -> str:
-    certificate = "held" if told["certificate_holds"] else "DID NOT HOLD"
-    above = told["overspend"]
-    ahead = f"{amount(-above)} under budget" if above < 0 else f"Overspend {amount(above)}"
-    ahead = ahead if above else "On budget"
+    above, debt = told["overspend"], amount(told["cost_debt"])
+    ahead = f"{amount(-above)} under budget" if above < 0 else f"overspend {amount(above)}"
+    ahead = ahead if above else "on budget"
+    if told["certificate_holds"]:
+        certificate = f"In every round overspend was at most the cost debt, {debt} now"
+    else:
+        certificate = f"In some round overspend was MORE than the cost debt, {debt} now"
     return (
         f"{amount(told['spent'])} in {len(view.rounds):,} rounds, "
         f"{amount(told['spent_per_round'])} a round where the budget allows "
-        f"{amount(view.allowed_per_round)}. {ahead}, cost debt "
-        f"{amount(told['cost_debt'])}, exposure {amount(told['exposure'])}. The certificate "
-        f"{certificate} in every round."
+        f"{amount(view.allowed_per_round)}: {ahead}. {certificate} (the spend certificate). "
+        f"Orders without a reply may cost another {amount(told['exposure'])} (exposure)."
     )
 
 
