@@ -1,10 +1,15 @@
 """Every promise of docs/guarantees.md has a test that runs at each change, and one at full size."""
 
+import ast
+import functools
+import itertools
 import os
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -30,20 +35,63 @@ def guards() -> list[tuple[set[str], set[str]]]:
     return found
 
 
-def numbers(text: str) -> set[str]:
-    """The numbers of a page or of a test's code, written alike; 95 % is 0.95 in code."""
-    text = re.sub(r"\b(\d\d) %", r"0.\1", text)
-    return {re.sub("[,_]", "", one) for one in re.findall(r"\d(?:[\d,_]*\d)?(?:\.\d+)?", text)}
+class AtOneSize(ast.NodeTransformer):
+    """Puts what a test takes at each change, or at full size, in place of ``at_size(...)``."""
+
+    def __init__(self, arm: Literal[0, 1]) -> None:
+        self.arm = arm
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name) and node.func.id == "at_size":
+            return self.visit(node.args[self.arm])
+        return self.generic_visit(node)
+
+
+@functools.cache
+def parts(file: str, arm: Literal[0, 1]) -> dict[str, list[ast.stmt]]:
+    """What a test's file defines at one of the sizes, by name."""
+    tree = AtOneSize(arm).visit(ast.parse((ROOT / "tests" / file).read_text("utf-8")))
+    found = defaultdict[str, list[ast.stmt]](list)
+    for one in tree.body:
+        for target in getattr(one, "targets", [getattr(one, "target", one)]):
+            named = target.value if isinstance(target, ast.Attribute) else target
+            found[getattr(named, "name", getattr(named, "id", ""))].append(one)
+    return found
+
+
+def numbers_in_test(test: str, arm: Literal[0, 1]) -> set[float]:
+    """The numbers in a test, and in whatever of its file the test uses, at one of the sizes."""
+    file, name = test.split("::")
+    known = parts(file, arm)
+    found, seen, due = set[float](), set[str](), [name]
+    while due:
+        seen.add(part := due.pop())
+        for one in itertools.chain.from_iterable(map(ast.walk, known[part])):
+            if isinstance(one, ast.Constant) and isinstance(one.value, int | float):
+                found.add(one.value)
+            if isinstance(one, ast.Name) and one.id in known.keys() - seen:
+                due.append(one.id)
+    return found
+
+
+def numbers_said(cell: str) -> set[float]:
+    """The numbers that a cell gives in brackets and in digits; 95 % is 0.95 in a test."""
+    found = set[float]()
+    for said in re.findall(r"\(([^()]*)\)", cell):
+        for number, percent in re.findall(r"(\d(?:[\d,]*\d)?)( %)?", said):
+            value = int(number.replace(",", ""))
+            found.add(value / 100 if percent else value)
+    return found
 
 
 @pytest.mark.parametrize(("promise", "change", "full"), rows(), ids=[row[0] for row in rows()])
 def test_sizes_are_those_of_the_tests(promise: str, change: str, full: str) -> None:
     """A test that changes its size must change the page."""
-    for cell in (change, full):
-        files = set(re.findall(r"`([\w/]+\.py)::", change + cell))
-        code = set[str]().union(*(numbers((ROOT / "tests" / one).read_text()) for one in files))
-        said = set[str]().union(*map(numbers, re.findall(r"\(([^()]*)\)", cell)))
-        assert sorted(said - code) == [], promise
+    tests = [re.findall(r"`([\w/]+\.py::\w+)`", cell) for cell in (change, change + full)]
+    small = set[float]().union(*(numbers_in_test(one, 0) for one in tests[0]))
+    large = set[float]().union(*(numbers_in_test(one, 1) for one in tests[1]))
+    assert sorted(numbers_said(change) - small) == [], promise
+    assert sorted(numbers_said(full) - large) == [], promise
 
 
 @pytest.mark.process

@@ -497,6 +497,7 @@ def test_ctrl_c_says_after_which_round_and_how_to_go_on(
     assert code == 130, printed
     if not saved:
         assert "nothing was saved, because AdmissionControl was given no folder" in printed
+        assert "saves the run with --set folder=run\n" in printed
         return
     assert f"stopped after round 2, saved in {tmp_path / 'run'}; run the same command" in printed
     assert "somebody interrupted the run (Ctrl-C)" in (tmp_path / "run" / "server.log").read_text()

@@ -385,11 +385,20 @@ def test_the_guide_explains_every_alarm() -> None:
 def test_curves_that_leave_out_rounds_say_so(tmp_path: Path) -> None:
     play(tmp_path)
     view = read_run(tmp_path)
-    long = replace(view, rounds=list(view.rounds) * 3)
-    for shown, wide, expected in ((view, False, []), (long, False, ["14"]), (long, True, [])):
+    long, longer = (replace(view, rounds=list(view.rounds) * times) for times in (3, 6))
+    measured = replace(view, metrics={"server/accuracy": dict.fromkeys(range(15), 0.5)})
+    unmeasured = replace(view, metrics={})
+    for shown, wide, expected in (
+        (view, False, []),
+        (unmeasured, False, []),
+        (long, False, ["14"]),
+        (long, True, []),
+        (longer, True, ["40"]),
+        (measured, False, ["14"]),
+    ):
         console = Console(width=140, record=True, file=io.StringIO())
         console.print(live_view(shown, wide=wide))
-        assert re.findall(r"last (\d+) values", console.export_text()) == expected
+        assert re.findall(r"the last (\d+) values", console.export_text()) == expected
 
 
 def test_bars_of_equal_values_are_flat() -> None:

@@ -252,9 +252,11 @@ def test_a_run_is_saved_where_its_config_says(desk: Guide, monkeypatch: pytest.M
     work = desk.folder / "saved"
     shutil.copytree(desk.folder / "plain", work / "plain")
     add_folder(work / "plain")
-    (command,) = re.findall(r"`(tidegate run plain --set folder=run)`", ADDED.read_text("utf-8"))
+    (command,) = re.findall(
+        r"`(tidegate run plain --set folder=plain-run)`", ADDED.read_text("utf-8")
+    )
     here(command, work, monkeypatch)
-    assert len(read_run(work / "run").rounds) == 10
+    assert len(read_run(work / "plain-run").rounds) == 10
 
 
 @share

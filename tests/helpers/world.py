@@ -503,7 +503,8 @@ class World:
         if device.supplier is None:
             # A key may be asked for again after a crash, but no other in its place, unless the
             # supplier, who was paid before the crash, was away when asked again.
-            kept = device.bought.keys() - {one.key for one in device.disk.failures()}
+            away = {one.key for one in device.disk.failures() if one.error.startswith(AWAY)}
+            kept = device.bought.keys() - away
             assert books.total_admitted <= len(kept) <= books.total_admitted + device.capacity
         self._check_candidates(device, books, aside)
 

@@ -58,10 +58,12 @@ def test_what_was_not_measured_is_not_told_of(view: RunView) -> None:
 def test_cost_debt_and_exposure_are_explained_where_they_are_given(view: RunView) -> None:
     last = replace(ending(view, 44.0).rounds[-1], exposure=3.0)
     kept = spent(replace(view, rounds=[*view.rounds[:-1], last]))
-    assert "In every round overspend was at most the cost debt, 999 now" in kept
-    assert "Orders without a reply may cost another 3 (exposure)." in kept
+    assert "; in all overspend 44. The cost debt, " in kept
+    assert "is 999; after every round the total overspend was at most the cost debt" in kept
+    assert "Orders without a reply may have cost up to 3 more (exposure)." in kept
+    assert "exposure" not in spent(replace(view, rounds=[replace(last, exposure=0.0)]))
     broken = spent(replace(view, rounds=[*view.rounds[:-1], replace(last, cost_debt=43.0)]))
-    assert "In some round overspend was MORE than the cost debt, 43 now" in broken
+    assert "is 43; NOT after every round the total" in broken
 
 
 def test_spending_ahead_is_explained(view: RunView) -> None:

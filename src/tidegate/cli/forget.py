@@ -117,8 +117,13 @@ def _erase(name: str, folders: list[Path]) -> tuple[list[Path], list[Swept], lis
     Returns:
         The folders whose list has the name now, what was swept there, and what is wrong.
     """
+
+    def add(forgotten: Forgotten) -> bool:
+        forgotten.add(name)
+        return True
+
     # First: if this process dies now, the next sweep or order completes it.
-    listed, wrong = _change(folders, lambda forgotten: forgotten.add(name))
+    listed, wrong = _change(folders, add)
     swept = list[Swept]()
     for folder in listed:
         done, failed = sweep(folder)
@@ -128,12 +133,12 @@ def _erase(name: str, folders: list[Path]) -> tuple[list[Path], list[Swept], lis
 
 
 def _change(
-    folders: list[Path], change: Callable[[Forgotten], object]
+    folders: list[Path], change: Callable[[Forgotten], bool]
 ) -> tuple[list[Path], list[str]]:
     """Change the lists of all folders, also after one in which that fails.
 
     Returns:
-        The folders in which `change` returned something true, and what is wrong with the others.
+        The folders that were changed, and what went wrong in those that could not be.
     """
     changed, wrong = list[Path](), list[str]()
     for folder in folders:

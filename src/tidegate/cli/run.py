@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """Exit code of a command that Ctrl-C has stopped."""
 
+NOT_SAVED = (
+    "nothing was saved, because AdmissionControl was given no folder. An app that takes it from "
+    "the run-config under the name `folder`, as those of `tidegate new` do, saves the run with "
+    "--set folder=run"
+)
+
 
 def run(
     app: Annotated[
@@ -175,10 +181,7 @@ def _told_of_stop(rounds: "Rounds") -> str:
         return f"{_stopped(saved)}, saved in {folder}; run the same command again to resume"
     if not rounds.begun:
         return "stopped before the first round; nothing was bought or saved"
-    return (
-        f"{_stopped(rounds.finished)}; nothing was saved, because AdmissionControl was given no "
-        "folder"
-    )
+    return f"{_stopped(rounds.finished)}; {NOT_SAVED}"
 
 
 def _stopped(rounds: int) -> str:
@@ -190,9 +193,7 @@ def _money(rounds: "Rounds") -> list[str]:
     if rounds.folders:
         return [_saved(folder) for folder in rounds.folders]
     return [
-        f"{samples} for {amount(spent)} of {amount(allowed)}; nothing was saved, because "
-        "AdmissionControl was given no folder. An app that takes it from the run-config, as those "
-        "of `tidegate new` do, saves the run with --set folder=run"
+        f"{samples} for {amount(spent)} of {amount(allowed)}; {NOT_SAVED}"
         for samples, spent, allowed in rounds.money
     ]
 

@@ -137,7 +137,7 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
     what = f"{lives} waits for the price of round {now:,}, or for enough nodes"
     to_do = (
         "check the price feed, and that enough nodes are online: flwr supernode list. If they are, "
-        "server.log says which of them the server leaves out, and why"
+        "look in server.log: it names nodes that the server leaves out or that do not reply"
     )
     return [Alarm("yellow", NO_PRICE, what, to_do)]
 

@@ -138,8 +138,8 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
                 _measured(name, values), style="" if math.isfinite(newest(values)) else "bold red"
             ),
         )
-    if len(rounds) > width:
-        lines.add_row("", Text(f"last {width} values", "dim"), "")
+    if max(map(len, [rounds, *view.metrics.values()])) > width:
+        lines.add_row("", "", Text(f"curves show the last {width} values at most", "dim"))
     lines.add_row(
         "clients",
         "",

@@ -36,8 +36,8 @@ CAVEATS = (
         "follow it."
     ),
     (
-        "The certificate says that total overspend was at most the cost debt at the end of every "
-        "round. It does not cover the exposure: what orders without a reply may still have cost."
+        "The spend certificate does not cover the exposure: what orders without a reply may have "
+        "cost."
     ),
 )
 

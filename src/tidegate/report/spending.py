@@ -34,18 +34,19 @@ def spending_in_words(view: RunView, told: dict[str, Any]) -> list[str]:
 
 
 def _spent(view: RunView, told: dict[str, Any]) -> str:
-    above, debt = told["overspend"], amount(told["cost_debt"])
+    above: float = told["overspend"]
+    exposure: float = told["exposure"]
     ahead = f"{amount(-above)} under budget" if above < 0 else f"overspend {amount(above)}"
     ahead = ahead if above else "on budget"
-    if told["certificate_holds"]:
-        certificate = f"In every round overspend was at most the cost debt, {debt} now"
-    else:
-        certificate = f"In some round overspend was MORE than the cost debt, {debt} now"
+    held = "after every round" if told["certificate_holds"] else "NOT after every round"
     return (
         f"{amount(told['spent'])} in {len(view.rounds):,} rounds, "
         f"{amount(told['spent_per_round'])} a round where the budget allows "
-        f"{amount(view.allowed_per_round)}: {ahead}. {certificate} (the spend certificate). "
-        f"Orders without a reply may cost another {amount(told['exposure'])} (exposure)."
+        f"{amount(view.allowed_per_round)}; in all {ahead}. The cost debt, which counts overspend "
+        f"and never falls below zero, is {amount(told['cost_debt'])}; {held} the total overspend "
+        "was at most the cost debt (the spend certificate)."
+        + f" Orders without a reply may have cost up to {amount(exposure)} more (exposure)."
+        * (exposure > 0)
     )
 
 
