@@ -285,7 +285,7 @@ class Letter:
 
 
 def terms(policy: str, *, strict: bool, seed: int, rounds: int = 40) -> Terms:
-    options = ControlOptions(hard_capacity=True, strict_spending=strict)
+    options = ControlOptions(hard_capacity=True, spend_ahead=0.0 if strict else None)
     return Terms(
         policy=lambda problem: make_policy(policy, problem, options),
         policy_name=policy,

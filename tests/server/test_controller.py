@@ -657,9 +657,9 @@ def test_a_client_that_turns_stale_in_mid_run_is_not_filled_for_nothing() -> Non
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_strict_spending_counts_what_was_not_heard_of(name: str) -> None:
+def test_spending_nothing_ahead_counts_what_was_not_heard_of(name: str) -> None:
     """Clients are away and receipts are lost; what was really paid stays within C·t."""
-    strict = ControlOptions(hard_capacity=True, strict_spending=True)
+    strict = ControlOptions(hard_capacity=True, spend_ahead=0.0)
     controller = Controller(terms(name, strict), "r")
     gates = fleet(controller, MNIST)
     draw = np.random.default_rng(1)
@@ -678,8 +678,8 @@ def test_strict_spending_counts_what_was_not_heard_of(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_strict_spending_holds_when_clients_lose_their_disks_and_others_join(name: str) -> None:
-    strict = ControlOptions(hard_capacity=True, strict_spending=True)
+def test_spending_nothing_ahead_holds_when_disks_are_lost_and_others_join(name: str) -> None:
+    strict = ControlOptions(hard_capacity=True, spend_ahead=0.0)
     controller = Controller(terms(name, strict), "r")
     gates = fleet(controller, MNIST)
     draw = np.random.default_rng(2)

@@ -63,7 +63,7 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     options = planning.options
     replace(options, spend_ahead=spend_ahead)  # refuses invalid ones
     told = asdict(options)
-    del told["strict_spending"], told["spend_ahead"]  # the run's, beside its options
+    del told["spend_ahead"]  # the run's, beside its options
     if options.most_uses is None:
         del told["most_uses"]  # as in runs saved before caps existed
     if options.least_share == LEAST_SHARE:

@@ -168,8 +168,8 @@ class Fleet:
     @property
     def ahead(self) -> float | None:
         """Rounds whose budget may be spent early; None for no limit."""
-        limits = [one for one in (self._terms.spend_ahead, self.policy.ahead) if one is not None]
-        return min(limits, default=None)
+        limits = self._terms.spend_ahead, self.policy.spend_ahead
+        return min((one for one in limits if one is not None), default=None)
 
     @property
     def away(self) -> int:

@@ -196,8 +196,8 @@ def play_round(
     if not isinstance(price, float):
         price = price[who]
     now, money, budget = state.round_number + 1, math.inf, policy.admission.budget
-    if policy.ahead is not None:
-        money = cash(budget, now, state.overspend, policy.ahead * budget)
+    if policy.spend_ahead is not None:
+        money = cash(budget, now, state.overspend, policy.spend_ahead * budget)
     server = policy.admission.learn(state.server, quote)
     room, limit = None, math.inf
     if policy.hard_capacity:
