@@ -147,13 +147,6 @@ def test_samples_from_before_round_1_cannot_be_paid_for_where_spending_is_limite
         controller.decide(gates, gates)
 
 
-def test_a_run_that_was_saved_before_there_was_a_limit_goes_on_without_one() -> None:
-    saved = Controller(terms(spend_ahead=None), "r").to_record()
-    del saved["terms"]["spend_ahead"]
-    resumed = Controller.from_record(terms(spend_ahead=0.0), saved)
-    assert resumed.to_record()["terms"]["spend_ahead"] is None
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0.0, 0.5, 1.0, 3.0])), min_size=1),
     st.floats(0, 30),

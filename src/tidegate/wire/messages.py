@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidegate.wire.record import ADDED, AGES, Record, refusal
+from tidegate.wire.record import AGES, Record, refusal
 
 LARGEST_CAPACITY = 100_000_000
 """Samples of one client: counts of its admissions are kept in 4 bytes, far from their end."""
@@ -98,44 +98,44 @@ class Receipt(Record):
     """Committed in all, before refunds."""
     exhausted: bool = False
     """The stream, or the supplier, delivered fewer samples than were asked for."""
-    asked: int = field(default=0, metadata=ADDED)
+    asked: int = 0
     """Samples of this round that were bought and will arrive later."""
-    arrived: int = field(default=0, metadata=ADDED)
+    arrived: int = 0
     """Those of the admitted that were bought in earlier rounds."""
-    under_way: int = field(default=0, metadata=ADDED)
+    under_way: int = 0
     """Samples that were bought and have not arrived yet, including those of this round."""
-    under_way_spent: float = field(default=0.0, metadata=ADDED)
+    under_way_spent: float = 0.0
     """Committed for them."""
-    oldest_under_way: int = field(default=0, metadata=ADDED)
+    oldest_under_way: int = 0
     """The round that bought the oldest of them; 0 if nothing is under way."""
-    supplier_fails: bool = field(default=False, metadata=ADDED)
+    supplier_fails: bool = False
     """The supplier could not be asked, or did not reply, since the last order."""
-    spool_full: bool = field(default=False, metadata=ADDED)
+    spool_full: bool = False
     """The stream's spool accepts no more messages."""
-    spool_dropped: int = field(default=0, metadata=ADDED)
+    spool_dropped: int = 0
     """Messages that it dropped unread in all, because it was full."""
-    total_refused: int = field(default=0, metadata=ADDED)
+    total_refused: int = 0
     """Samples that were bought in all and will never arrive."""
-    total_refunded: float = field(default=0.0, metadata=ADDED)
+    total_refunded: float = 0.0
     """Refunded part of what was committed, in all."""
-    set_aside: int = field(default=0, metadata=ADDED)
+    set_aside: int = 0
     """Samples that this buffer has skipped in all, because they could not be read, acquired or
     stored."""
-    seen: int = field(default=0, metadata=ADDED)
+    seen: int = 0
     """Samples that this buffer has read from the stream in all; 0 if the client does not choose
     among candidates."""
-    last_taken: str = field(default="", metadata=ADDED)
+    last_taken: str = ""
     """``cursor_digest`` of how far the stream was read; empty if unknown."""
     gone: tuple[float, ...] = field(default=(), metadata=AGES)
     """Samples that left the buffer since the last receipt, because they were held for too long or
     their subject is forgotten: pairs of the rounds that they had trained in, and how many."""
-    total_expired: int = field(default=0, metadata=ADDED)
+    total_expired: int = 0
     """Samples that have left it in all, because they were held for too long."""
-    total_erased: int = field(default=0, metadata=ADDED)
+    total_erased: int = 0
     """Samples that have left it in all, because their subject is forgotten."""
-    passed: int = field(default=0, metadata=ADDED)
+    passed: int = 0
     """Samples of the stream that were skipped in all, because their subject is forgotten."""
-    record: str = field(default="", metadata=ADDED)
+    record: str = ""
     """Digest of the client's record up to this order; empty if it keeps none."""
 
     def _check(self) -> None:
@@ -249,9 +249,9 @@ class Address(Record):
     skip: int = 0
     """Samples at the beginning of the stream that lost buffers took or set aside: a new one must
     not take them again."""
-    last_taken: str = field(default="", metadata=ADDED)
+    last_taken: str = ""
     """Of the newest receipt of a lost buffer: how far that had read the stream."""
-    skip_after: int = field(default=0, metadata=ADDED)
+    skip_after: int = 0
     """The part of ``skip`` that may have been taken after ``last_taken``, by an order that was
     never answered."""
 
@@ -268,11 +268,11 @@ class Introduction(Record):
     """Of the buffer that it has now."""
     void_round: int = 0
     """It will apply no order up to this round that it has not applied before."""
-    candidates: int = field(default=0, metadata=ADDED)
+    candidates: int = 0
     """That it reads from its stream for an order, if it chooses among them."""
-    seen: int = field(default=0, metadata=ADDED)
+    seen: int = 0
     """As in a receipt; an order that was never answered may have read some more."""
-    last_taken: str = field(default="", metadata=ADDED)
+    last_taken: str = ""
     """As in a receipt."""
 
     def _check(self) -> None:

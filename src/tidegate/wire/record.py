@@ -14,10 +14,9 @@ from typing import Any, Self
 
 from tidegate.errors import WireError
 
-WIRE_VERSION = 2
-"""Raised when a field changes its meaning; other versions are refused, never guessed at. A new
-field that may be missing (``ADDED``) does not raise it, so that saved files stay readable; a
-peer that does not know the field refuses the record, and must be upgraded all the same."""
+WIRE_VERSION = 1
+"""Raised when a record gains or loses a field, or a field changes its meaning; other versions are
+refused, never guessed at."""
 SAME_VERSION = "install the same version of tidegate on the server and on every node"
 
 LARGEST_INTEGER = 2**63 - 1
@@ -34,12 +33,10 @@ MOST_AMOUNTS = 1001
 Plain = str | int | float | bool | list[float]
 """Values that a record may hold: those that Flower's records can carry."""
 
-ADDED: Mapping[str, bool] = MappingProxyType({"added": True})
-"""Metadata of a field that early records of this version did not have: it may be missing."""
 MOST_AGES = 5000
 """The most different ages of samples that a client reports at once."""
-AGES: Mapping[str, int] = MappingProxyType({"added": True, "most": 2 * MOST_AGES})
-"""Metadata of an added list with two numbers for each age."""
+AGES: Mapping[str, int] = MappingProxyType({"most": 2 * MOST_AGES})
+"""Metadata of a list with two numbers for each age."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +67,14 @@ class Record:
             told = f"wire version {reprlib.repr(version)} is not supported, only {WIRE_VERSION}"
             raise WireError(f"{told}: {SAME_VERSION}")
         shape = _shape(cls)
-        wrong = (record.keys() ^ shape.keys) - (shape.added - record.keys())
+        wrong = record.keys() ^ shape.keys
         if wrong:
             told = f"{cls.__name__} has missing or unknown fields: {reprlib.repr(wrong)}"
             raise WireError(f"{told}; {SAME_VERSION}")
         values: dict[str, Any] = dict(record)
         del values["version"]
         for name, _ in shape.lists:
-            if isinstance(values.get(name), list):
+            if isinstance(values[name], list):
                 values[name] = tuple(values[name])
         return cls(**values)
 
@@ -92,9 +89,7 @@ class _Shape:
     """The fields of a kind of record, by what they hold."""
 
     keys: frozenset[str]
-    """Of a record with all of its fields."""
-    added: frozenset[str]
-    """Those that may be missing."""
+    """Of a record; all are required."""
     names: tuple[tuple[str, bool], ...]
     """Of texts, and whether each may be empty."""
     whole: tuple[str, ...]
@@ -122,7 +117,6 @@ def _look_up(kind: type[Record]) -> _Shape:
 
     return _Shape(
         keys=frozenset({"version", *(one.name for one in fields)}),
-        added=frozenset(one.name for one in fields if "added" in one.metadata),
         names=tuple((one.name, one.default == "") for one in holding(str)),
         whole=tuple(one.name for one in holding(int)),
         amounts=tuple(one.name for one in holding(float)),
