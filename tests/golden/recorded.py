@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from histories import Device
 from world import POLICIES, play_schedule
 
@@ -31,11 +30,12 @@ SCHEDULES = 80
 """Of each kind."""
 HISTORIES = 60
 KINDS = {
-    "as they come": {},
-    "chosen": {"choosing": True},
-    "late": {"late": True},
-    "chosen, late": {"choosing": True, "late": True},
+    "as they come": (False, False),
+    "chosen": (True, False),
+    "late": (False, True),
+    "chosen, late": (True, True),
 }
+"""Whether clients choose among candidates, and whether what they buy comes later."""
 PRICES: dict[str, tuple[Prices, float, bool]] = {
     "uniform 1 to 10": (UniformPrice(1, 10), 5.5, False),
     "nearly constant": (UniformPrice(5, 5.1), 5.05, False),
@@ -59,9 +59,9 @@ def digest(facts: object) -> str:
     return hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
 
 
-def schedule_facts(number: int, **kind: bool) -> dict[str, Any]:
+def schedule_facts(number: int, *, choosing: bool, late: bool) -> dict[str, Any]:
     """Return orders, rounds, and what each client bought and stores after a schedule."""
-    world = play_schedule(number, **kind)
+    world = play_schedule(number, choosing=choosing, late=late)
     return {
         "orders": [
             (client, now, order.price, order.count, order.thresholds, order.retention_horizon)
@@ -122,9 +122,10 @@ def everything() -> dict[str, dict[str, Callable[[], dict[str, Any]]]]:
             for price in PRICES
             for name, hard in (("average", False), ("hard", True))
         }
-    for kind, settings in KINDS.items():
+    for kind, (choosing, late) in KINDS.items():
         groups[f"schedules, {kind}"] = {
-            f"{number}": partial(schedule_facts, number, **settings) for number in range(SCHEDULES)
+            f"{number}": partial(schedule_facts, number, choosing=choosing, late=late)
+            for number in range(SCHEDULES)
         }
     groups["histories"] = {
         f"{number}": partial(history_facts, number) for number in range(HISTORIES)
