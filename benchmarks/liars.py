@@ -135,7 +135,7 @@ class Outcome:
 
 def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False) -> Outcome:
     """One run of ten clients, of whom one lies."""
-    options = ControlOptions(hard_capacity=True, strict_spending=strict)
+    options = ControlOptions(hard_capacity=True, spend_ahead=0.0 if strict else None)
     terms = Terms(
         policy=lambda problem: make_policy(policy, problem, options),
         policy_name=policy,

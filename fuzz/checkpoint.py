@@ -28,10 +28,7 @@ from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.wire import Introduction
 
-BOOKS, CONTROL, ROWS = "books.sqlite", "control.npz", "rounds.jsonl"
-MODEL = "model-000002.npz"
-OLD_FORMAT = 6
-"""The last whose books were in ``control.npz``."""
+BOOKS, ROWS, MODEL = "books.sqlite", "rounds.jsonl", "model-000002.npz"
 CELLS = (
     *(("control", "content"), ("control", "rule_state"), ("accounts", "client")),
     *(("accounts", "capacity"), ("accounts", "is_noted"), ("accounts", "is_planned")),
@@ -61,17 +58,6 @@ def _strategy() -> Strategy:
 @functools.cache
 def real_files() -> Mapping[str, bytes]:
     """The files of a run that was killed in its third round."""
-    return _made()[0]
-
-
-@functools.cache
-def old_files() -> Mapping[str, bytes]:
-    """The same run's, as versions before ``books.sqlite`` wrote them."""
-    return _made()[1]
-
-
-@functools.cache
-def _made() -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
     with empty_folder() as folder:
         saved = Checkpoint(folder)
         controller, strategy = Controller(terms(), "r"), FedAdam(fraction_evaluate=0.0)
@@ -91,20 +77,14 @@ def _made() -> tuple[Mapping[str, bytes], Mapping[str, bytes]]:
             controller.book("a", gate.apply(orders["a"]))
             saved.save_round(controller, arrays, strategy, controller.close())
         saved.close()
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
-    record = controller.to_record()
-    state = record.pop("state")
-    content = {"version": OLD_FORMAT, "model": MODEL, "controller": record}
-    old = {name: part for name, part in files.items() if name != BOOKS}
-    return files, old | {CONTROL: packed(control=json.dumps(content), state=state)}
+        return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def damaged(data: bytes) -> dict[str, bytes]:
     """The files of a run, with one of them replaced, patched or edited."""
     choices = Choices(data)
-    how, old = choices.number(3), choices.number(3) == 0
-    files, books = (dict(old_files()), CONTROL) if old else (dict(real_files()), BOOKS)
-    name = choices.pick((books, MODEL, ROWS))
+    how, files = choices.number(3), dict(real_files())
+    name = choices.pick((BOOKS, MODEL, ROWS))
     if how == 0:
         files[name] = choices.rest()
     elif how == 1:
@@ -115,9 +95,8 @@ def damaged(data: bytes) -> dict[str, bytes]:
     elif name == BOOKS:
         files[BOOKS] = edited_books(files[BOOKS], choices)
     else:
-        text = "control" if name == CONTROL else "index"
         parts = unpacked(files[name])
-        parts[text] = text_of(choices.edited(json.loads(parts[text].tobytes()), most=5))
+        parts["index"] = text_of(choices.edited(json.loads(parts["index"].tobytes()), most=5))
         if choices.number(7) == 1:
             parts[choices.pick(list(parts))] = choices.rest()
         files[name] = packed(**parts)
@@ -190,7 +169,7 @@ def _use(saved: Checkpoint) -> None:
     for array in resumed.arrays.values():
         if array.stype == "numpy.ndarray":
             array.numpy()
-    json.dumps(resumed.controller.to_record()["ledger"])
+    json.dumps(resumed.controller.ledger.to_record())
 
 
 def target(data: bytes) -> None:
@@ -207,17 +186,12 @@ def target(data: bytes) -> None:
 
 def seeds() -> list[bytes]:
     """Every file as it is, and some edits."""
-    files = real_files()
-    names, old = (BOOKS, MODEL, ROWS), old_files()
-    whole = [bytes([0, 1, n]) + files[name] for n, name in enumerate(names)]
-    whole.append(bytes([0, 0, 0]) + old[CONTROL])
-    kinds = [(age, n) for age in range(2) for n in range(3)]
-    patches = [bytes([1, age, n, 2, 200, 0, 7, 90, 1, 255]) for age, n in kinds]
-    edits = [
-        bytes([2, age, n, 1, 3, one, 3, two, 0, 3, 9]) for age, n in kinds for one, two in PLACES
-    ]
-    cells = [bytes([2, 1, 0, cell, 0, *range(cell, cell + 9)]) for cell in range(len(CELLS))]
-    last = [bytes([3, age, n, 2, *range(3, 40)]) for age, n in kinds]
+    files, kinds = real_files(), range(3)
+    whole = [bytes([0, n]) + files[name] for n, name in enumerate((BOOKS, MODEL, ROWS))]
+    patches = [bytes([1, n, 2, 200, 0, 7, 90, 1, 255]) for n in kinds]
+    edits = [bytes([2, n, 1, 3, one, 3, two, 0, 3, 9]) for n in kinds for one, two in PLACES]
+    cells = [bytes([2, 0, cell, 0, *range(cell, cell + 9)]) for cell in range(len(CELLS))]
+    last = [bytes([3, n, 2, *range(3, 40)]) for n in kinds]
     return [*whole, *patches, *edits, *cells, *last]
 
 

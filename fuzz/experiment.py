@@ -28,7 +28,7 @@ name = "acdpp"
 name = "tide"
 label = "tide-4"
 headroom = 4.0
-strict_spending = true
+spend_ahead = 0.0
 """
 LINES = FILE.splitlines()
 VALUES = (

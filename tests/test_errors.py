@@ -23,9 +23,9 @@ def test_every_kind_is_a_tidegate_error() -> None:
 
 
 def test_each_carries_what_a_caller_needs() -> None:
-    damaged = DamagedFileError("run/control.npz", "is damaged (too short)", "take a copy")
-    assert str(damaged) == "run/control.npz is damaged (too short); take a copy"
-    assert (damaged.source, damaged.remedy) == ("run/control.npz", "take a copy")
+    damaged = DamagedFileError("run/books.sqlite", "is damaged (too short)", "take a copy")
+    assert str(damaged) == "run/books.sqlite is damaged (too short); take a copy"
+    assert (damaged.source, damaged.remedy) == ("run/books.sqlite", "take a copy")
     differs = RunDiffersError("made with budget = 5", name="budget", saved=5, given=7)
     assert (differs.name, differs.saved, differs.given) == ("budget", 5, 7)
     failed = SupplierError("the price feed", "does not answer")

@@ -57,7 +57,7 @@ def play(folder: str, spread: float, kind: str, share: float, seed: int) -> Resu
         mean_price=law.mean(ROUNDS),
         num_rounds=ROUNDS,
     )
-    policy = tide(problem, ControlOptions(least_share=share, strict_spending=True))
+    policy = tide(problem, ControlOptions(least_share=share, spend_ahead=0.0))
     state, best, spent, empty = begin(policy, problem), 0.0, 0.0, 0
     weights = np.zeros((785, 10), dtype=np.float32)
     for now, price in enumerate(path, start=1):

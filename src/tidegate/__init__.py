@@ -26,7 +26,7 @@ from tidegate.simulation.rounds import Run, SimulationState, begin, play_round, 
 from tidegate.simulation.summary import PolicySummary, paired_differences, summarise
 from tidegate.theory.parameters import Plan, plan_constant_admission, search_constant_admission
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 __all__ = [
     "EXPERIMENTS",

@@ -209,7 +209,7 @@ def test_a_constant_price_is_paid_evenly(price: float, budget: float, rounds: in
     """Labels cost the same each day, and people who give them want as many each day."""
     slots = (100,) * 20 if rounds == 100 else (10,) * 10
     problem = dataclasses.replace(mnist(rounds, slots), budget=budget)
-    policy = tide(problem, ControlOptions(strict_spending=True))
+    policy = tide(problem, ControlOptions(spend_ahead=0.0))
     bought = simulate(policy, problem, ConstantPrice(price), 0).columns["admitted"]
     assert set(bought.tolist()) == {round(budget / price)}
 
@@ -317,7 +317,7 @@ def test_one_price_out_of_all_bounds_is_not_paid_and_soon_forgiven(at: int, endl
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("options", [ControlOptions(), ControlOptions(strict_spending=True)])
+@pytest.mark.parametrize("options", [ControlOptions(), ControlOptions(spend_ahead=0.0)])
 def test_one_client_with_a_price_out_of_all_bounds_starves_nobody(options: ControlOptions) -> None:
     prices = np.random.default_rng(0).uniform(1, 10, (200, 10))
     prices[:, 9] = 1e6

@@ -35,7 +35,7 @@ def counted(
     Uses are those of ``Count``, which follows single samples by the rule for leaving; the number
     of fresh samples is all that it is told.
     """
-    policy = tide(problem, ControlOptions(most_uses=cap, strict_spending=strict))
+    policy = tide(problem, ControlOptions(most_uses=cap, spend_ahead=0.0 if strict else None))
     count = Count(problem, policy.retention, leaving_rule(policy.retention, problem.num_clients))
     state, most = begin(policy, problem), 0
     before = state.admitted

@@ -13,10 +13,10 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from dying_server import ROUNDS, DyingGrid, ServerDiesError, control, grid
 from gated_apps import MODEL
 from histories import DAY, Device, person
 from nobody import as_nobody, can_be_nobody
-from old_files import ROUNDS, DyingGrid, ServerDiesError, control, grid
 
 from tidegate.cli import main
 from tidegate.report import audit_page

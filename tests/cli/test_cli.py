@@ -328,10 +328,6 @@ def test_hard_capacity(tidegate: Shell) -> None:
         ("simulate --policy acddp", "unknown policy 'acddp'; did you mean acdpp?"),
         ("simulate --preset paper", "unknown preset 'paper'; choose from as_printed"),
         ("simulate --spend-ahead -1", "spend_ahead = -1.0: it should be greater than or equal"),
-        (
-            "simulate --policy tide --strict-spending --spend-ahead 5",
-            "strict spending means a spend_ahead of 0, but 5.0 was given, too",
-        ),
         ("simulate --delay later", "delay must be a whole number of rounds, such as 10, or"),
         ("simulate --seeds 0", "--seeds"),
         ("simulate --rounds 0", "rounds = 0"),
@@ -482,9 +478,9 @@ def test_where_the_limit_is_not_known_nothing_is_said_of_it(
     assert tiny["possible"] == {}
 
 
-def test_strict_spending_and_no_end_are_flags(tidegate: Shell, tmp_path: Path) -> None:
+def test_nothing_ahead_and_no_end_are_flags(tidegate: Shell, tmp_path: Path) -> None:
     rows = tmp_path / "rows.csv"
-    command = f"simulate --rounds 60 --seeds 2 --strict-spending --endless --out {rows}"
+    command = f"simulate --rounds 60 --seeds 2 --spend-ahead 0 --endless --out {rows}"
     tidegate(command)
     assert tidegate.code == 0
     with rows.open() as file:

@@ -28,7 +28,7 @@ FILES = {
         "[tool.flwr.app]\npublisher = 'me'\n[tool.flwr.app.components]\n"
         "serverapp = 'nowhere.server:app'\nclientapp = 'nowhere.client:app'\n"
     ),
-    "damaged/control.npz": "this is no archive",
+    "damaged/books.sqlite": "this is no archive",
     "damaged/rounds.jsonl": "",
     "full/file": "",
     "experiment.toml": (

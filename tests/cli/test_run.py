@@ -94,7 +94,7 @@ def test_a_run_of_no_rounds_says_so(
     code, printed = run(capsys, app_with(tmp_path, f"{control if wrapped else bare}.{start}"))
     assert code != 0
     assert "no round was run" in printed
-    assert not (tmp_path / "run" / "control.npz").exists()
+    assert not (tmp_path / "run" / "books.sqlite").exists()
 
 
 ROUNDS = """

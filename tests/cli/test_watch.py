@@ -481,7 +481,7 @@ def test_a_ranking_that_raises_is_told_as_the_clients_error(
     write_run_page(read_run(tmp_path), tmp_path / "page.html", time.time())
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "Not all went well: 2 clients replied with an error: TypeError: no len()" in page
-    for wrong in ("did not take part", "least_share"):
+    for wrong in ("did not take part", "raise least_share"):
         assert wrong not in page
     assert "no client had reported a purchase for them" in page
     assert "had bought before" not in page

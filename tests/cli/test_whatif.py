@@ -96,7 +96,7 @@ def test_other_budgets_and_buffers_are_all_combinations(
     assert rows == [(11, 38), (11, 76), (44, 38), (44, 76)]
     gains = [row["effective_per_round"] for row in found["replayed"]]
     assert gains[2] > gains[0]
-    strict = told([str(tmp_path), "--policy", "tide", "--strict-spending"], capsys)
+    strict = told([str(tmp_path), "--policy", "tide", "--spend-ahead", "0"], capsys)
     assert strict["replayed"][0]["overspend"] <= 0
 
 

@@ -13,14 +13,15 @@ from breakable import Disk, can_mount
 from tidegate._internal import sqlite_file
 from tidegate.client import memory_store, sqlite_store
 from tidegate.client import sqlite_file as buffer_file
+from tidegate.client.auditing import audit_file
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_file import MIGRATIONS, store_path
+from tidegate.client.sqlite_file import SCHEMA, store_path
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import BooksMovedError, Store
 from tidegate.client.streams import IndexedStream
-from tidegate.errors import ConfigurationError, WireError
+from tidegate.errors import ConfigurationError, RunDiffersError, WireError
 from tidegate.wire import Order
 
 
@@ -34,28 +35,25 @@ def test_the_file_is_written_as_promised(tmp_path: Path) -> None:
         store._connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "user_version")
     ]
-    assert settings == ["wal", 2, len(MIGRATIONS)]
+    assert settings == ["wal", 2, SCHEMA]
     store.close()
 
 
-def test_an_older_file_is_brought_up_to_date(
+def test_a_file_of_another_format_is_refused_and_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.sqlite"
     store = SqliteStore(path, "r", "site", 5)
     Gate(store, IndexedStream("abcdef")).apply(order(1, 3))
     store.close()
-    newer = (*MIGRATIONS, ("ALTER TABLE samples ADD COLUMN origin TEXT",))
-    monkeypatch.setattr(buffer_file, "MIGRATIONS", newer)
-    store = SqliteStore(path, "r", "site", 5)
-    assert store.samples() == ["a", "b", "c"]
-    assert store._connection.execute("SELECT origin FROM samples").fetchall() == [(None,)] * 3
-    store.close()
-    monkeypatch.undo()
-    with pytest.raises(
-        ValueError, match=f"has schema {len(newer)}, but this program supports {len(MIGRATIONS)}"
-    ):
+    before = path.read_bytes()
+    monkeypatch.setattr(buffer_file, "SCHEMA", SCHEMA + 1)
+    told = f"has format {SCHEMA}, but this program reads {SCHEMA + 1}: another version of Tidegate"
+    with pytest.raises(RunDiffersError, match=told):
         SqliteStore(path, "r", "site", 5)
+    with pytest.raises(RunDiffersError, match=told):
+        audit_file(path)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("durable", [True, False])
@@ -272,7 +270,7 @@ def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
         assert [file.name for file in files] == ["a.sqlite", "a.sqlite-shm", "a.sqlite-wal"]
         assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
         store.close()
-        (tmp_path / "a.sqlite").chmod(0o644)  # as an earlier version left it
+        (tmp_path / "a.sqlite").chmod(0o644)
         SqliteStore(tmp_path / "a.sqlite", "r", "site", 6).close()
         assert stat.S_IMODE((tmp_path / "a.sqlite").stat().st_mode) == 0o600
     finally:

@@ -47,7 +47,7 @@ def test_the_paper_s_setting(rounds: int, share: float) -> None:
 
 
 def test_strictly_spent_money_gains_almost_as_much() -> None:
-    group = runs("tide", 1000, ControlOptions(strict_spending=True))
+    group = runs("tide", 1000, ControlOptions(spend_ahead=0.0))
     assert effective(group) >= 0.95 * LIMIT
     assert all(np.all(run.columns["overspend"] <= 0) for run in group)
 

@@ -220,13 +220,6 @@ def test_a_checkpoint_that_cannot_be_read_deletes_no_model(tmp_path: Path) -> No
         with pytest.raises((ValueError, OSError), match=r"model|damaged"):
             checkpoint.load(tmp_path, files)
         assert (tmp_path / checkpoint.MODEL).exists()
-        old = dict(checkpoint.old_files())
-        parts = unpacked(old["control.npz"])
-        control = json.loads(parts["control"].tobytes()) | {"model": name}
-        old["control.npz"] = packed(**{**parts, "control": json.dumps(control)})
-        with pytest.raises((ValueError, OSError), match=r"model|damaged"):
-            checkpoint.load(tmp_path, old)
-        assert (tmp_path / checkpoint.MODEL).exists()
 
 
 def changed_books(
@@ -281,14 +274,6 @@ def test_a_checkpoint_of_other_kinds_of_values_is_refused(
     files = changed_books("control", "content", with_value(("controller", *place), value))
     with pytest.raises(ValueError, match=reason):
         checkpoint.load(tmp_path, files)
-    old = dict(checkpoint.old_files())
-    parts = unpacked(old["control.npz"])
-    control = with_value(("controller", *place), value)(json.loads(parts["control"].tobytes()))
-    old["control.npz"] = packed(**{**parts, "control": json.dumps(control)})
-    for left in tmp_path.iterdir():
-        left.unlink()
-    with pytest.raises(ValueError, match=reason):
-        checkpoint.load(tmp_path, old)
 
 
 @pytest.mark.parametrize(
@@ -402,17 +387,16 @@ def test_no_pickle_is_ever_run(tmp_path: Path) -> None:
     for wrong in (raw, packed(tree=array), packed(**{**unpacked(content), "array_0": array})):
         with pytest.raises(ValueError, match=r"damaged|allow_pickle"):
             saving.read(template, io.BytesIO(wrong))
-    for name in (checkpoint.CONTROL, checkpoint.MODEL):
-        whole = checkpoint.old_files()
-        parts = unpacked(whole[name])
-        damaged = [raw, saved, *(packed(**{**parts, part: array}) for part in parts)]
-        for wrong in damaged:
-            with pytest.raises(ValueError, match=r"."):
-                checkpoint.load(folder, {**whole, name: wrong})
-        for part, inner in itertools.product(parts, (raw, saved)):  # bytes of no meaning to us
-            with contextlib.suppress(ValueError):
-                inside = {**whole, name: packed(**{**parts, part: inner})}
-                checkpoint.load(folder, inside)
+    whole, name = checkpoint.real_files(), checkpoint.MODEL
+    parts = unpacked(whole[name])
+    damaged = [raw, saved, *(packed(**{**parts, part: array}) for part in parts)]
+    for wrong in damaged:
+        with pytest.raises(ValueError, match=r"."):
+            checkpoint.load(folder, {**whole, name: wrong})
+    for part, inner in itertools.product(parts, (raw, saved)):  # bytes of no meaning to us
+        with contextlib.suppress(ValueError):
+            inside = {**whole, name: packed(**{**parts, part: inner})}
+            checkpoint.load(folder, inside)
     for head, part in ((b'{"array": 0}', saved), (b'{"array": 0}', raw), (b'{"raw": 0}', raw)):
         pieces = [head, part]
         with pytest.raises(ValueError, match=r"."):
@@ -464,8 +448,5 @@ def test_an_input_is_replayed_without_atheris(
 
 
 def test_a_checkpoint_as_it_was_written_is_read(tmp_path: Path) -> None:
-    for number, files in enumerate((checkpoint.real_files(), checkpoint.old_files())):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        checkpoint.load(folder, files)
+    checkpoint.load(tmp_path, checkpoint.real_files())
     assert Checkpoint(tmp_path / "none").load(checkpoint.terms(), checkpoint._strategy()) is None

@@ -22,6 +22,7 @@ import pytest
 from check_size import at_size
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
+from saved_controller import parts, written
 
 from bookkeeping import answer
 from tidegate.flower.checkpoint import Checkpoint
@@ -63,9 +64,9 @@ def model_of(now: int) -> ArrayRecord:
 
 def digest(controller: Controller) -> str:
     """Of all that the next step depends on, to the last bit."""
-    record = controller.to_record()
-    state = record.pop("state") or b""
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode() + state).hexdigest()
+    state, record = written(parts(controller.standing))
+    text = json.dumps(json.loads(record), sort_keys=True)
+    return hashlib.sha256(text.encode() + (state or b"")).hexdigest()
 
 
 def begin() -> Controller:

@@ -279,22 +279,22 @@ def test_the_gates_own_refusal_names_the_remedy() -> None:
 def test_a_peer_of_another_wire_version_is_told_what_to_install(
     newer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def of_version_3(content: RecordDict) -> None:
+    def of_version_2(content: RecordDict) -> None:
         for record in content.config_records.values():
             if "json" in record:
-                record["json"] = str(record["json"]).replace('"version":2', '"version":3')
+                record["json"] = str(record["json"]).replace('"version":1', '"version":2')
 
     class Mixed(LocalGrid):
         def _answer(self, message: Message) -> Message:
             if newer == "server":
-                of_version_3(message.content)
+                of_version_2(message.content)
             reply = super()._answer(message)
             if newer == "node":
-                of_version_3(reply.content)
+                of_version_2(reply.content)
             return reply
 
     with pytest.raises(ValueError, match="no client can take part"):
         control().start(Mixed(gated_app(), NODES), MODEL, num_rounds=1)
-    told = "version 3 is not supported, only 2: install the same version of tidegate on the server"
+    told = "version 2 is not supported, only 1: install the same version of tidegate on the server"
     assert caplog.text.count(told) >= 3
     assert "mods" not in caplog.text

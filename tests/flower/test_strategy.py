@@ -312,7 +312,7 @@ def test_evaluation_of_nothing_does_not_divide_by_zero() -> None:
         {"admitted": 999, "occupancy": 999, "total_admitted": 999},
         {"total_spent": 1e9},
         {"run": "another"},
-        {"version": 3},
+        {"version": 2},
         {"spent": float("nan")},
         {"unknown": 1},
     ],

@@ -9,7 +9,6 @@ gone; suppliers fail.
 
 import errno
 import functools
-import json
 import logging
 import math
 import random
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from late_supplier import LateSupplier
+from saved_controller import parts, written
 
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
@@ -49,7 +49,6 @@ from tidegate.selection import Selection
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.saved_state import SavedState, to_bytes
 from tidegate.server.standing import Standing
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -285,7 +284,7 @@ class Letter:
 
 
 def terms(policy: str, *, strict: bool, seed: int, rounds: int = 40) -> Terms:
-    options = ControlOptions(hard_capacity=True, strict_spending=strict)
+    options = ControlOptions(hard_capacity=True, spend_ahead=0.0 if strict else None)
     return Terms(
         policy=lambda problem: make_policy(policy, problem, options),
         policy_name=policy,
@@ -583,21 +582,6 @@ POLICIES = (
     "costless_oracle",
 )
 STEPS = 120
-
-
-def parts(standing: Standing) -> tuple[Any, ...]:
-    """All that a server saves, in parts that later rounds do not change."""
-    fleet = standing.fleet
-    state = fleet.allocation and SavedState(standing.rule_state, fleet.allocation)
-    books = standing.ledger.to_record(), fleet.roster.absences
-    return state, standing.terms.fixed(), standing.at, *books
-
-
-def written(saved: tuple[Any, ...]) -> tuple[bytes | None, str]:
-    """The parts as bytes and text, which are equal only where every bit is."""
-    state, fixed, at, ledger, absences = saved
-    record = {"terms": fixed, **at.to_record(), "ledger": ledger, "absences": absences}
-    return state and to_bytes(state), json.dumps(record)
 
 
 def play_schedule(

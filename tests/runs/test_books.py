@@ -1,8 +1,7 @@
-"""A server's books in their file: what a round writes, who may read, and files from before."""
+"""A server's books in their file: what a round writes, who may read, and other formats."""
 
 import math
 import random
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Sequence
@@ -11,12 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gated_apps import MODEL
 from nobody import as_nobody, can_be_nobody
-from old_files import ROUNDS, control, grid
+from saved_controller import parts, written
 
 from bookkeeping import answer
-from tidegate.errors import ConfigurationError, DamagedFileError
+from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PriceFeed, PricePath, UniformPrice
 from tidegate.runs.books import RunBooks
@@ -30,7 +28,6 @@ from tidegate.wire import Introduction
 
 BESIDE = {"version": FORMAT_VERSION}
 PRICES = PricePath(UniformPrice(1, 10), 1)
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
 def terms(clients: int, policy: str = "acdpp", prices: PriceFeed = PRICES) -> Terms:
@@ -98,22 +95,7 @@ def test_accounts_that_are_not_in_memory_are_read(
             assert found is not None
             small = Controller.resumed(Standing.from_books(terms(40, policy), found[1], "books"))
             assert len(small.ledger.accounts._held) <= 10
-        assert small.to_record() == whole.to_record()
-
-
-def test_old_books_move_into_the_new_file(tmp_path: Path) -> None:
-    """A server that dies between the two goes on from the new one."""
-    folder = tmp_path / "run"
-    shutil.copytree(FIXTURES / "version_0_1_0" / "tide" / "interrupted", folder)
-    old = (folder / "control.npz").read_bytes()
-    control("tide", folder).start(grid(), MODEL, ROUNDS)
-    assert len((folder / "control.npz").read_bytes()) < 1000 < len(old)
-    (folder / "control.npz").write_bytes(old)
-    view = read_run(folder)
-    assert len(view.rounds) == ROUNDS
-    again = control("tide", folder)
-    again.start(grid(), MODEL, ROUNDS)
-    assert len(again.rounds) == ROUNDS
+        assert written(parts(small.standing)) == written(parts(whole.standing))
 
 
 class Nothing:
@@ -140,19 +122,30 @@ def test_a_price_of_minus_nothing_is_a_price_of_nothing(tmp_path: Path) -> None:
         assert books.load() is not None
 
 
-def test_a_server_that_died_before_its_mark_leaves_it_when_it_is_back(tmp_path: Path) -> None:
+def test_books_that_are_missing_are_not_a_new_run(tmp_path: Path) -> None:
     first = RunWriter(tmp_path)
     with first.held():
         first.begin()
         first.save_control(begin(12), "model-000000.npz")
-    (tmp_path / "control.npz").unlink()
-    again = RunWriter(tmp_path)
-    with again.held():
-        found = again.load(terms(12))
-        assert found is not None
-        again.save_control(*found)
+        (tmp_path / "rounds.jsonl").write_text("{}\n")
     (tmp_path / "books.sqlite").unlink()
-    with pytest.raises(DamagedFileError, match=r"books\.sqlite is missing"):
+    again = RunWriter(tmp_path)
+    with again.held(), pytest.raises(DamagedFileError, match=r"books\.sqlite is missing, but"):
+        again.load(terms(12))
+    with pytest.raises(ConfigurationError, match="holds no run"):
+        read_run(tmp_path)
+
+
+def test_books_of_another_format_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "books.sqlite"
+    with closing(RunBooks(path)) as books:
+        books.save(begin(3).standing.to_books(), BESIDE)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
+    told = f"has format {FORMAT_VERSION + 1}, but this program reads {FORMAT_VERSION}: another"
+    with pytest.raises(RunDiffersError, match=told):
+        RunBooks(path)
+    with pytest.raises(RunDiffersError, match=told):
         read_run(tmp_path)
 
 

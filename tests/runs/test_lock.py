@@ -101,8 +101,8 @@ def test_a_server_elsewhere_is_judged_by_what_can_be_known(tmp_path: Path) -> No
     assert (other.is_near, other.is_gone) == (False, False)
     restarted = replace(mark, pid=os.getpid(), boot="another")
     assert (restarted.is_near, restarted.is_gone) == (False, True)  # the machine was, since
-    old = ServerMark(os.getpid(), this_machine())  # of a version that did not name the boot
-    assert (old.is_near, old.is_gone) == (True, False)
+    unknown = ServerMark(os.getpid(), this_machine(), "")  # the system names no boot
+    assert (unknown.is_near, unknown.is_gone) == (True, False)
 
 
 def test_a_server_that_takes_a_run_up_again_is_no_dead_one(tmp_path: Path) -> None:

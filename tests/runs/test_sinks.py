@@ -402,10 +402,9 @@ def test_a_new_run_in_a_folder_does_not_keep_measurements_of_another(tmp_path: P
     assert max(read_run(tmp_path).metrics["server/accuracy"]) == 2
 
 
-@pytest.mark.parametrize("name", ["control.npz", "books.sqlite"])
-@pytest.mark.parametrize("content", [None, b"", b"no archive"])
-def test_a_folder_without_a_run_is_refused(tmp_path: Path, content: Any, name: str) -> None:
+@pytest.mark.parametrize("content", [None, b"", b"no database"])
+def test_a_folder_without_a_run_is_refused(tmp_path: Path, content: Any) -> None:
     if content is not None:
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=rf"holds no run|{name} is damaged"):
+        (tmp_path / "books.sqlite").write_bytes(content)
+    with pytest.raises(ValueError, match=r"holds no run|books\.sqlite is damaged"):
         read_run(tmp_path)

@@ -28,7 +28,7 @@ CLIENTS, SLOTS = 6, 12
 
 
 def capped(cap: int, budget: float, *, strict: bool = False) -> Terms:
-    options = ControlOptions(hard_capacity=True, strict_spending=strict, most_uses=cap)
+    options = ControlOptions(hard_capacity=True, spend_ahead=0.0 if strict else None, most_uses=cap)
     return Terms(
         policy=lambda problem: make_policy("tide", problem, options),
         policy_name="tide",

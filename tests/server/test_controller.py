@@ -1,7 +1,6 @@
 """The server of a running fleet: against the simulation, and when clients come and go."""
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from late_supplier import LateSupplier
+from saved_controller import brought_back, restored, saved
 
 from tidegate._internal.randomness import COHORTS, generator
 from tidegate.client.gate import Gate
@@ -119,16 +119,6 @@ def test_a_fleet_of_which_a_cohort_takes_part_does_what_the_simulation_says(name
     assert_alike(rounds, run)
 
 
-def saved(controller: Controller) -> dict[str, Any]:
-    record = controller.to_record()
-    state = record.pop("state")
-    return {**json.loads(json.dumps(record)), "state": state}
-
-
-def restored(controller: Controller, on: Terms) -> Controller:
-    return Controller.from_record(on, saved(controller))
-
-
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_controller_that_is_brought_back_goes_on_as_if_nothing_had_happened(name: str) -> None:
     plain, killed = Controller(terms(name), "r"), Controller(terms(name), "r")
@@ -141,7 +131,7 @@ def test_a_controller_that_is_brought_back_goes_on_as_if_nothing_had_happened(na
         decided = saved(killed)
         for client in list(others)[:5]:  # these receipts die with the server
             killed.book(client, others[client].apply(orders[client]))
-        killed = Controller.from_record(terms(name), decided)
+        killed = brought_back(decided, terms(name))
         assert killed.decide(others, others) == orders
         for client, order in killed.decide(others, others).items():
             killed.book(client, others[client].apply(order))
@@ -657,9 +647,9 @@ def test_a_client_that_turns_stale_in_mid_run_is_not_filled_for_nothing() -> Non
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_strict_spending_counts_what_was_not_heard_of(name: str) -> None:
+def test_spending_nothing_ahead_counts_what_was_not_heard_of(name: str) -> None:
     """Clients are away and receipts are lost; what was really paid stays within C·t."""
-    strict = ControlOptions(hard_capacity=True, strict_spending=True)
+    strict = ControlOptions(hard_capacity=True, spend_ahead=0.0)
     controller = Controller(terms(name, strict), "r")
     gates = fleet(controller, MNIST)
     draw = np.random.default_rng(1)
@@ -678,8 +668,8 @@ def test_strict_spending_counts_what_was_not_heard_of(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_strict_spending_holds_when_clients_lose_their_disks_and_others_join(name: str) -> None:
-    strict = ControlOptions(hard_capacity=True, strict_spending=True)
+def test_spending_nothing_ahead_holds_when_disks_are_lost_and_others_join(name: str) -> None:
+    strict = ControlOptions(hard_capacity=True, spend_ahead=0.0)
     controller = Controller(terms(name, strict), "r")
     gates = fleet(controller, MNIST)
     draw = np.random.default_rng(2)
@@ -969,7 +959,7 @@ def test_a_shard_is_resumed_as_a_shard_and_reports_nothing_before_its_first_roun
     shard = Controller(terms("tide", purse=Purse("r", "east")), "r")
     assert shard.report() is None
     with pytest.raises(ValueError, match=r"made with shard = \['r', 'east'\], this run has None"):
-        Controller.from_record(terms("tide"), saved(shard))
+        restored(shard, terms("tide"))
 
 
 JOINING = 151

@@ -1,12 +1,12 @@
 """A client that an operator takes out for good: plan, books and certificate go on without it."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from saved_controller import restored
 
 from tidegate.admission.debt import certificate_holds
 from tidegate.client.gate import Gate
@@ -84,12 +84,6 @@ def newest(controller: Controller, gates: Mapping[str, Gate], mute: str = "") ->
     return gates[GONE].apply(order)  # an order that comes twice gets the same receipt
 
 
-def restored(controller: Controller, policy: str) -> Controller:
-    record = controller.to_record()
-    state = record.pop("state")
-    return Controller.from_record(terms(policy), {**json.loads(json.dumps(record)), "state": state})
-
-
 @pytest.mark.parametrize("policy", LIMITED)
 @pytest.mark.parametrize("owes", [True, False], ids=["owes an answer", "owes nothing"])
 def test_plan_books_and_certificate_go_on_without_it(policy: str, owes: bool) -> None:
@@ -103,7 +97,7 @@ def test_plan_books_and_certificate_go_on_without_it(policy: str, owes: bool) ->
     lost = controller.ledger.retire(GONE, controller.round_number)
     assert lost == exposure
     assert controller.ledger.retire(GONE, controller.round_number) == 0.0
-    controller = restored(controller, policy)
+    controller = restored(controller, terms(policy))
     assert controller.ledger.retire(GONE, controller.round_number) == 0.0
 
     others = {client: one for client, one in gates.items() if client != GONE}
@@ -149,7 +143,7 @@ def test_an_order_of_a_round_under_way_is_given_up_and_not_sent_again() -> None:
     receipt = gates[GONE].apply(orders[GONE])
     exposure = controller.ledger.account(GONE).exposure
     assert controller.ledger.retire(GONE, controller.round_number) == exposure
-    controller = restored(controller, "tide")
+    controller = restored(controller, terms("tide"))
     assert decide(controller, gates) == {
         client: order for client, order in orders.items() if client != GONE
     }

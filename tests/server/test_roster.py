@@ -49,7 +49,7 @@ def test_the_roster_is_what_going_through_all_clients_gives(
         assert after == {one: absent for one, absent in expected.items() if one not in retired}
         assert list(roster.places) == list(expected)
         assert set(roster.away) == {one for one, absent in roster.absences.items() if absent}
-        roster = Roster.after_absences(roster.absences)  # brought back after a restart
+        roster = Roster(roster.places, roster.away, roster.looks)  # brought back after a restart
 
 
 def test_a_client_that_is_let_in_again_is_seen_at_once() -> None:

@@ -107,15 +107,6 @@ def test_every_policy_keeps_to_what_may_be_spent_ahead(
     assert spent[-1] > 0.5 * 33.0 * 80
 
 
-def test_strict_spending_is_a_word_for_nothing_ahead() -> None:
-    problem = Problem(buffer_capacities=[10] * 6, budget=33.0, mean_price=5.5, num_rounds=80)
-    word, number = (
-        simulate(make_policy("tide", problem, options), problem, "uniform:1,10", 1)
-        for options in (ControlOptions(strict_spending=True), ControlOptions(spend_ahead=0.0))
-    )
-    assert np.array_equal(word.columns["spent"], number.columns["spent"])
-
-
 @pytest.mark.parametrize(("price", "count"), [(1.0, 20), (0.1, 3), (0.07, 11), (1 / 3, 30)])
 @pytest.mark.parametrize("name", ["constant_admission", "tide"])
 def test_a_price_that_divides_the_budget_buys_all_of_it(
@@ -148,24 +139,12 @@ def test_what_is_not_a_number_of_rounds_is_refused(wrong: float) -> None:
         ControlOptions(spend_ahead=wrong)
 
 
-def test_strict_spending_and_spending_ahead_contradict_each_other() -> None:
-    with pytest.raises(ConfigurationError, match=r"spend_ahead of 0, but 5\.0 was given, too"):
-        ControlOptions(strict_spending=True, spend_ahead=5.0)
-
-
 def test_samples_from_before_round_1_cannot_be_paid_for_where_spending_is_limited() -> None:
     charged = terms(policy=lambda problem: hybrid(problem, charge_prefill=True), spend_ahead=0.0)
     controller, gates = Controller(charged, "r"), dict[str, Gate]()
     join(controller, gates, 2)
     with pytest.raises(ConfigurationError, match="leave out charge_prefill, or set spend_ahead"):
         controller.decide(gates, gates)
-
-
-def test_a_run_that_was_saved_before_there_was_a_limit_goes_on_without_one() -> None:
-    saved = Controller(terms(spend_ahead=None), "r").to_record()
-    del saved["terms"]["spend_ahead"]
-    resumed = Controller.from_record(terms(spend_ahead=0.0), saved)
-    assert resumed.to_record()["terms"]["spend_ahead"] is None
 
 
 @given(

@@ -37,7 +37,7 @@ def test_every_policy_obeys(name: str, law: str) -> None:
 
 def test_sums_in_floating_point_are_not_taken_for_overspending() -> None:
     """90 rounds' budget of 0.7 is 62.99999999999999, and pays for 63 samples at 1."""
-    law = "strict_spending_never_exceeds_what_was_allowed_so_far"
+    law = "spend_ahead_of_0_never_exceeds_what_was_allowed_so_far"
     check_policy(POLICIES["costless_oracle"], laws=[law], rounds=90)
 
 
@@ -160,7 +160,7 @@ def policy_of(rule: type[Honest], **changes: Any) -> Callable[..., JointPolicy[A
             "retention": KStepRetention(3),
             "shares": problem.capacities / problem.total_capacity,
             "hard_capacity": chosen.hard_capacity,
-            "strict_spending": chosen.strict_spending,
+            "spend_ahead": chosen.spend_ahead,
         }
         return JointPolicy(**(values | changes))
 
@@ -199,10 +199,10 @@ def test_a_policy_from_outside_that_obeys_passes() -> None:
             "hard_capacity=True",
         ),
         (
-            policy_of(Honest, strict_spending=False),
-            "strict_spending_never_exceeds_what_was_allowed_so_far",
+            policy_of(Honest, spend_ahead=None),
+            "spend_ahead_of_0_never_exceeds_what_was_allowed_so_far",
             "it has spent",
-            "strict_spending=True",
+            "spend_ahead=0.0",
         ),
     ],
     ids=lambda one: one if isinstance(one, str) else "",

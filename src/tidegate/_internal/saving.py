@@ -30,8 +30,6 @@ from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersErro
 FORMAT_VERSION = 1
 FIXED: Mapping[str, bool] = MappingProxyType({"fixed": True})
 """Metadata of a field that belongs to the policy: a saved state must have the same value."""
-ADDED: Mapping[str, bool] = MappingProxyType({"added": True})
-"""Metadata of a field that states once did not have: where it is missing, it is as at the start."""
 
 UNREADABLE = (
     *(ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError),
@@ -104,7 +102,8 @@ def read(template: Saved, file: IO[bytes], what: object = "a saved state") -> Sa
         if type(version) is not int or version != FORMAT_VERSION:
             raise RunDiffersError(
                 f"{what} has format {reprlib.repr(version)}, but this program reads "
-                f"{FORMAT_VERSION}",
+                f"{FORMAT_VERSION}: another version of Tidegate wrote it; continue with that "
+                "version, or start again",
                 name="format",
                 saved=version,
                 given=FORMAT_VERSION,
@@ -246,12 +245,7 @@ def _from_tree(template: Any, tree: Any, archive: Archive) -> Any:
                 f"not of {template.shape} {template.dtype}"
             )
         return array
-    saved = tree["fields"].keys()
-    fields = [
-        one
-        for one in dataclasses.fields(template)
-        if one.name in saved or not one.metadata.get("added")
-    ]
+    saved, fields = tree["fields"].keys(), dataclasses.fields(template)
     if {one.name for one in fields} != set(saved):
         raise RunDiffersError(
             f"the file holds {reprlib.repr(sorted(tree['fields']))}, which is not a "

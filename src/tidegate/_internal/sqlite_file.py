@@ -1,6 +1,5 @@
-"""Our SQLite files: their tables, their migrations, and what counts as damage."""
+"""Our SQLite files: their tables, their format, and what counts as damage."""
 
-import itertools
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -24,8 +23,10 @@ class FileKind:
     name: str
     application_id: int
     """Marks a file as one of this kind."""
-    migrations: tuple[tuple[str, ...], ...]
-    """Statements number v take a file of schema version v to version v + 1."""
+    schema: int
+    """The number of its format, from 1; a file with another one is refused."""
+    tables: tuple[str, ...]
+    """The statements that create them."""
     remedy: str
     """What to do where it is damaged."""
     page_size: int = 4096
@@ -79,27 +80,27 @@ def prepare(
     kind: FileKind,
     first: tuple[str, tuple[object, ...]] | None = None,
 ) -> None:
-    """Migrate a file to the newest schema, and refuse one of another kind.
+    """Create the tables of a new file, and refuse one of another kind or format.
 
     Args:
         connection: to the file.
         path: names it in errors.
         kind: what it must be.
-        first: a statement and its values, executed in a new or older file; if any.
+        first: a statement and its values, executed in a new file; if any.
     """
     ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
     # In this order: whoever sees our tables sees the mark that was written with them.
     if tables and _pragma(connection, "application_id") != kind.application_id:
         raise ConfigurationError(f"{path} is a database, but not a {kind.name}; use another file")
-    if tables:
+    if tables or _pragma(connection, "user_version"):
         check_tables(connection, path, kind)
     connection.execute(f"PRAGMA page_size = {kind.page_size}")  # of one that has no pages yet
     _use_write_ahead_log(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")  # no copy of a page outside of the file
-    if _pragma(connection, "user_version") != len(kind.migrations):
-        _migrate(connection, path, kind, first)
+    if _pragma(connection, "user_version") != kind.schema:
+        _create(connection, kind, first)
 
 
 @contextmanager
@@ -141,12 +142,22 @@ def empty_log(connection: sqlite3.Connection, *, wait: bool = False) -> bool:
 
 
 def check_tables(connection: sqlite3.Connection, path: Path, kind: FileKind) -> None:
-    """Refuse foreign tables, views and triggers: reading them may run anything."""
+    """Refuse another format, and foreign tables, views and triggers: reading them may run anything.
+
+    A file without any is new.
+    """
     version = _pragma(connection, "user_version")
-    made = itertools.chain.from_iterable(kind.migrations[:version])
-    ours = {statement for statement in made if statement.startswith("CREATE")}
+    if version not in (0, kind.schema):
+        raise RunDiffersError(
+            f"{path} has format {version}, but this program reads {kind.schema}: another version "
+            f"of Tidegate wrote it; continue with that version, or use another file",
+            name="format",
+            saved=version,
+            given=kind.schema,
+        )
+    ours = set(kind.tables) if version else set()
     found = connection.execute("SELECT sql FROM sqlite_master").fetchall()
-    if version <= len(kind.migrations) and {statement for (statement,) in found} != ours:
+    if {statement for (statement,) in found} != ours:
         raise DamagedFileError(
             path, f"is damaged (it has other tables than a {kind.name})", kind.remedy
         )
@@ -166,29 +177,20 @@ def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
             return
 
 
-def _migrate(
+def _create(
     connection: sqlite3.Connection,
-    path: Path,
     kind: FileKind,
     first: tuple[str, tuple[object, ...]] | None,
 ) -> None:
     with transaction(connection):
-        version = _pragma(connection, "user_version")
-        if version > len(kind.migrations):
-            raise RunDiffersError(
-                f"{path} has schema {version}, but this program supports {len(kind.migrations)}: "
-                "a newer version of Tidegate wrote it; install that version",
-                name="schema",
-                saved=version,
-                given=len(kind.migrations),
-            )
-        for statements in kind.migrations[version:]:
-            for statement in statements:
-                connection.execute(statement)
+        if _pragma(connection, "user_version") == kind.schema:
+            return  # another process was faster
+        for statement in kind.tables:
+            connection.execute(statement)
         if first is not None:
             connection.execute(*first)
         connection.execute(f"PRAGMA application_id = {kind.application_id}")
-        connection.execute(f"PRAGMA user_version = {len(kind.migrations)}")
+        connection.execute(f"PRAGMA user_version = {kind.schema}")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -2,12 +2,11 @@
 
 import bisect
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate._internal.saving import ADDED
 from tidegate.admission.price_memory import PriceMemory
 from tidegate.theory.filling import filling_threshold
 from tidegate.theory.known_prices import (
@@ -57,14 +56,14 @@ class Thresholds:
     """Prices at which the next group of prices begins; empty if prices are independent."""
     by_group: tuple[tuple[float, ...], ...] = ()
     """For each group of prices, θ(1), θ(2), ... of a rule that spends the allowance or less."""
-    filling: tuple[float, ...] = field(default=(), metadata=ADDED)
+    filling: tuple[float, ...] = ()
     """For each group of prices, the price up to which Tide fills a slot that a cap on uses has
     emptied; infinity for any price. Empty without a cap."""
-    behind: tuple[float, ...] = field(default=(), metadata=ADDED)
+    behind: tuple[float, ...] = ()
     """If prices are known ahead: h(a) - h(1) after the last of them (``theory.known_prices``)."""
-    informed: float = field(default=0.0, metadata=ADDED)
+    informed: float = 0.0
     """If prices are known ahead: μ of a slot that knows them."""
-    looked_ahead: bool = field(default=False, metadata=ADDED)
+    looked_ahead: bool = False
     """Whether prices were known ahead when this rule was solved."""
 
     def at(

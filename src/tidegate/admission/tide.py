@@ -24,7 +24,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate._internal.saving import ADDED
 from tidegate.admission.debt import next_cost_debt
 from tidegate.admission.forecasts import Forecasts
 from tidegate.admission.price_change import EVERY, rounds_since_change
@@ -78,9 +77,9 @@ class TideState:
     recent: FloatArray = field(default_factory=lambda: np.zeros(RECENT))
     """The last prices; that of round t is at (t - 1) mod ``RECENT``."""
     solved: Thresholds = field(default_factory=Thresholds)
-    changed: int = field(default=0, metadata=ADDED)
+    changed: int = 0
     """The last round before prices changed for good; 0 if they have not."""
-    forecasts: Forecasts = field(default_factory=Forecasts, metadata=ADDED)
+    forecasts: Forecasts = field(default_factory=Forecasts)
 
     def believed(self, ahead: tuple[float, ...]) -> tuple[float, ...]:
         """Return the forecasts of the next prices, as far ahead as recent ones were good enough."""

@@ -112,10 +112,6 @@ class Setting(BaseModel):
         description="Never store more than a client's capacity; the paper limits only the average. "
         "Tide and the costless oracle never do, with or without it.",
     )
-    strict_spending: bool = Field(
-        False,
-        description="Spend at most budget times t by the end of every round t: --spend-ahead 0.",
-    )
     spend_ahead: float | None = Field(
         None,
         ge=0,
@@ -251,7 +247,6 @@ class Setting(BaseModel):
             retention_horizon=self.retention_horizon,
             most_uses=self.most_uses,
             hard_capacity=self.hard_capacity,
-            strict_spending=self.strict_spending,
             spend_ahead=self.spend_ahead,
             least_share=self.least_share,
             endless=self.endless,

@@ -47,7 +47,6 @@ def with_setting(command: Callable[..., None]) -> Callable[..., None]:
 
 OPPOSITES = {
     "hard_capacity": "soft-capacity",
-    "strict_spending": "average-spending",
     "endless": "with-an-end",
     "price_per_client": "one-price",
 }

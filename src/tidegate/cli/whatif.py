@@ -65,9 +65,10 @@ def whatif(
         list[float] | None,
         typer.Option(help="Factor for every buffer's size; repeat for several. 1 by default."),
     ] = None,
-    strict_spending: Annotated[
-        bool, typer.Option("--strict-spending", help="Never spend ahead of the budget.")
-    ] = False,
+    spend_ahead: Annotated[
+        float | None,
+        typer.Option(help="Rounds whose budget may be spent ahead. The run's own by default."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay the prices of a recorded run under other policies, budgets or buffers.
@@ -94,8 +95,8 @@ def whatif(
         find_policy(name)
     cases = list(itertools.product(names, budget or [view.allowed_per_round], memory or [1.0]))
     options = ControlOptions(**view.options)
-    if strict_spending:
-        options = dataclasses.replace(options, strict_spending=True, spend_ahead=None)
+    if spend_ahead is not None:
+        options = dataclasses.replace(options, spend_ahead=spend_ahead)
     own = price_table(view)
     law = RecordedPrices([row.price for row in view.rounds] if own is None else own)
     outcomes = [_recorded(view)]

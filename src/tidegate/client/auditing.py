@@ -83,9 +83,6 @@ def audit_file(path: Path, clock: Clock = time.time) -> Audit:
             check_ours(path, file)
             check_tables(file, path, buffer_kind())
             with transaction(file, "DEFERRED"), reading(path, REMEDY):
-                ((version,),) = file.execute("PRAGMA user_version").fetchall()
-                if version < len(buffer_kind().migrations):
-                    raise ValueError("it was written by an earlier version and has no record yet")
                 return _audit(path, file, clock)
     except sqlite3.DatabaseError as wrong:
         raise DamagedFileError(path, f"cannot be read as a buffer ({wrong})", REMEDY) from wrong
@@ -196,10 +193,9 @@ def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:
     items = [one for one in audit.replay.items.values() if one.kind == "sample"]
     for row, one in zip(samples, items, strict=False):
         expected = one.position, one.admitted_round, one.uses
-        known = expected if one.position >= 0 else (*row[:2], one.uses)
-        if row != known:
+        if row != expected:
             audit.problems.append(
-                f"sample {row[0]}: position, round and uses are {row}, but by the record {known}"
+                f"sample {row[0]}: position, round and uses are {row}, but by the record {expected}"
             )
 
 
@@ -237,7 +233,7 @@ def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
     answers = file.execute("SELECT round_number, receipt FROM answers").fetchall()
     for number, text in answers:
         receipt = json.loads(text)
-        if number in audit.digests and receipt.get("record", "") != "":
+        if number in audit.digests:
             held = receipt["record"], receipt["occupancy"]
             if held != (audit.digests[number], audit.holdings[number].total()):
                 audit.problems.append(f"the receipt of round {number} belongs to another record")
@@ -290,7 +286,7 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
     audit.compared_to = last
     if last < books.last_round:
         audit.not_covered = f"compared up to round {last}; what came later is not covered"
-    told = account.get("record", "")  # empty if an earlier version replied
+    told = account["record"]  # empty before the first receipt
     if last not in audit.digests:
         if told:
             audit.problems.append(

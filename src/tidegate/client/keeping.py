@@ -14,7 +14,6 @@ from dataclasses import replace
 from tidegate.client.limits import Clock, OwnTime, milliseconds
 from tidegate.client.record import (
     FIRST,
-    KINDS,
     Entry,
     Event,
     Held,
@@ -50,26 +49,14 @@ class Keeping:
         self._order_at = 0
 
     def begin(self, books: Books) -> Books:
-        """Begin the record of a file that has none, with everything that is in it already."""
+        """Begin the record of a new file."""
         if books.record_number:
             return books
         wall = milliseconds(self._clock)
         self._execute("INSERT INTO own_time VALUES (1, ?, ?, 0)", (wall, wall))
-        held: dict[str, list[Held]] = {kind: [] for kind in KINDS}
-        for kind, (_, contents, column) in CONTENTS.items():
-            rows = self._execute(f"SELECT {column}, content FROM {contents} ORDER BY {column}")  # noqa: S608
-            for number, content in rows.fetchall():
-                held[kind].append(self.hold(kind, number, content, Origin(), wall))
-        uses = [one for (one,) in self._execute("SELECT uses FROM samples ORDER BY position")]
         began = Entry(
             event="begun",
             at=wall,
-            round_number=books.last_round,
-            samples=tuple(held["sample"]),
-            candidates=tuple(held["candidate"]),
-            purchases=tuple(held["purchase"]),
-            uses=tuple(uses),
-            first=books.total_admitted,
             note=f"{books.run}/{books.client}/{books.buffer_id}",
         )
         return self.append(books, began)

@@ -39,8 +39,6 @@ class Entry:
     """Marks of all whose content was overwritten."""
     samples: tuple[Held, ...] = ()
     """That entered the buffer."""
-    uses: tuple[int, ...] = ()
-    """Of samples that were there before the record began: rounds that they had trained in."""
     candidates: tuple[Held, ...] = ()
     """That were read from the stream and wait."""
     purchases: tuple[Held, ...] = ()
@@ -49,8 +47,6 @@ class Entry:
     """The limit that holds from now on, in milliseconds; 0 for none."""
     jump: int = 0
     """How far the clock jumped."""
-    first: int = 0
-    """Of the first entry: samples that were admitted before it."""
     note: str = ""
     """Of the first entry: whose buffer it is. Of sums: up to which entry, and their digest."""
 
@@ -67,7 +63,6 @@ class Entry:
             for name in ("samples", "candidates", "purchases"):
                 told[name] = tuple((str(mark), int(at)) for mark, at in told.get(name, ()))
             told["gone"] = tuple(map(str, told.get("gone", ())))
-            told["uses"] = tuple(map(int, told.get("uses", ())))
             entry = cls(**told)
         except (TypeError, AttributeError, RecursionError) as wrong:
             raise ValueError(str(wrong)) from wrong
@@ -95,7 +90,7 @@ class Item:
     held_at: int
     uses: int = 0
     position: int = -1
-    """Of a sample, in the order of admission; -1 for one that was there before the record."""
+    """Of a sample, in the order of admission."""
     admitted_round: int = 0
 
 
@@ -111,7 +106,7 @@ class Replay:
         self.round_number = int(told.get("round_number", 0))
         self.keep = int(told.get("keep", 0))
         self.admitted = int(told.get("admitted", 0))
-        """Samples in all, those before the record included."""
+        """Samples in all."""
         self.unheard: dict[str, int] = told.get("unheard", {})
         """Samples that were let go since the last order, by their uses."""
         self.at = int(told.get("at", 0))
@@ -137,8 +132,6 @@ class Replay:
         if entry.event == "order" and entry.round_number <= self.round_number:
             raise ValueError(f"round {entry.round_number} comes after {self.round_number}")
         self.at = entry.at
-        if entry.event == "begun":
-            self.admitted, self.round_number = entry.first, entry.round_number
         if entry.event == "limit":
             self.keep = entry.keep
         if entry.event == "clock":
@@ -148,8 +141,6 @@ class Replay:
             KINDS, (entry.samples, entry.candidates, entry.purchases), strict=True
         ):
             self._hold(kind, held, entry)
-        for (mark, _), uses in zip(entry.samples, entry.uses, strict=False):
-            self.items[mark].uses = uses
         if entry.event == "order":
             self._use(entry)
 

@@ -72,7 +72,7 @@ class SqliteBooks:
         with opening(self._connection, path, kind):
             first: tuple[str, tuple[object, ...]] = "SELECT 1", ()
             if start is not None:
-                first = "INSERT OR IGNORE INTO books VALUES (1, ?)", (as_text(asdict(start)),)
+                first = "INSERT INTO books VALUES (1, ?)", (as_text(asdict(start)),)
             prepare(self._connection, path, kind, first)
             if start is not None:
                 self._check_owner(start)

@@ -24,7 +24,7 @@ from tidegate.experiments.ranking import check_ranking, ranking_name
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
-from tidegate.problem import LearningConstants, Problem
+from tidegate.problem import MOST_ROUNDS, LearningConstants, Problem
 from tidegate.problem.delays import Delays, delay_text
 from tidegate.selection import Selection
 
@@ -52,7 +52,8 @@ class PolicyChoice(BaseModel):
     match_spending: bool = False
     """Give the policy the budget with which it spends C a round on average over the seeds; K stays
     as planned for C."""
-    strict_spending: bool = False
+    spend_ahead: Annotated[float, Field(ge=0, le=MOST_ROUNDS)] | None = None
+    """s, the rounds whose budget may be spent ahead; no limit by default, as in the paper."""
     most_uses: Annotated[int, Field(ge=1)] | None = None
     """U, the most rounds in which a sample trains; no cap by default."""
     ranking: Annotated[str, AfterValidator(check_ranking)] = ""
@@ -87,7 +88,7 @@ class PolicyChoice(BaseModel):
         options = ControlOptions(
             retention_horizon=retention_horizon,
             hard_capacity=self.headroom == 1,
-            strict_spending=self.strict_spending,
+            spend_ahead=self.spend_ahead,
             most_uses=self.most_uses,
         )
         return make_policy(self.name, problem, options, preset=self.preset)

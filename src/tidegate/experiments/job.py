@@ -46,7 +46,8 @@ class Job:
     preset: str = "as_printed"
     retention_horizon: int = 0
     """K; 0 for the planned one."""
-    strict_spending: bool = False
+    spend_ahead: float = -1.0
+    """s, the rounds whose budget may be spent ahead; below 0 for no limit."""
     most_uses: int = 0
     """The most rounds in which a sample trains; 0 for no cap."""
     ranking: str = ""
@@ -92,7 +93,7 @@ class Job:
                 "policy": choice.name,
                 "preset": choice.preset,
                 "retention_horizon": horizon or 0,
-                "strict_spending": choice.strict_spending,
+                "spend_ahead": -1.0 if choice.spend_ahead is None else choice.spend_ahead,
                 "most_uses": choice.most_uses or 0,
                 "ranking": choice.ranking,
                 "candidates": choice.candidates,
@@ -123,6 +124,11 @@ class Job:
     def prices(self) -> PricePath:
         """The prices of this seed."""
         return PricePath(stretch(self.price, self.seed, self.rounds), self.seed)
+
+    @property
+    def limit_ahead(self) -> float | None:
+        """The rounds whose budget may be spent ahead; None for no limit."""
+        return None if self.spend_ahead < 0 else self.spend_ahead
 
     @property
     def selection(self) -> Selection | None:

@@ -181,7 +181,7 @@ def _counts(job: Job) -> Iterator[tuple[RoundRow, IntArray, IntArray]]:
         retention_horizon=job.retention_horizon or None,
         most_uses=job.most_uses or None,
         hard_capacity=job.headroom == 1,
-        strict_spending=job.strict_spending,
+        spend_ahead=job.limit_ahead,
     )
     policy = make_policy(job.policy, problem, options, preset=job.preset)
     state, prices = begin(policy, problem, job.seed), job.prices

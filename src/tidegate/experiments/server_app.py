@@ -35,7 +35,7 @@ def main(grid: Grid, context: Context) -> None:
         _maker(job),
         budget=job.budget,
         prices=job.prices,
-        spend_ahead=0.0 if job.strict_spending else None,
+        spend_ahead=job.limit_ahead,
         folder=str(context.run_config.get("folder", "")) or None,
         run=str(context.run_config.get("run", "")) or None,
         planning=Planning(

@@ -9,7 +9,6 @@ from typing import Any
 from flwr.serverapp.strategy import Result, Strategy
 
 from tidegate._internal.arguments import check_function, check_kind, check_number
-from tidegate.admission.floor import LEAST_SHARE
 from tidegate.errors import ConfigurationError
 from tidegate.flower.control_settings import ClientTrust, Planning
 from tidegate.flower.wrapped_strategies import reached
@@ -63,11 +62,7 @@ def control_terms(  # noqa: PLR0913 - as many as a run has terms
     options = planning.options
     replace(options, spend_ahead=spend_ahead)  # refuses invalid ones
     told = asdict(options)
-    del told["strict_spending"], told["spend_ahead"]  # the run's, beside its options
-    if options.most_uses is None:
-        del told["most_uses"]  # as in runs saved before caps existed
-    if options.least_share == LEAST_SHARE:
-        del told["least_share"]  # as in runs saved before this setting existed
+    del told["spend_ahead"]  # the run's, beside its options
     share, least = planning.fraction_train, 1
     if share is None:
         share, least = reached(strategy)

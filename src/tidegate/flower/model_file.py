@@ -12,6 +12,7 @@ from flwr.app import Array, ArrayRecord
 from tidegate._internal.saving import Archive, array_from, reading
 from tidegate.flower.own_state import OwnState, from_tree, to_tree
 from tidegate.flower.reading import NUMPY
+from tidegate.runs.books_file import check_format
 from tidegate.runs.folder import FORMAT_VERSION, REMEDY
 
 
@@ -52,6 +53,7 @@ def read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
     """Read the model and the strategy's state from a file."""
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
         index = archive.json("index")
+        check_format(index["version"], path)
         arrays = ArrayRecord({one["name"]: _array(one, archive) for one in index["model"]})
         kept: dict[str, Any] = {}
         for name, value in index["strategy"].items():

@@ -60,6 +60,5 @@ def acdpp(  # noqa: PLR0913 - all but two are given by name
         retention=KStepRetention(plan.retention_horizon),
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
-        strict_spending=options.strict_spending,
         spend_ahead=options.spend_ahead,
     )

@@ -17,6 +17,5 @@ def costless_oracle(
         retention=KStepRetention(1),
         shares=problem.capacity_shares,
         hard_capacity=True,  # a client that takes part fills its own buffer
-        strict_spending=options.strict_spending,
         spend_ahead=options.spend_ahead,
     )

@@ -37,6 +37,5 @@ def drift_plus_penalty(
         retention=KStepRetention(plan.retention_horizon),
         shares=problem.capacity_shares,
         hard_capacity=options.hard_capacity,
-        strict_spending=options.strict_spending,
         spend_ahead=options.spend_ahead,
     )

@@ -48,7 +48,6 @@ def hybrid(
         retention=PartlyFrozenRetention(KStepRetention(horizon), frozen_clients),
         shares=shares / shares.sum(),
         hard_capacity=options.hard_capacity,
-        strict_spending=options.strict_spending,
         spend_ahead=options.spend_ahead,
         charge_prefill=charge_prefill,
     )

@@ -18,19 +18,12 @@ class JointPolicy(Generic[State]):
     """Each client's part of an order; they sum to 1."""
     hard_capacity: bool = False
     """No client ever stores more than B_m. The paper limits only the average."""
-    strict_spending: bool = False
-    """By the end of every round t the run has spent at most C·t: a ``spend_ahead`` of 0."""
     spend_ahead: float | None = None
     """s: by the end of every round t the run has spent at most C·(t + s); None for no limit."""
     least_share: float = 0.0
     """The part of its share of the budget that each client gets whatever its price."""
     charge_prefill: bool = False
     """Whether a client pays for samples from before its first round, at that round's price."""
-
-    @property
-    def ahead(self) -> float | None:
-        """How many rounds' budget the run may spend in advance; None for no limit."""
-        return 0.0 if self.strict_spending else self.spend_ahead
 
     def most_uses(self, num_rounds: int) -> int:
         """Return the most rounds that a sample trains in: K, U, or all if it does not expire."""

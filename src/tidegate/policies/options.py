@@ -30,8 +30,6 @@ class ControlOptions:
     hard_capacity: bool = False
     """No client ever stores more than B_m. If False, the policy decides: the paper's policies limit
     only the average; Tide and the costless oracle never store more."""
-    strict_spending: bool = False
-    """By the end of every round t the run has spent at most C·t: a ``spend_ahead`` of 0."""
     spend_ahead: float | None = None
     """s, how many rounds' budget the run may spend in advance: by the end of every round t it has
     spent at most C·(t + s). None for no limit: the paper limits only the average."""
@@ -44,7 +42,7 @@ class ControlOptions:
     @property
     def limits_spending(self) -> bool:
         """Whether there is a limit on how far a run may spend ahead of its budget."""
-        return self.strict_spending or self.spend_ahead is not None
+        return self.spend_ahead is not None
 
     def __post_init__(self) -> None:
         if self.most_uses is not None:
@@ -59,11 +57,6 @@ class ControlOptions:
                 "None is for no limit",
             )
         check_number("least_share", self.least_share, "from 0 to 1", lambda given: 0 <= given <= 1)
-        if self.strict_spending and ahead:
-            raise ConfigurationError(
-                f"strict spending means a spend_ahead of 0, but {ahead} was given, too; leave out "
-                "one of them"
-            )
 
     def check_uses(self, name: str, policy: JointPolicy[Any], num_rounds: int) -> None:
         """Refuse a policy that lets a sample train in more than ``most_uses`` rounds."""

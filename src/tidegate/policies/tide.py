@@ -20,7 +20,7 @@ def tide(
 
     Args:
         problem: capacities, budget and rounds.
-        options: strict spending, whether the run has an end, and a cap on uses.
+        options: a limit on spending ahead, whether the run has an end, and a cap on uses.
         price_groups: groups of prices, for prices that depend on the price before; 1 treats them as
             independent.
     """
@@ -36,7 +36,6 @@ def tide(
         retention=OldestFirst(options.most_uses or 0),
         shares=problem.capacity_shares,
         hard_capacity=True,
-        strict_spending=options.strict_spending,
         spend_ahead=options.spend_ahead,
         least_share=options.least_share,
     )

@@ -19,7 +19,7 @@ from typing import Any
 from tidegate._internal.saving import reading
 from tidegate._internal.sqlite_file import FileKind, check_tables, opened_to_read, transaction
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
-from tidegate.runs.folder import FORMAT_VERSION, OLDEST_FORMAT, REMEDY
+from tidegate.runs.folder import FORMAT_VERSION, REMEDY
 from tidegate.server.account import Account
 from tidegate.server.ledger import account_from
 from tidegate.wire import Order
@@ -52,9 +52,8 @@ TABLES = {
 BOOKS_KIND = FileKind(
     name="server's books",
     application_id=0x74676273,
-    migrations=(
-        tuple(f"CREATE TABLE {name} ({', '.join(columns)})" for name, columns in TABLES.items()),
-    ),
+    schema=FORMAT_VERSION,
+    tables=tuple(f"CREATE TABLE {name} ({', '.join(columns)})" for name, columns in TABLES.items()),
     remedy=REMEDY,
     page_size=1024,  # a round touches accounts all over the file, a page each
 )
@@ -115,12 +114,11 @@ def check_format(version: object, path: Path) -> None:
     """Refuse a format that this program does not understand."""
     if type(version) is not int:
         raise ValueError(f"its format is {reprlib.repr(version)}")
-    if not OLDEST_FORMAT <= version <= FORMAT_VERSION:
-        newer = "a newer" if version > FORMAT_VERSION else "an older"
+    if version != FORMAT_VERSION:
         raise RunDiffersError(
-            f"{path} has format {reprlib.repr(version)}, but this program reads {OLDEST_FORMAT} "
-            f"to {FORMAT_VERSION}: {newer} version of Tidegate wrote it; continue with that "
-            "version, or start a new run in another folder",
+            f"{path} has format {reprlib.repr(version)}, but this program reads {FORMAT_VERSION}: "
+            "another version of Tidegate wrote it; continue with that version, or start a new run "
+            "in another folder",
             name="format",
             saved=version,
             given=FORMAT_VERSION,

@@ -57,12 +57,12 @@ def client_view(
         requests: whom operators have asked to retire, or to let in again.
     """
     order, missed = account["outstanding"], account["last_round"] - account["applied"]
-    is_retired = requests.get(name, account.get("retired_in", 0) > 0)
+    is_retired = requests.get(name, account["retired_in"] > 0)
     troubles = {
-        "empty": not (account["batches"] or account.get("under_way", 0)),
-        "short": account.get("exhausted", False) and account["last_round"] == now - 1,
-        "suppliers": account.get("supplier_fails", False),
-        "spools": account.get("spool_full", False),
+        "empty": not (account["batches"] or account["under_way"]),
+        "short": account["exhausted"] and account["last_round"] == now - 1,
+        "suppliers": account["supplier_fails"],
+        "spools": account["spool_full"],
     }
     return ClientView(
         name=name,
@@ -76,7 +76,7 @@ def client_view(
         is_retired=is_retired,
         batches=[(since + 1 + missed, count) for since, count in account["batches"]],
         missed=missed,
-        candidates=account.get("candidates", 0),
-        seen=account.get("seen", 0),
+        candidates=account["candidates"],
+        seen=account["seen"],
         troubles=() if is_retired else tuple(one for one, here in troubles.items() if here),
     )

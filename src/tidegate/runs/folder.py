@@ -3,8 +3,7 @@
 A server writes ``books.sqlite`` (its books), ``rounds.jsonl`` (what each round did),
 ``metrics.jsonl`` (metrics of the model) and, if clients have prices of their own, ``prices.jsonl``
 (what each paid for a sample). An operator writes ``retired.jsonl`` (clients to retire), which the
-server reads at the start of each round. ``control.npz`` held the books up to format 6; since then
-it tells older programs that a newer one wrote here.
+server reads at the start of each round.
 """
 
 from pathlib import Path
@@ -13,12 +12,10 @@ from tidegate.server.saved_state import REMEDY
 
 __all__ = [
     "BOOKS",
-    "CONTROL",
     "FORMAT_VERSION",
     "LOCK",
     "METRICS",
     "NOTHING_USED",
-    "OLDEST_FORMAT",
     "PRICES",
     "REMEDY",
     "RESUMING",
@@ -29,13 +26,10 @@ __all__ = [
     "holds_run",
 ]
 
-FORMAT_VERSION = 7
-"""Format of everything that a run's server saves: raised whenever an account, a row or a term gains
-a field, so that an older program says that the file is newer instead of calling it damaged."""
-OLDEST_FORMAT = 5
-"""The oldest format that can be read: fields that it does not have take their default."""
+FORMAT_VERSION = 1
+"""Format of everything that a run's server saves: raised whenever a table, an account, a row or a
+term changes, so that another version says so instead of calling the file damaged."""
 BOOKS = "books.sqlite"
-CONTROL = "control.npz"
 LOCK = "lock"
 """A SQLite file that a server locks exclusively while it serves the run."""
 ROUNDS = "rounds.jsonl"
@@ -51,4 +45,4 @@ SPENT = "bought %s in %s, for %.10g of the %.10g that the budget allows"
 
 def holds_run(folder: Path) -> bool:
     """Return whether a server has saved to a folder."""
-    return (folder / BOOKS).exists() or (folder / CONTROL).exists()
+    return (folder / BOOKS).exists()

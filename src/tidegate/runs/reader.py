@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from tidegate._internal.natural_order import natural_order
-from tidegate._internal.saving import Archive, plain, reading
+from tidegate._internal.saving import plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError
-from tidegate.runs.books_file import check_format, read_books
+from tidegate.runs.books_file import read_books
 from tidegate.runs.client_view import ClientView, client_view
-from tidegate.runs.folder import BOOKS, CONTROL, METRICS, REMEDY, ROUNDS, holds_run
+from tidegate.runs.folder import BOOKS, METRICS, REMEDY, ROUNDS, holds_run
 from tidegate.runs.retirements import asked
 from tidegate.runs.server_mark import ServerMark
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.saved_terms import current_terms
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,8 @@ class RunView:
     """When it was settled."""
     clients: list[ClientView]
     failures: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """How many clients replied to each round with an error or were refused, and the first reason;
-    earlier versions did not note it."""
+    """How many clients replied to each round with an error or were refused, and the first
+    reason."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Clients (or ``node N``) that the last round left out; the first few with the reason."""
     server: ServerMark | None = None
@@ -116,7 +115,7 @@ def read_run(folder: Path) -> RunView:
     path, content = saved_content(folder)
     with reading(path, REMEDY):
         record = content["controller"]
-        terms, absences = current_terms(record["terms"]), record["absences"]
+        terms, absences = record["terms"], record["absences"]
         now = int(record["round_number"])
         requests = asked(folder)
         clients = [
@@ -143,7 +142,7 @@ def read_run(folder: Path) -> RunView:
             if source == "started":
                 starts.append((line["at"], line["versions"]))
                 left_out = {}
-                server = ServerMark(line["pid"], line["machine"], line.get("boot", ""))
+                server = ServerMark(line["pid"], line["machine"], line["boot"])
             ending = source if source in ("over", "failed") else ""
             if source in times:
                 times[source][number] = line["at"]
@@ -152,8 +151,7 @@ def read_run(folder: Path) -> RunView:
                 if "left_out" in line:  # when it changes
                     left_out = _reasons(**line["left_out"])
                 failing = frozenset(line.get("failed_clients", ()))
-                if "failed" in line:
-                    failures[number] = line["failed"], line.get("error", "")
+                failures[number] = line["failed"], line.get("error", "")
             for name, value in line.get("metrics", {}).items():
                 finite = math.nan if value is None else value
                 metrics.setdefault(f"{source}/{name}", {})[number] = finite
@@ -214,16 +212,13 @@ def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
             f"there is no folder {folder}; give the folder that AdmissionControl(folder=...) "
             "saves to, or try again if the run is just starting"
         )
-    path, old = folder / BOOKS, folder / CONTROL
+    path = folder / BOOKS
     content = read_books(path) if path.exists() else None
-    if content is not None:
-        return path, content
-    if not old.exists():
+    if content is None:
         inside = next((one for one in sorted(folder.iterdir()) if _may_hold_run(one)), None)
         remedy = f"did you mean {inside}?" if inside else "give the one that the server saves to"
         raise ConfigurationError(f"{folder} holds no run; {remedy}")
-    with reading(old, REMEDY), old.open("rb") as file, Archive(file) as archive:
-        return old, control_of(archive, old)
+    return path, content
 
 
 def _may_hold_run(folder: Path) -> bool:
@@ -242,15 +237,6 @@ def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
         told = f"has {len(rounds)} rounds, but {settled} were settled"
         raise DamagedFileError(path, told, REMEDY)
     return rounds
-
-
-def control_of(archive: Archive, path: Path) -> dict[str, Any]:
-    """Return the JSON part of a server's books, from the file that older versions wrote."""
-    content: dict[str, Any] = archive.json("control")
-    check_format(content["version"], path)
-    if "controller" not in content:  # a mark for older programs
-        raise DamagedFileError(path.with_name(BOOKS), "is missing", REMEDY)
-    return content
 
 
 def whole_lines(path: Path) -> list[str]:

@@ -27,8 +27,8 @@ class ServerMark:
 
     pid: int
     machine: str
-    boot: str = ""
-    """Empty in runs of earlier versions."""
+    boot: str
+    """Id of the machine's boot; empty if unknown."""
 
     @property
     def is_near(self) -> bool:

@@ -17,15 +17,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
-from tidegate._internal.saving import Archive, reading, replace_file
+from tidegate._internal.saving import reading, replace_file
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.books import RunBooks
 from tidegate.runs.folder import (
     BOOKS,
-    CONTROL,
     FORMAT_VERSION,
     LOCK,
     METRICS,
@@ -34,7 +31,7 @@ from tidegate.runs.folder import (
     RETIRED,
     ROUNDS,
 )
-from tidegate.runs.reader import control_of, settled_rounds
+from tidegate.runs.reader import settled_rounds
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
@@ -50,7 +47,6 @@ class RunWriter:
         self._folder = folder
         self._app = ""
         self._file: RunBooks | None = None
-        self._is_marked = False
 
     @contextmanager
     def held(self, app: str = "") -> Iterator[None]:
@@ -96,24 +92,16 @@ class RunWriter:
 
     def load(self, terms: Terms) -> tuple[Controller, str] | None:
         """Load the books in the folder, if any, and the name of their model."""
-        path, old = self._folder / BOOKS, self._folder / CONTROL
+        path, rows = self._folder / BOOKS, self._folder / ROUNDS
         found = self._books.load() if path.exists() else None
-        if found is not None:
-            content, books = found
-            with reading(path, REMEDY):
-                model = self._model_of(content)
-            return Controller.resumed(Standing.from_books(terms, books, path)), model
-        if not old.exists():
-            rounds_file = self._folder / ROUNDS
-            if rounds_file.exists() and rounds_file.stat().st_size:
-                told = f"is missing, but {rounds_file} belongs to a run"
-                raise DamagedFileError(path, told, REMEDY)
+        if found is None:
+            if rows.exists() and rows.stat().st_size:
+                raise DamagedFileError(path, f"is missing, but {rows} belongs to a run", REMEDY)
             return None
-        with reading(old, REMEDY), old.open("rb") as file, Archive(file) as archive:
-            content = control_of(archive, old)
-            state = archive.array("state").tobytes() if "state" in archive else None
-            record, model = {**content["controller"], "state": state}, self._model_of(content)
-        return Controller.from_record(terms, record, old), model
+        content, books = found
+        with reading(path, REMEDY):
+            model = self._model_of(content)
+        return Controller.resumed(Standing.from_books(terms, books, path)), model
 
     @property
     def _books(self) -> RunBooks:
@@ -123,7 +111,7 @@ class RunWriter:
 
     def _model_of(self, content: Mapping[str, Any]) -> str:
         """Return the model that belongs to the books, if they are of this app."""
-        model, app = content["model"], content.get("app", "")  # older folders name no app
+        model, app = content["model"], content["app"]
         if not MODEL_NAME.fullmatch(model):
             raise ValueError(f"it names a model {reprlib.repr(model)}")
         if app and self._app not in ("", app):
@@ -145,22 +133,8 @@ class RunWriter:
 
     def save_control(self, controller: Controller, model: str) -> None:
         """Save the books, and the name of the model that belongs to them."""
-        beside = {"version": FORMAT_VERSION, "model": model}
-        if self._app:
-            beside["app"] = self._app
+        beside = {"version": FORMAT_VERSION, "model": model, "app": self._app}
         self._books.save(controller.standing.to_books(), beside)
-        if not self._is_marked:  # once a process: an earlier one may have died before this
-            self._mark()
-            self._is_marked = True
-
-    def _mark(self) -> None:
-        """Tell programs that read ``control.npz`` that a newer one wrote here."""
-        told = json.dumps({"version": FORMAT_VERSION}).encode()
-
-        def write(file: IO[bytes]) -> None:
-            np.savez(file, control=np.frombuffer(told, dtype=np.uint8))
-
-        replace_file(self._folder / CONTROL, write)
 
     def append(self, row: FleetRound) -> None:
         """Append a row, which is on disk when this returns."""

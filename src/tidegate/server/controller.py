@@ -6,7 +6,7 @@ them: restored after ``decide``, it returns the same orders again.
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, cast
 
@@ -229,17 +229,6 @@ class Controller:
         controller._at, controller._ledger = standing.at, standing.ledger
         controller._fleet, controller._server = standing.fleet, standing.rule_state
         return controller
-
-    def to_record(self) -> dict[str, Any]:
-        """Return everything that the next step depends on, for JSON and a NumPy archive."""
-        return self.standing.to_record()
-
-    @classmethod
-    def from_record(
-        cls, terms: Terms, record: Mapping[str, Any], source: object = "a checkpoint"
-    ) -> "Controller":
-        """Restore a controller from ``to_record``, on the same terms; ``source`` is for errors."""
-        return cls.resumed(Standing.from_record(terms, record, source))
 
     def report(self) -> Report | None:
         """Return a shard's report to its coordinator; None before it has a rule."""

@@ -70,8 +70,6 @@ class Terms:
     spend_ahead: float | None = None
     """s, the rounds whose budget may be spent early, whatever the policy; None for no limit but the
     policy's own."""
-    keeps_spend_ahead: bool = False
-    """Whether that limit is from a run that began before every run had one."""
     purse: Purse | None = None
     """What a shard is granted each round, in place of the budget."""
     sums_only: bool = False
@@ -100,7 +98,6 @@ class Terms:
             "min_train_nodes": self.min_train_nodes,
             "sums_only": self.sums_only,
             "spend_ahead": self.spend_ahead,
-            **({"keeps_spend_ahead": True} if self.keeps_spend_ahead else {}),
         }
         if self.endless:
             return {**fixed, "num_rounds": None, "mean_price": None}
@@ -168,8 +165,8 @@ class Fleet:
     @property
     def ahead(self) -> float | None:
         """Rounds whose budget may be spent early; None for no limit."""
-        limits = [one for one in (self._terms.spend_ahead, self.policy.ahead) if one is not None]
-        return min(limits, default=None)
+        limits = self._terms.spend_ahead, self.policy.spend_ahead
+        return min((one for one in limits if one is not None), default=None)
 
     @property
     def away(self) -> int:

@@ -39,13 +39,12 @@ class Progress:
             raise ValueError(f"rounds must be whole numbers, got {number!r}")
         if not math.isfinite(overspend):
             raise ValueError(f"overspend must be finite, got {overspend}")
-        used = plain(ReuseTally, tally)
         decision = record["decision"]
         return cls(
             round_number=number,
-            tally=used,
-            waits=plain(WaitTally, record.get("waits", {"total": used.distinct_samples})),
+            tally=plain(ReuseTally, tally),
+            waits=plain(WaitTally, record["waits"]),
             overspend=overspend,
             decision=None if decision is None else plain(Decision, decision),
-            pause=plain(BuyingPause, record.get("pause", {})),
+            pause=plain(BuyingPause, record["pause"]),
         )

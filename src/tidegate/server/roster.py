@@ -35,12 +35,6 @@ class Roster:
         """Clients that were online the last time, if all were known and nobody else came. Mostly
         the same names come again, as the same objects: such lists are compared fast."""
 
-    @classmethod
-    def after_absences(cls, absences: Mapping[str, int]) -> "Roster":
-        """Return the roster of clients that were last online so many rounds ago."""
-        away = {client: -absent for client, absent in absences.items() if absent}
-        return cls(absences, away)
-
     @property
     def absences(self) -> dict[str, int]:
         """Return the rounds since each client was last online."""

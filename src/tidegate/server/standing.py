@@ -14,15 +14,7 @@ from tidegate.server.fleet import Fleet, Terms
 from tidegate.server.ledger import Ledger
 from tidegate.server.progress import Progress
 from tidegate.server.roster import Roster
-from tidegate.server.saved_state import (
-    REMEDY,
-    SavedState,
-    check_numbers,
-    check_terms,
-    from_bytes,
-    to_bytes,
-)
-from tidegate.server.saved_terms import current_terms
+from tidegate.server.saved_state import REMEDY, check_terms, from_bytes, to_bytes
 
 
 @dataclass(frozen=True)
@@ -56,48 +48,27 @@ class Standing:
         ledger = Ledger(run)
         return cls(terms, Progress(), ledger, Fleet(terms, ledger))
 
-    def to_record(self) -> dict[str, Any]:
-        """Return everything, for JSON and a NumPy archive."""
-        allocation = self.fleet.allocation
-        return {
-            **self._control(),
-            "ledger": self.ledger.to_record(),
-            "absences": self.fleet.roster.absences,
-            "state": allocation and to_bytes(SavedState(self.rule_state, allocation)),
-        }
-
     def to_books(self) -> Books:
         """Return everything, for a file that is updated in place."""
-        control = {**self._control(), "ledger": self.ledger.control_record()}
+        control = {
+            "terms": self.terms.fixed(),
+            **self.at.to_record(),
+            "ledger": self.ledger.control_record(),
+        }
         rule = None if self.rule_state is None else to_bytes(self.rule_state)
         fleet = self.fleet
         return Books(control, rule, self.ledger.accounts, fleet.roster, fleet.allocation)
-
-    def _control(self) -> dict[str, Any]:
-        return {"terms": self.terms.fixed(), **self.at.to_record()}
-
-    @classmethod
-    def from_record(cls, terms: Terms, record: Mapping[str, Any], source: object) -> "Standing":
-        """Restore from ``to_record``, on the same terms; ``source`` names the file in errors."""
-        with reading(source, REMEDY):
-            check_numbers(record)
-            ledger = Ledger.from_record(record["ledger"])
-            roster = Roster.after_absences(record["absences"])
-        standing = cls._resumed(terms, record, ledger, roster, source)
-        if record["state"] is None:
-            return standing
-        policy = standing.fleet.policy
-        shape = SavedState(policy.admission.start(), Allocation.start(policy.shares))
-        saved = from_bytes(shape, record["state"], source)
-        standing.fleet.allocation = saved.allocation
-        return replace(standing, rule_state=saved.server)
 
     @classmethod
     def from_books(cls, terms: Terms, books: Books, source: object) -> "Standing":
         """Restore from ``to_books``, read from a file, on the same terms."""
         with reading(source, REMEDY):
             ledger = Ledger.from_record(books.control["ledger"], books.accounts)
-        standing = cls._resumed(terms, books.control, ledger, books.roster, source)
+            saved_terms = books.control["terms"]
+        check_terms(saved_terms, terms.fixed())
+        with reading(source, REMEDY):
+            at = Progress.from_record(books.control)
+        standing = cls(terms, at, ledger, Fleet(terms, ledger, books.roster))
         if books.rule is None:
             return standing
         policy = standing.fleet.policy
@@ -113,23 +84,3 @@ class Standing:
         return replace(
             standing, rule_state=from_bytes(policy.admission.start(), books.rule, source)
         )
-
-    @classmethod
-    def _resumed(
-        cls,
-        terms: Terms,
-        record: Mapping[str, Any],
-        ledger: Ledger,
-        roster: Roster,
-        source: object,
-    ) -> "Standing":
-        with reading(source, REMEDY):  # a mistake in the user's own policy or feed is not damage
-            saved_terms = current_terms(record["terms"])
-            if "spend_ahead" not in record["terms"] or "keeps_spend_ahead" in saved_terms:
-                saved_terms["keeps_spend_ahead"] = True
-                ahead = saved_terms["spend_ahead"]
-                terms = replace(terms, spend_ahead=ahead, keeps_spend_ahead=True)
-        check_terms(saved_terms, terms.fixed())
-        with reading(source, REMEDY):
-            at = Progress.from_record(record)
-        return cls(terms, at, ledger, Fleet(terms, ledger, roster))

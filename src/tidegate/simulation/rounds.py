@@ -23,7 +23,6 @@ import numpy as np
 from tidegate._internal.arguments import shown
 from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, generator
-from tidegate._internal.saving import ADDED
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash, certificate_holds
 from tidegate.admission.floor import with_least
@@ -63,7 +62,7 @@ class SimulationState(Generic[State]):
     deliveries: Deliveries
     tally: ReuseTally
     waits: WaitTally
-    paid: FloatArray = dataclasses.field(metadata=ADDED)
+    paid: FloatArray
     """What each client has paid so far."""
     occupancy_sums: IntArray
     """Σ_t n_m(t) over the rounds that a client took part in, for each client."""
@@ -196,8 +195,8 @@ def play_round(
     if not isinstance(price, float):
         price = price[who]
     now, money, budget = state.round_number + 1, math.inf, policy.admission.budget
-    if policy.ahead is not None:
-        money = cash(budget, now, state.overspend, policy.ahead * budget)
+    if policy.spend_ahead is not None:
+        money = cash(budget, now, state.overspend, policy.spend_ahead * budget)
     server = policy.admission.learn(state.server, quote)
     room, limit = None, math.inf
     if policy.hard_capacity:

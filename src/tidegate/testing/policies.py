@@ -19,7 +19,7 @@ POLICY_LAWS: Mapping[str, Law] = {
         run_laws.same_seed_same_run,
         run_laws.goes_on_from_a_saved_state_as_if_never_interrupted,
         run_laws.hard_capacity_is_never_exceeded,
-        run_laws.strict_spending_never_exceeds_what_was_allowed_so_far,
+        run_laws.spend_ahead_of_0_never_exceeds_what_was_allowed_so_far,
         run_laws.sums_equal_samples_counted_one_by_one,
         rule_laws.deciding_changes_nothing,
         rule_laws.settling_follows_receipts_not_orders,

@@ -6,6 +6,7 @@ import io
 import itertools
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -88,10 +89,10 @@ def same_seed_same_run(subject: Subject, law: str) -> None:
 
 def goes_on_from_a_saved_state_as_if_never_interrupted(subject: Subject, law: str) -> None:
     """A run that is saved, read back and played on is the run that was never interrupted."""
-    options: tuple[dict[str, bool], ...] = (
+    options: tuple[dict[str, Any], ...] = (
         {},
         {"hard_capacity": True},
-        {"strict_spending": True},
+        {"spend_ahead": 0.0},
         {"endless": True},
     )
     ways = itertools.cycle(itertools.product(options, COHORTS))
@@ -136,13 +137,13 @@ def hard_capacity_is_never_exceeded(subject: Subject, law: str) -> None:
                 trial.expect(row.training_size <= slots, found)
 
 
-def strict_spending_never_exceeds_what_was_allowed_so_far(subject: Subject, law: str) -> None:
-    """With ``strict_spending`` no more than C·t is spent by the end of any round t, up to rounding.
+def spend_ahead_of_0_never_exceeds_what_was_allowed_so_far(subject: Subject, law: str) -> None:
+    """With ``spend_ahead=0`` no more than C·t is spent by the end of any round t, up to rounding.
 
     A budget of 0.7 allows 62.99999999999999 by round 90 in floating point, which pays for 63
     samples at 1.
     """
-    cases = (one.choosing(strict_spending=True) for one in subject.settings())
+    cases = (one.choosing(spend_ahead=0.0) for one in subject.settings())
     for setting, per_client in itertools.product(cases, (False, True)):
         if per_client and isinstance(setting.prices, RecordedPrices):
             continue

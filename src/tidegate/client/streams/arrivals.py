@@ -31,11 +31,10 @@ class Arrivals:
         self._clock = clock
 
     def begin(self) -> None:
-        """Let messages of an older file count from now on."""
+        """Begin the time of a new file, and note the time of any other."""
         wall = milliseconds(self._clock)
         self._execute("INSERT OR IGNORE INTO held VALUES (1, ?, ?, 0, 0, 0)", (wall, wall))
-        known = "INSERT OR IGNORE INTO arrivals SELECT position, ?, NULL FROM messages"
-        self._execute(known, (self.tick(),))
+        self.tick()
 
     def tick(self) -> int:
         """Note the time; it never goes back."""

@@ -11,26 +11,25 @@ REMEDY = "delete it; what it holds is lost, and the next connection records a ga
 KIND = FileKind(
     "spool",
     0x71DE5900,
+    1,
     (
-        (
-            """CREATE TABLE state (
+        """CREATE TABLE state (
                 only INTEGER PRIMARY KEY CHECK (only = 1), id TEXT NOT NULL, owner TEXT NOT NULL,
                 session INTEGER NOT NULL, taken INTEGER NOT NULL, waiting INTEGER NOT NULL,
                 received INTEGER NOT NULL, unnumbered INTEGER NOT NULL,
                 repeated INTEGER NOT NULL, dropped INTEGER NOT NULL, gaps INTEGER NOT NULL
             )""",
-            """CREATE TABLE messages (
+        """CREATE TABLE messages (
                 position INTEGER PRIMARY KEY, topic TEXT NOT NULL, payload BLOB NOT NULL
             )""",
-            """CREATE TABLE newest (
+        """CREATE TABLE newest (
                 position INTEGER PRIMARY KEY, packet INTEGER NOT NULL, digest BLOB NOT NULL
             )""",
-            """CREATE TABLE gaps (
+        """CREATE TABLE gaps (
                 number INTEGER PRIMARY KEY, at REAL NOT NULL, reason TEXT NOT NULL
             )""",
-            *TABLES,
-        ),
-        ARRIVALS,
+        *TABLES,
+        *ARRIVALS,
     ),
     REMEDY,
 )

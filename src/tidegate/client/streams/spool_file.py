@@ -30,7 +30,7 @@ class SpoolFile:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._connection = connect(self.path, any_thread=True)
         with opening(self._connection, self.path, KIND):
-            new = "INSERT OR IGNORE INTO state VALUES (1, ?, '', 0, 0, 0, 0, 0, 0, 0, 0)"
+            new = "INSERT INTO state VALUES (1, ?, '', 0, 0, 0, 0, 0, 0, 0, 0)"
             prepare(self._connection, self.path, KIND, (new, (uuid.uuid4().hex[:12],)))
             self._arrivals = Arrivals(self._execute, clock)
             self._forgotten = Forgotten(path.parent)
