@@ -15,6 +15,7 @@ import numpy as np
 
 from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate.admission.allocation import Allocation
+from tidegate.admission.cheapest_first import cheapest_first
 from tidegate.admission.floor import least_counts, with_least
 from tidegate.admission.rule import FleetOrder, Quote, State
 from tidegate.policies.joint import JointPolicy
@@ -25,6 +26,10 @@ class Stock(Protocol):
 
     def room(self) -> IntArray:
         """Return how many samples each can buy within its capacity."""
+        ...
+
+    def total_room(self) -> float:
+        """Return how many samples all can buy within their capacities."""
         ...
 
     def wanted(self, thresholds: Sequence[float], prices: FloatArray) -> IntArray:
@@ -81,23 +86,23 @@ def decide(  # noqa: PLR0913 - all but three are given by name
         budget: C, of which a part is reserved for each client; the rule's own by default.
         paused: buy nothing.
     """
-    room = stock.room() if policy.hard_capacity else None
-    limit = math.inf
-    if room is not None:
-        limit = float(room[policy.shares[who] > 0].sum())
+    room, limit = None, math.inf
+    if policy.hard_capacity:
+        room, limit = stock.room(), stock.total_room()
     order = policy.admission.decide(state, quote, limit)
     if paused:
         order = FleetOrder(0.0)
     money = min(cash, order.money - unsettled)
     total, most, rule = order.total_admission, 0 if paused else None, order.thresholds
+    counts: IntArray
     if quote.own is None:
         paid_for = quote.affordable(money)
         if not math.isinf(paid_for) and not (rule and paid_for >= limit):
             total, most = min(total, paid_for), int(paid_for)
         if math.isinf(total):
             return Decision(total, rule, None, None, allocation)
-        counts, allocation = allocation.allocate(total, room, most, who)
-        return Decision(total, rule, counts.astype(np.int64), None, allocation)
+        split, allocation = allocation.allocate(total, room, most, who)
+        return Decision(total, rule, split.astype(np.int64), None, allocation)
     if rule and total:
         wanted = stock.wanted(rule, quote.own)
         paid, held, reserved = stock.reserves()
@@ -105,7 +110,8 @@ def decide(  # noqa: PLR0913 - all but three are given by name
         least = least_counts(policy.least_share, share, quote.own, paid, held, round_number)
         counts, owed = with_least(wanted, np.minimum(least, reserved), quote.own, money)
         return Decision(total, rule, counts, owed, allocation)
-    shared, allocation = allocation.allocate(total, room, most, who)
-    split = shared.astype(np.int64)
-    counts, _ = with_least(split, np.zeros_like(split), quote.own, money)
-    return Decision(total, (), counts, None, allocation)
+    split, allocation = allocation.allocate(total, room, most, who)
+    counts = split.astype(np.int64)
+    if not math.isinf(money):
+        counts = cheapest_first(counts, quote.own, money)
+    return Decision(total, rule, counts, None, allocation)

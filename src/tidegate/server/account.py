@@ -1,8 +1,8 @@
 """The server's account of one client: its newest receipt, and the order without a reply.
 
-A receipt says what the client bought, paid and holds. The server believes it if it follows from the
-receipt before it and the order between them (``check``), and keeps it. What a client held in buffers
-that it has lost is kept as sums.
+A receipt says what the client bought, paid and holds. The server believes it if it follows from
+the receipt before it and the order between them (``check``), and keeps it. What a client bought for
+buffers that it has lost is kept as sums.
 """
 
 import math
@@ -163,9 +163,7 @@ class Account:
         most = max(introduction.candidates, self.candidates, self.buffer_capacity)
         if introduction.read > self.newest.read + readable(most):
             return account  # this cannot be true
-        newest = replace(
-            self.newest, read=introduction.read, last_taken=introduction.last_taken
-        )
+        newest = replace(self.newest, read=introduction.read, last_taken=introduction.last_taken)
         return replace(account, newest=newest)
 
     def address(self, run: str, client: str) -> Address:

@@ -185,10 +185,11 @@ class Ledger:
                 f"{client} has not replied to round {account.outstanding.round_number}; it needs "
                 "to before it gets another order"
             )
-        if order.round_number <= account.newest.round_number:
+        booked = account.newest.round_number
+        if order.round_number <= booked:
             raise WireError(
-                f"{client} has replied to round {account.newest.round_number} and cannot get an order for "
-                "an earlier round"
+                f"{client} has replied to round {booked} and cannot get an order for an earlier "
+                "round"
             )
         self.accounts.send(client, order)
 

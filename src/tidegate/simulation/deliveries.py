@@ -1,8 +1,4 @@
-"""Purchases under way in a simulated fleet, as counts.
-
-The rules are those of a client with a supplier (``client.slots``): a purchase has a slot from the
-order that buys it, and its sample joins the buffer with the client's first order after the delay.
-"""
+"""Purchases under way in a simulated fleet, as counts: what was bought, until it arrives."""
 
 from dataclasses import dataclass, field, replace
 
@@ -51,10 +47,6 @@ class Deliveries:
             under_way=np.zeros(clients, dtype=np.int64),
             bought=np.zeros(clients, dtype=np.int64),
         )
-
-    def reserved(self, who: Members) -> IntArray | int:
-        """Return the slots of these clients that purchases under way have taken."""
-        return self.under_way[who] if self.longest else 0
 
     def step(self, now: int, who: Members, bought: CountArray) -> CountArray:
         """Book what these clients buy in a round.

@@ -130,7 +130,7 @@ def _look_up(kind: type[Record]) -> _Shape:
     )
 
 
-def _check_kinds(message: Record) -> None:
+def _check_kinds(message: Record) -> None:  # noqa: C901 - a loop for each kind
     """Check that every field has its kind and fits the wire and a database.
 
     Written out kind by kind: this runs for every message, and a call for every field would cost
@@ -161,7 +161,7 @@ def _check_kinds(message: Record) -> None:
         _check_health(name, values[name])
 
 
-def _check_list(name: str, values: object, kind: type, longest: int, largest: float) -> None:
+def _check_list(name: str, values: Any, kind: type, longest: int, largest: float) -> None:
     if type(values) is not tuple or len(values) > longest:
         raise refusal(name, values, f"a tuple of at most {longest}")
     for value in values:
