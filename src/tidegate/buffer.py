@@ -9,6 +9,7 @@ Server, gate and experiments call these functions; ``retention`` has the same ru
 in arrays.
 """
 
+import math
 from collections.abc import Sequence
 
 from tidegate.wire import MOST_AGES, Order
@@ -43,6 +44,22 @@ def without_oldest(held: Holding, count: int) -> Holding:
         if not left[-1]:
             left.pop()
     return tuple(left)
+
+
+def kept(held: Holding, horizon: float, expiring: int) -> Holding:
+    """Return what is still planned when an order comes.
+
+    Args:
+        held: after the order before.
+        horizon: the age at which samples leave, by the order that comes; infinity for none.
+        expiring: how many leave by the order before, which counts if no age is told apart from it.
+
+    >>> kept((2, 0, 1), horizon=3, expiring=1)
+    (2,)
+    """
+    if horizon <= MOST_AGES:
+        return without_oldest(held[: int(horizon) - 1], 0)
+    return held if math.isinf(horizon) else without_oldest(held, expiring)
 
 
 def both(some: Holding, others: Holding) -> Holding:
@@ -114,18 +131,13 @@ def after(kept: Holding, bought: int, capacity: int) -> Holding:
     return aged(without_oldest(kept, max(sum(kept) + bought - capacity, 0)), bought)
 
 
-def planned(ages: Sequence[int], horizon: float, capacity: int) -> list[int]:
-    """Return the ages in the plan, of all that is stored or under way, newest first.
+def planned(ages: Sequence[int], capacity: int) -> list[int]:
+    """Return the ages in the plan: the newest of all that is stored or under way.
 
-    Args:
-        ages: orders since each was bought, with that order.
-        horizon: the age after which a sample leaves.
-        capacity: B_m.
-
-    >>> planned([5, 1, 3, 2], horizon=4, capacity=2)
+    >>> planned([5, 1, 3, 2], capacity=2)
     [1, 2]
     """
-    return sorted(age for age in ages if age <= horizon)[:capacity]
+    return sorted(ages)[:capacity]
 
 
 def may_follow(now: Holding, kept: Holding, bought: int, under_way: int) -> bool:

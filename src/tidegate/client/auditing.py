@@ -212,7 +212,6 @@ def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
     books, replay = audit.books, audit.replay
     counts = Counter(replay.counts)
     waiting = sum(one.kind == "candidate" for one in replay.items.values())
-    unheard = {str(uses): count for uses, count in file.execute("SELECT uses, count FROM unheard")}
     ((own, keep),) = file.execute("SELECT own, keep FROM own_time").fetchall()
     ((rows,),) = file.execute("SELECT count(*) FROM purchases").fetchall()
     pairs: Mapping[str, tuple[Any, Any]] = {
@@ -222,7 +221,6 @@ def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
         "samples erased": (books.total_erased, counts["erased"]),
         "candidates": (books.candidates, waiting),
         "purchases": (books.under_way, rows),
-        "samples gone but not reported yet": (unheard, replay.unheard),
         "limit": (keep, replay.keep),
     }
     for name, (stored, told) in pairs.items():
@@ -264,7 +262,8 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
         audit: of the client's file; contradictions are added to it, and how far the account goes.
         account: the server's, from its books.
     """
-    books, last = audit.books, account["last_round"]
+    books, newest = audit.books, account["newest"]
+    last = newest["round_number"]
     if not account["buffer_id"]:
         audit.not_covered = (
             "not compared: the server retired this client and gave up its last order; the device "
@@ -286,7 +285,7 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
     audit.compared_to = last
     if last < books.last_round:
         audit.not_covered = f"compared up to round {last}; what came later is not covered"
-    told = account["record"]  # empty before the first receipt
+    told = newest["record"]  # empty before the first receipt
     if last not in audit.digests:
         if told:
             audit.problems.append(
@@ -302,13 +301,10 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
             f"the server's digest of round {last} does not cover the sums of its first "
             f"{audit.sealed} entries: they were made up, or no receipt has arrived since"
         )
-    booked = Counter({account["applied"] - since: count for since, count in account["batches"]})
-    if booked != audit.holdings[last]:
+    held = audit.holdings[last]
+    recorded = held.total(), sum(uses * count for uses, count in held.items())
+    if recorded != (newest["occupancy"], newest["uses"]):
         audit.problems.append(
-            f"in round {last} the receipt reported samples used {_by_uses(booked)}, but the "
-            f"record says {_by_uses(audit.holdings[last])}"
+            f"the receipt of round {last} reported {newest['occupancy']} samples that were used "
+            f"{newest['uses']} times, but the record says {recorded[0]} and {recorded[1]}"
         )
-
-
-def _by_uses(held: Counter[int]) -> Sequence[str]:
-    return [f"{uses} times: {count}" for uses, count in sorted(held.items())]

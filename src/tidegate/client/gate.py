@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tidegate import buffer
 from tidegate.client.choosing import Chooser, Worth, dry_now
 from tidegate.client.limits import duration
 from tidegate.client.purchasing import Purchasing, Settled
-from tidegate.client.slots import Admission, Slots, with_unheard
 from tidegate.client.store import (
     Books,
     BooksMovedError,
@@ -22,6 +22,7 @@ from tidegate.client.store import (
     Change,
     FailedSample,
     Store,
+    last_taken,
 )
 from tidegate.client.streams import Confirms, Limited, Stream, TakenBefore, pass_over
 from tidegate.client.streams.stream import Overflows, overflow_of
@@ -30,6 +31,9 @@ from tidegate.client.taking import Acquire, Subject, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
 from tidegate.selection import Selection
 from tidegate.wire import Address, Order, Receipt, cursor_digest
+
+MOST_UNDER_WAY = 10_000
+"""Purchases of a client that may be under way."""
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
@@ -121,15 +125,14 @@ class Gate:
             self._stream.seek(place)
         self._confirm(books)
         begun = books.cursor is not None or self._skip(books, address)
+        told = self._newest(books)
         stored = self._store.stored()
         settled = self._settle(books, order)
-        horizon = order.horizon
-        kept = [one for one in stored if one.uses < horizon]
-        unheard = self._store.unheard()
-        taken_up = len(settled.arrived), len(settled.left)
-        slots = Slots(books.buffer_capacity, kept, *taken_up)
-        believed = Slots(books.buffer_capacity, with_unheard(kept, unheard, order), *taken_up)
-        wanted = believed.wanted(order)
+        # What the server believes decides: slots that emptied since wait for the next order.
+        kept_by_server = buffer.kept(told.holding, order.horizon, told.expiring)
+        wanted = buffer.wanted(order, kept_by_server, books.buffer_capacity)
+        if self._purchasing is not None:
+            wanted = min(wanted, max(MOST_UNDER_WAY - len(settled.left), 0))
         now, taken, asked = books, Taken({}), list[Candidate]()
         if begun:
             now, taken, asked = self._buy(books, order, wanted, worth)
@@ -138,23 +141,15 @@ class Gate:
         done = over if now.candidates else []  # no longer candidates
         read = len(over) - len(done)  # from the stream just now
         admitted = [*settled.arrived, *taken.samples]
-        exhausted = len(taken.samples) + len(asked) < wanted
-        brought = Admission(
-            admitted=len(admitted),
-            arrived=len(settled.arrived),
-            asked=len(asked),
-            exhausted=exhausted,
-            oldest_under_way=settled.oldest_left(order.round_number),
-            supplier_fails=settled.supplier_fails,
-            overflow=overflow_of(self._overflows),
-        )
+        bought = len(taken.samples) + len(asked)
         after = replace(
             now,
             last_round=order.round_number,
+            orders=books.orders + 1,
             cursor=self._stream.cursor if begun else None,
             is_dry=dry_now(books, taken) if self._takes_next(books) else now.is_dry,
             total_admitted=books.total_admitted + len(admitted),
-            total_spent=books.total_spent + order.price * brought.bought,
+            total_spent=books.total_spent + order.price * bought,
             total_set_aside=now.total_set_aside + len(set_aside) + settled.set_aside,
             total_passed=now.total_passed + taken.passed_over,
             total_seen=now.total_seen and now.total_seen + read,
@@ -164,31 +159,76 @@ class Gate:
             total_refused=books.total_refused + settled.refused,
             total_refunded=books.total_refunded + settled.refunded,
         )
-        stay = slots.left_beside(len(admitted))
-        receipt = brought.receipt(order, after, stay, unheard)
+        kept = [one for one in stored if one.uses < order.horizon]
+        too_many = max(len(kept) + len(admitted) - books.buffer_capacity, 0)
+        stay = kept[too_many:]  # the oldest make room
+        bought_in = [
+            *(one.bought_in for one in stay),
+            *(one.bought_in for one in settled.arrived),
+            *(one.bought_in for one in settled.left),
+        ]
+        ages = [after.orders - number + 1 for number in bought_in] + [1] * bought
+        planned = buffer.planned(ages, books.buffer_capacity)
+        receipt = Receipt(
+            run=order.run,
+            round_number=order.round_number,
+            bought=after.total_bought,
+            admitted=after.total_admitted,
+            refused=after.total_refused,
+            spent=after.total_spent,
+            refunded=after.total_refunded,
+            under_way_spent=after.under_way_spent,
+            holding=buffer.holding(planned),
+            expiring=sum(age >= order.horizon for age in planned),
+            occupancy=len(stay) + len(admitted),
+            uses=sum(one.uses + 1 for one in stay) + len(admitted),
+            read=after.read,
+            is_dry=bought < wanted or (not wanted and told.is_dry),
+            last_taken=last_taken(after),
+            record=after.record_digest,
+            health=self._health(after, settled, order),
+        )
         survivors = {one.position for one in stay}
-        removed = [one.position for one in stored if one.position not in survivors]
-        failed = _with(taken.failed, settled)
-        done = [*done, *(one.key for one in asked)]
         self._store.commit(
             Change(
                 order=order,
                 receipt=receipt,
                 before=now,
                 books=after,
-                removed=removed,
+                removed=[one.position for one in stored if one.position not in survivors],
                 admitted=[one.packed for one in admitted],
-                failed=failed,
-                done=done,
+                failed=_with(taken.failed, settled),
+                done=[*done, *(one.key for one in asked)],
                 asked=asked,
                 ended=settled.ended,
                 origins=[one.origin for one in admitted],
+                bought_in=[one.bought_in or after.orders for one in admitted],
             )
         )
         self._confirm(after)
         if self._purchasing is not None:
             self._purchasing.ask()
         return receipt
+
+    def _newest(self, books: Books) -> Receipt:
+        """Return the newest receipt, which the server has; one without samples before the first."""
+        answer = self._store.answer(books.last_round)
+        return Receipt(run=books.run, round_number=0) if answer is None else answer[1]
+
+    def _health(self, books: Books, settled: Settled, order: Order) -> dict[str, float]:
+        """Return what the server should know and nothing depends on, without what is 0."""
+        overflow = overflow_of(self._overflows)
+        bought_in = [one.round_number for one in settled.left]
+        health = {
+            "set_aside": books.total_set_aside,
+            "expired": books.total_expired,
+            "erased": books.total_erased,
+            "waiting_since": min(bought_in, default=order.round_number * (books.under_way > 0)),
+            "failing_suppliers": int(settled.supplier_fails),
+            "full_spools": int(overflow.full),
+            "spool_dropped": overflow.dropped,
+        }
+        return {name: value for name, value in health.items() if value}
 
     def _buy(
         self, books: Books, order: Order, wanted: int, worth: Worth | None
@@ -247,7 +287,7 @@ class Gate:
     def _settle(self, books: Books, order: Order) -> Settled:
         """Return what became of purchases that were under way."""
         if self._purchasing is not None:
-            return self._purchasing.settle(order.round_number)
+            return self._purchasing.settle(order.round_number, books.buffer_capacity)
         if books.under_way:
             raise ConfigurationError(
                 f"{books.client} has {books.under_way} samples under way, but its gate has no "

@@ -107,8 +107,6 @@ class Replay:
         self.keep = int(told.get("keep", 0))
         self.admitted = int(told.get("admitted", 0))
         """Samples in all."""
-        self.unheard: dict[str, int] = told.get("unheard", {})
-        """Samples that were let go since the last order, by their uses."""
         self.at = int(told.get("at", 0))
         self.counts: dict[str, int] = dict(told.get("counts", {}))
         """How often each thing happened to a sample."""
@@ -154,8 +152,6 @@ class Replay:
                 self._count(f"{one.kind}s {entry.event}" if early else f"{one.kind}s done")
                 continue
             self._count(entry.event if early else "left")
-            if early:
-                self.unheard[str(one.uses)] = self.unheard.get(str(one.uses), 0) + 1
 
     def _hold(self, kind: str, held: Sequence[Held], entry: Entry) -> None:
         for mark, held_at in held:
@@ -170,7 +166,7 @@ class Replay:
 
     def _use(self, entry: Entry) -> None:
         """Count one more use of every stored sample."""
-        self.round_number, self.unheard = entry.round_number, {}
+        self.round_number = entry.round_number
         for mark, one in self.items.items():
             if one.kind != "sample":
                 continue

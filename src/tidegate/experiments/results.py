@@ -52,7 +52,7 @@ class RowWriter:
         terms = bound_terms(sizes, learning)
         distinct = done.distinct_samples
         row = {
-            **dataclasses.asdict(done),
+            **done.numbers(),
             "reuse_uniformity": done.effective_samples / distinct if distinct else 1.0,
             "accuracy": accuracy,
             "loss": loss,

@@ -102,14 +102,14 @@ class RoundReplies:
                     f"it was asked in round {sent.round_number}, but its receipt is for round "
                     f"{receipt.round_number}"
                 )
-            was_dry = self.controller.ledger.account(client).exhausted
+            was_dry = self.controller.ledger.account(client).newest.is_dry
             on_time = self.controller.book(client, receipt).on_time
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
             self._note(sent, reply, failure)
             self.nodes.forget([client])  # the next round asks it how far it got
             return False
-        if receipt.exhausted and not was_dry:
+        if receipt.is_dry and not was_dry:
             logger.warning(RAN_SHORT, client)
         if not (on_time and receipt.occupancy):
             return False

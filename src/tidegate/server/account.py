@@ -79,10 +79,9 @@ class Account:
         """Samples that have trained, for all of its buffers."""
         return self.lost.admitted + self.newest.admitted
 
-    @property
-    def kept(self) -> Holding:
-        """What is planned when the client's next order comes, by age."""
-        return buffer.without_oldest(self.newest.holding, self.newest.expiring)
+    def kept(self, horizon: float) -> Holding:
+        """Return what is planned when an order with this horizon comes, by age."""
+        return buffer.kept(self.newest.holding, horizon, self.newest.expiring)
 
     @property
     def is_empty(self) -> bool:
@@ -91,13 +90,13 @@ class Account:
 
     def most_bought(self, order: Order) -> int:
         """Return the most samples that the client can buy for an order, by its newest receipt."""
-        return buffer.wanted(order, self.kept, self.buffer_capacity)
+        return buffer.wanted(order, self.kept(order.horizon), self.buffer_capacity)
 
     def within_losses(self, order: Order) -> Order:
         """Return a rule that counts missing samples as if they were stored."""
         if not (order.thresholds and self.missing):
             return order
-        assumed = buffer.both(self.missing, self.kept)
+        assumed = buffer.both(self.missing, self.kept(order.horizon))
         return replace(order, count=buffer.wanted(order, assumed, self.buffer_capacity))
 
     @property
@@ -119,7 +118,7 @@ class Account:
             raise WireError(f"there is no order of round {receipt.round_number}")
         check(receipt, self, order)
         before, bought = self.newest, receipt.bought - self.newest.bought
-        missing, expected = self.missing, buffer.after(self.kept, bought, self.buffer_capacity)
+        missing, expected = self.missing, buffer.after(self.kept(order.horizon), bought, self.buffer_capacity)
         if missing or receipt.holding != expected:
             gone = buffer.less(buffer.both(buffer.aged(missing), expected), receipt.holding)
             missing = buffer.without_oldest(gone, bought + receipt.refused - before.refused)
@@ -135,8 +134,8 @@ class Account:
         """
         newest, lost, waits = self.newest, self.lost, self.outstanding is not None
         unheard = 0 if self.outstanding is None else self.most_bought(self.outstanding)
-        gone = (newest.under_way + unheard, *self.kept) if waits else self.kept
-        gone = buffer.both(gone, self.missing)
+        held = buffer.aged(newest.holding, unheard) if waits else newest.holding
+        gone = buffer.both(held, self.missing)
         too_many = max(sum(gone) - self.buffer_capacity, 0)
         unsure = self._most_read if newest.last_taken else lost.unsure + self._most_read
         return Account(
@@ -186,7 +185,8 @@ def readable(wanted: int) -> int:
 
 def check(receipt: Receipt, account: Account, order: Order) -> None:
     """Refuse a receipt that does not follow from the one before it and the order."""
-    before, kept, now = account.newest, account.kept, receipt.holding
+    before = account.newest
+    held, now = before.holding, receipt.holding
     bought = receipt.bought - before.bought
     admitted = receipt.admitted - before.admitted
     refused = receipt.refused - before.refused
@@ -211,7 +211,7 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
             (ended + rounding) * (refused > 0),
         ),
         "samples planned": (planned, 0, account.buffer_capacity),
-        "older samples": (planned - sum(now[:1]), 0, sum(kept) + before.under_way),
+        "older samples": (planned - sum(now[:1]), 0, sum(held) + before.under_way),
         "samples expiring": (
             receipt.expiring,
             expiring if order.horizon <= MOST_AGES else 0,
@@ -235,8 +235,8 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
                 f"it reports {value:.10g} {name} for round {order.round_number}, but at least "
                 f"{least:.10g} and at most {most:.10g} are possible"
             )
-    if order.evicts and not buffer.may_follow(now, kept, bought, before.under_way):
+    if order.evicts and not buffer.may_follow(now, held, bought, before.under_way):
         raise WireError(
             f"it reports {now[:20]} samples by age for round {order.round_number}, after "
-            f"{kept[:20]} and {bought} bought: samples cannot be older than that"
+            f"{held[:20]} and {bought} bought: samples cannot be older than that"
         )

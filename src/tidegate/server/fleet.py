@@ -5,6 +5,7 @@ plan no longer counts its memory, and its samples wait until it comes back. If s
 expire, no client leaves; Tide spends on those that take part, also with a cap on uses.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -236,7 +237,13 @@ class Fleet:
         slots = self.planned_capacity(client)
         if self.retention(self.roster.places[client])[0] == "oldest_first":
             return slots
-        return max(slots - sum(self.ledger.account(client).kept), 0)
+        return max(slots - self.held_by(client), 0)
+
+    def held_by(self, client: str) -> int:
+        """Return the samples in a client's plan that its next order leaves there."""
+        retention, horizon = self.retention(self.roster.places[client])
+        until = math.inf if retention == "frozen" else horizon or math.inf
+        return sum(self.ledger.account(client).kept(until))
 
     def first_fill(self, client: str) -> int:
         """Return how many samples fill a buffer that never changes, before its first round."""
@@ -266,7 +273,7 @@ class Fleet:
         account = self.ledger.account(client)
         if account.newest.is_dry:
             return 0
-        return max(self.planned_capacity(client) - sum(account.kept), 0)
+        return max(self.planned_capacity(client) - self.held_by(client), 0)
 
     def planned_capacity(self, client: str) -> int:
         """Return B_m: all slots of a client, unless some are left for peaks."""
@@ -331,6 +338,6 @@ class FleetStock:
         ]
         return (
             np.array([account.paid for account in accounts], dtype=np.float64),
-            np.array([sum(account.kept) for account in accounts], dtype=np.int64),
+            np.array([self._fleet.held_by(client) for client in self._clients], dtype=np.int64),
             np.array(reserved, dtype=np.int64),
         )

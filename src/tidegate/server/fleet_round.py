@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tidegate.wire import HEALTH
+
 
 @dataclass(frozen=True)
 class FleetRound:
@@ -55,6 +57,12 @@ class FleetRound:
     """What suppliers have paid back so far."""
     health: Mapping[str, float] = field(default_factory=dict)
     """What clients report of themselves, by name (``wire.HEALTH``), summed."""
+
+    def numbers(self) -> dict[str, float]:
+        """Return everything as plain numbers, by name."""
+        values = {name: value for name, value in vars(self).items() if name != "health"}
+        known = dict.fromkeys((name for name in HEALTH if name != "waiting_since"), 0)
+        return {**values, **known, **self.health}
 
     @property
     def told(self) -> str:

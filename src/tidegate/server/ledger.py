@@ -87,12 +87,13 @@ class Ledger:
     @property
     def health(self) -> dict[str, float]:
         """What clients report of themselves, by name, summed."""
-        return {name: value for name, value in self.accounts.sums.health.items() if value}
+        sums = self.accounts.sums.health
+        return {name: sums[name] for name in sums if sums[name] and name != "waiting_since"}
 
     def oldest_under_way(self, now: int) -> int:
         """Return the rounds since the oldest purchase under way was bought, as clients say."""
         waiting = (
-            self.accounts[client].newest.health.get("oldest_under_way", 0)
+            self.accounts[client].newest.health.get("waiting_since", 0)
             for client in self.accounts.waiting
         )
         return now - int(min(filter(None, waiting), default=now))

@@ -26,7 +26,7 @@ HEALTH = {
     "set_aside": "samples that could not be read, acquired or stored",
     "expired": "samples that left because they had been held for too long",
     "erased": "samples that left because their subject is forgotten",
-    "oldest_under_way": "round that bought the oldest purchase under way",
+    "waiting_since": "round that bought the oldest purchase under way",
     "failing_suppliers": "1 if the supplier could not be asked, or did not reply",
     "full_spools": "1 if the stream has no room for more messages",
     "spool_dropped": "messages that the stream dropped unread, because it was full",

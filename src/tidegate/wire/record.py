@@ -161,15 +161,17 @@ def _check_kinds(message: Record) -> None:  # noqa: C901 - a loop for each kind
         _check_health(name, values[name])
 
 
-def _check_list(name: str, values: Any, kind: type, longest: int, largest: float) -> None:
+def _check_list(
+    name: str, values: Any, kind: type[int | float], longest: int, largest: float
+) -> None:
     if type(values) is not tuple or len(values) > longest:
         raise refusal(name, values, f"a tuple of at most {longest}")
     for value in values:
-        if type(value) is not kind or not 0 <= value <= largest:
+        if type(value) is not kind or not 0 <= float(value) <= largest:
             raise refusal(name, value, f"{kind.__name__}s from 0 to {largest:g}")
 
 
-def _check_health(name: str, values: object) -> None:
+def _check_health(name: str, values: Any) -> None:
     if type(values) is not dict or len(values) > MOST_HEALTH:
         raise refusal(name, values, f"a dictionary of at most {MOST_HEALTH} numbers")
     for key, value in values.items():

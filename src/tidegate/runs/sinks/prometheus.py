@@ -126,8 +126,9 @@ class Prometheus:
             self._counters["admitted"].labels(self._run).inc(sum(row.admitted for row in before))
             if before:
                 last = before[-1]
-                for name in self._gauges.keys() & vars(last).keys():
-                    self._gauges[name].set(getattr(last, name))
+                for name, value in last.numbers().items():
+                    if name in self._gauges:
+                        self._gauges[name].set(value)
                 self._gauges["budget"].set((spent - last.overspend) / len(before))
                 self._round.set(last.round_number)
 
