@@ -1,7 +1,6 @@
 """The results of a run: one folder with its configuration and one row a round."""
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import itertools
 import json

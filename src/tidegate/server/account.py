@@ -117,8 +117,8 @@ class Account:
         if order is None:
             raise WireError(f"there is no order of round {receipt.round_number}")
         check(receipt, self, order)
-        before, bought = self.newest, receipt.bought - self.newest.bought
-        missing, expected = self.missing, buffer.after(self.kept(order.horizon), bought, self.buffer_capacity)
+        before, bought, missing = self.newest, receipt.bought - self.newest.bought, self.missing
+        expected = buffer.after(self.kept(order.horizon), bought, self.buffer_capacity)
         if missing or receipt.holding != expected:
             gone = buffer.less(buffer.both(buffer.aged(missing), expected), receipt.holding)
             missing = buffer.without_oldest(gone, bought + receipt.refused - before.refused)
@@ -156,7 +156,8 @@ class Account:
     def introduced(self, introduction: Introduction) -> "Account":
         """Return the account after a client said how far it has read its stream."""
         account = replace(self, candidates=introduction.candidates)
-        if introduction.read <= self.newest.read:
+        # Whoever does not choose reads only for an order, and its receipt will say how much.
+        if not introduction.candidates or introduction.read <= self.newest.read:
             return account
         # An order that is now void may have filled the buffer, or had more candidates.
         most = max(introduction.candidates, self.candidates, self.buffer_capacity)

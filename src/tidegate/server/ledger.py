@@ -111,7 +111,7 @@ class Ledger:
     def introduce(self, client: str, introduction: Introduction) -> None:
         """Note how far a client has read its stream, and how much it reads for an order."""
         after = self.account(client).introduced(introduction)
-        if introduction.read > after.newest.read:
+        if introduction.candidates and introduction.read > after.newest.read:
             logger.warning(
                 "%s reports %d samples read from its stream, more than its orders allow; the "
                 "server ignores this count",
