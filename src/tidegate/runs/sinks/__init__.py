@@ -5,7 +5,6 @@ exceptions are logged and go no further: a sink never stops a run, and delays it
 a few seconds at most.
 """
 
-import dataclasses
 import logging
 import numbers
 import queue
