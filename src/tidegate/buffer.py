@@ -10,6 +10,7 @@ in arrays.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from tidegate.wire import MOST_AGES, Order
@@ -111,10 +112,11 @@ def wanted(order: Order, kept: Holding, capacity: int) -> int:
     empty = max(capacity - stored, 0)
     if not order.thresholds:
         return min(order.count, max(capacity, stored) if order.evicts else empty)
-    takes = [order.price <= threshold for threshold in order.thresholds]
-    last = len(takes) - 1
-    old = sum(count for age, count in enumerate(kept, start=1) if takes[min(age, last)])
-    return min(order.count, empty * takes[0] + old)
+    rule, last = order.thresholds, len(order.thresholds) - 1
+    # From the second threshold on they do not fall: whatever is older is taken, too.
+    youngest = bisect_left(rule, order.price, lo=min(1, last))
+    old = sum(kept[max(youngest, 1) - 1 :]) if youngest <= last else 0
+    return min(order.count, empty * (order.price <= rule[0]) + old)
 
 
 def after(kept: Holding, bought: int, capacity: int) -> Holding:

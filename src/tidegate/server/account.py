@@ -116,8 +116,8 @@ class Account:
         order = self.outstanding
         if order is None:
             raise WireError(f"there is no order of round {receipt.round_number}")
-        check(receipt, self, order)
         before, bought, missing = self.newest, receipt.bought - self.newest.bought, self.missing
+        check(receipt, self, order)
         expected = buffer.after(self.kept(order.horizon), bought, self.buffer_capacity)
         if missing or receipt.holding != expected:
             gone = buffer.less(buffer.both(buffer.aged(missing), expected), receipt.holding)
@@ -236,7 +236,9 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
                 f"it reports {value:.10g} {name} for round {order.round_number}, but at least "
                 f"{least:.10g} and at most {most:.10g} are possible"
             )
-    if order.evicts and not buffer.may_follow(now, held, bought, before.under_way):
+    expected = buffer.after(account.kept(order.horizon), bought, account.buffer_capacity)
+    likely = not order.evicts or now == expected
+    if not (likely or buffer.may_follow(now, held, bought, before.under_way)):
         raise WireError(
             f"it reports {now[:20]} samples by age for round {order.round_number}, after "
             f"{held[:20]} and {bought} bought: samples cannot be older than that"
