@@ -233,6 +233,7 @@ class AdmissionControl(Strategy):
             updates=self._model.updates,
             importance=self._importance,
             weight_key=self._weight_key,
+            loss_key=getattr(self.strategy, "train_loss_key", None),
         )
         average, metrics = round_replies.averaged_by(self.strategy, now, replies)
         arrays = None if average is None else self._model.accept(average, now)

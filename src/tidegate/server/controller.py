@@ -128,9 +128,9 @@ class Controller:
         members = self._fleet.members(
             {one for one in present if self._ledger.account(one).outstanding is None}
         )
-        clients = [client for _, client in members]
         now, paused = self._at.round_number, self._at.pause.rounds_left > 0
-        quote = self._fleet.quote(now, members)
+        quote, members = self._fleet.quote(now, members)
+        clients = [client for _, client in members]
         self._server = policy.admission.learn(self._server, quote)
         unsettled = self._ledger.exposure + self._ledger.booked.spent
         decided = decide(

@@ -252,21 +252,29 @@ class Fleet:
         account = self.ledger.account(client)
         return 0 if account.admitted or account.newest.under_way else self.room_of(client)
 
-    def quote(self, round_number: int, members: Sequence[tuple[int, str]]) -> Quote:
-        """Return what a sample costs these clients in a round, or the whole fleet if none."""
+    def quote(
+        self, round_number: int, members: list[tuple[int, str]]
+    ) -> tuple[Quote, list[tuple[int, str]]]:
+        """Return what a sample costs these clients in a round, and those that have a price.
+
+        Where no client takes part, it is what a sample costs the whole fleet.
+        """
         asked = members or [(number, client) for client, number in self.roster.places.items()]
         clients = [client for _, client in asked]
         price = asked_price(self.terms.prices, round_number, clients)
         if isinstance(price, Mapping):
-            own = [fed_price(price.get(one), round_number, one) for one in clients]
+            asked = [(number, client) for number, client in asked if client in price]
+            members = asked if members else []
+            own = [fed_price(price[client], round_number, client) for _, client in asked]
             shares = self.policy.shares[self.numbers(asked)]
             quote = Quote.of(np.array(own, dtype=np.float64), shares)
         else:
             ahead = known_prices(self.terms.prices, round_number)
             quote = Quote(fed_price(price, round_number), ahead=ahead)
-        if self.retention(0)[0] != "oldest_first":
-            return quote
-        return replace(quote, empty_slots=sum(self._empty_slots(client) for _, client in members))
+        if self.retention(0)[0] == "oldest_first":
+            empty = sum(self._empty_slots(client) for _, client in members)
+            quote = replace(quote, empty_slots=empty)
+        return quote, members
 
     def _empty_slots(self, client: str) -> int:
         """Return the slots that a client can fill, if samples stay until others replace them."""
