@@ -30,8 +30,6 @@ class Indented(logging.Formatter):
     A text of somebody else, such as a client's exception, then looks like no record of its own.
     """
 
-    converter = time.gmtime
-
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as text."""
         return super().format(record).replace("\n", "\n    ")
@@ -68,8 +66,9 @@ def logged(
     handler = logging.handlers.RotatingFileHandler(
         folder / LOG, maxBytes=LARGEST, backupCount=1, encoding="utf-8", delay=True
     )
-    form = "%(asctime)s UTC %(levelname)s %(message)s"
-    handler.setFormatter(Indented(form, "%Y-%m-%d %H:%M:%S"))
+    form = Indented("%(asctime)s UTC %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
+    form.converter = time.gmtime
+    handler.setFormatter(form)
     handler.addFilter(is_of_use)
     logger = logging.getLogger("flwr")
     logger.addHandler(handler)
