@@ -6,9 +6,9 @@ from typing import Any
 
 from tidegate.runs.books import RunBooks
 from tidegate.runs.folder import FORMAT_VERSION
+from tidegate.server.accounts import Accounts
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
-from tidegate.server.ledger import Ledger
 from tidegate.server.roster import Roster
 from tidegate.server.saved_state import to_bytes
 from tidegate.server.standing import Books, Standing
@@ -18,7 +18,9 @@ def saved(controller: Controller) -> RunBooks:
     """Books in memory, with all of a controller, which goes on as it was."""
     standing = controller.standing
     own, roster = standing.to_books(), standing.fleet.roster
-    accounts = Ledger.from_record(standing.ledger.to_record()).accounts
+    accounts = Accounts()
+    for client in standing.ledger.clients:
+        accounts[client] = standing.ledger.account(client)
     same = Roster(roster.places, roster.away, roster.looks)
     books = RunBooks(Path(":memory:"))
     books.save(
