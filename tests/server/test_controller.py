@@ -21,6 +21,7 @@ from tidegate.policies import POLICIES, ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.prices import (
     ConstantPrice,
+    PriceFeed,
     PricePath,
     RecordedPrices,
     UniformPrice,
@@ -716,15 +717,19 @@ def test_only_the_open_rounds_orders_are_given_again() -> None:
     assert set(again.decide(gates, gates)) == {"a", "b"}
 
 
-def test_a_round_in_which_nobody_can_be_ordered_from_passes() -> None:
-    for name in ("tide", "acdpp", "constant_admission"):
-        controller = Controller(terms(name), "r")
-        gates = fleet(controller, {"a": 20, "b": 20})
-        controller.decide(gates, gates)
-        controller.close()
-        assert controller.decide(gates, gates) == {}
-        row = controller.close()
-        assert (row.orders, row.answered, row.spent) == (0, 0, 0.0)
+@pytest.mark.parametrize("ahead", [0.0, None])
+@pytest.mark.parametrize("prices", [PricePath(UniformPrice(1, 10), SEED), OwnPrices()])
+@pytest.mark.parametrize("name", ["tide", "acdpp", "constant_admission"])
+def test_a_round_in_which_nobody_can_be_ordered_from_passes(
+    name: str, prices: PriceFeed, ahead: float | None
+) -> None:
+    controller = Controller(terms(name, prices=prices, spend_ahead=ahead), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    controller.decide(gates, gates)
+    controller.close()
+    assert controller.decide(gates, gates) == {}
+    row = controller.close()
+    assert (row.orders, row.answered, row.spent) == (0, 0, 0.0)
 
 
 def test_when_k_grows_the_server_still_knows_what_is_stored() -> None:
