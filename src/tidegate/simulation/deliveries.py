@@ -48,8 +48,16 @@ class Deliveries:
             bought=np.zeros(clients, dtype=np.int64),
         )
 
-    def step(self, now: int, who: Members, bought: CountArray) -> CountArray:
+    def step(
+        self, now: int, who: Members, bought: CountArray, most: IntArray | None = None
+    ) -> CountArray:
         """Book what these clients buy in a round.
+
+        Args:
+            now: t.
+            who: the clients.
+            bought: samples of each.
+            most: the most that may join each buffer at once; more wait for the next order.
 
         Returns:
             The samples that join their buffers.
@@ -60,7 +68,9 @@ class Deliveries:
         self.come[:] += self.due[now % rows]
         self.due[now % rows] = 0
         arrived = self.come[who].copy()
-        self.come[who] = 0
+        if most is not None:
+            arrived = np.minimum(arrived, most).astype(np.int32)
+        self.come[who] -= arrived
         if self.shortest == self.longest:
             self.due[(now + rows - 1) % rows, who] += bought
         else:

@@ -233,7 +233,8 @@ def play_round(
     state.paid[who] += price * bought
     state.bought[who] += bought
 
-    arrived = state.deliveries.step(now, who, bought)
+    most = capacities if policy.hard_capacity else None
+    arrived = state.deliveries.step(now, who, bought, most)
     planned = state.planned.step(who, bought)
     stored = state.stored.step(who, arrived) if state.deliveries.longest else planned
     state.occupancy_sums[who] += stored.occupancy
