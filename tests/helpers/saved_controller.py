@@ -45,12 +45,15 @@ def parts(standing: Standing) -> tuple[Any, ...]:
     """All that a server saves, in parts that later rounds do not change."""
     allocation = standing.fleet.allocation
     state = None if allocation is None else (standing.rule_state, allocation)
-    books = standing.ledger.to_record(), standing.fleet.roster.absences
+    ledger = standing.ledger
+    accounts = {client: ledger.account(client) for client in ledger.clients}
+    books = ledger.to_record(), accounts, standing.fleet.roster.absences
     return state, standing.terms.fixed(), standing.at, *books
 
 
 def written(all_parts: tuple[Any, ...]) -> tuple[bytes | None, str]:
     """The parts as bytes and text, which are equal only where every bit is."""
-    state, fixed, at, ledger, absences = all_parts
-    record = {"terms": fixed, **at.to_record(), "ledger": ledger, "absences": absences}
+    state, fixed, at, ledger, accounts, absences = all_parts
+    books = {**ledger, "accounts": {name: repr(accounts[name]) for name in accounts}}
+    record = {"terms": fixed, **at.to_record(), "ledger": books, "absences": absences}
     return state and to_bytes(state), json.dumps(record)
