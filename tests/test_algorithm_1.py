@@ -65,6 +65,28 @@ def test_a_client_trains_by_gradient_descent_on_all_it_stores(paper: ModuleType)
         assert step[place] == pytest.approx(-0.25 * slope, abs=1e-5)
 
 
+def test_one_local_step_of_each_client_is_one_step_on_all_samples(paper: ModuleType) -> None:
+    """eq:global-aggregation with eq:memory-proportional-weight, where all α_m are equal."""
+    learning = tidegate.LearningConstants(local_steps=1, learning_rate=0.5)
+    problem = tidegate.Problem(
+        buffer_capacities=[2, 7], budget=9.0, mean_price=1.0, num_rounds=2, learning=learning
+    )
+    draw = np.random.default_rng(0)
+    clients = [
+        paper.Client(draw.integers(0, 256, (99, 3), dtype=np.uint8), draw.integers(0, 10, 99))
+        for _ in range(2)
+    ]
+    ((row, model),) = paper.algorithm_1(problem, clients, [1.0])
+    together = paper.Client(
+        np.concatenate([client.inputs[: client.read] for client in clients]),
+        np.concatenate([client.labels[: client.read] for client in clients]),
+    )
+    together.admit(len(together.labels))
+    assert row["training_size"] == len(together.labels) > 8
+    step = together.train(np.zeros((3, 10), dtype=np.float32), learning)
+    assert model == pytest.approx(step, abs=1e-6)
+
+
 def test_streams_are_shared_out_two_digits_a_client(paper: ModuleType) -> None:
     labels = np.repeat(np.arange(10), 6)
     inputs = np.arange(60, dtype=np.uint8)[:, None]

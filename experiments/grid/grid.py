@@ -49,6 +49,8 @@ TOLERANCE = 0.002
 MOST_TRIALS = 14
 OPEN = 1e-3
 """Samples. An interval that is wider than this is open."""
+PEAKS = (100, 150, 200, 350, 1000, math.inf)
+"""Samples in 100 slots, of the summary."""
 COLUMNS = (
     "rounds", "constants", "phi", "V", "budget", "spent", "effective", "half_width", "peak",
     "open_rounds", "interior",
@@ -137,23 +139,22 @@ def choices(run: Run, interval: ClosingInterval) -> tuple[int, int]:
 
 
 def summary(rows: list[dict[str, str]]) -> list[str]:
-    """A table of the most effective samples that any V and φ reach, by rounds and constants."""
-    heads = ["rounds", "constants", "effective, most", "φ, V there", "spent", "peak"]
-    heads += ["effective, least", "interior choices"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    groups = dict.fromkeys((row["rounds"], row["constants"]) for row in rows)
-    for rounds, constants in groups:
-        group = [row for row in rows if (row["rounds"], row["constants"]) == (rounds, constants)]
-        group.sort(key=lambda row: float(row["effective"]))
-        best = group[-1]
-        open_rounds, interior = (
-            sum(int(row[name]) for row in group) for name in ("open_rounds", "interior")
-        )
-        lines.append(
-            f"| {int(rounds):,} | {constants} | {best['effective']} ± {best['half_width']} "
-            f"| {best['phi']}, {best['V']} | {best['spent']} | {best['peak']} "
-            f"| {group[0]['effective']} | {interior:,} of {open_rounds:,} |"
-        )
+    """A table of the most effective samples that any setting reaches, by rounds and peak memory."""
+    heads = ["rounds", "peak at most", "settings", "effective", "gain", "constants, φ, V", "spent"]
+    lines = [f"| {' | '.join([*heads, 'peak'])} |", "|---" * 8 + "|"]
+    for rounds in dict.fromkeys(row["rounds"] for row in rows):
+        group = [row for row in rows if row["rounds"] == rounds]
+        constant = float(group[0]["effective"])
+        for most in PEAKS:
+            within = [row for row in group if float(row["peak"]) <= most]
+            best = max(within, key=lambda row: float(row["effective"]))
+            lines.append(
+                f"| {int(rounds):,} | {most:g} | {sum(row['V'] != 'nan' for row in within)} "
+                f"| {float(best['effective']):.2f} ± {float(best['half_width']):.2f} "
+                f"| {float(best['effective']) / constant - 1:.1%} "
+                f"| {best['constants']}, {best['phi']}, {float(best['V']):g} "
+                f"| {best['spent']} | {float(best['peak']):,.0f} |"
+            )
     return lines
 
 
