@@ -204,7 +204,7 @@ def test_the_gap_to_the_oracle() -> None:
 
 
 def test_the_square_root_at_zero_has_no_slope() -> None:
-    """Lemma 5's step: x -> √x is not Lipschitz near 0, where the generalisation term goes."""
+    """Lemma 4's step: x -> √x is not Lipschitz near 0, where the generalisation term goes."""
     arguments = 10.0 ** -np.arange(2, 13)
     slopes = np.diff(np.sqrt(arguments)) / np.diff(arguments)
     assert np.all(np.diff(slopes) > 0)
