@@ -49,7 +49,7 @@ TOLERANCE = 0.002
 MOST_TRIALS = 14
 OPEN = 1e-3
 """Samples. An interval that is wider than this is open."""
-PEAKS = (100, 150, 200, 350, 1000, math.inf)
+PEAKS = (100, 200, 350, 1000, math.inf)
 """Samples in 100 slots, of the summary."""
 COLUMNS = (
     "rounds", "constants", "phi", "V", "budget", "spent", "effective", "half_width", "peak",
@@ -140,19 +140,29 @@ def choices(run: Run, interval: ClosingInterval) -> tuple[int, int]:
 
 def summary(rows: list[dict[str, str]]) -> list[str]:
     """A table of the most effective samples that any setting reaches, by rounds and peak memory."""
-    heads = ["rounds", "peak at most", "settings", "effective", "gain", "constants, φ, V", "spent"]
-    lines = [f"| {' | '.join([*heads, 'peak'])} |", "|---" * 8 + "|"]
+    heads = [
+        "rounds",
+        "peak at most",
+        "settings",
+        "effective, most",
+        "gain",
+        "with",
+        "spent",
+        "peak",
+    ]
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for rounds in dict.fromkeys(row["rounds"] for row in rows):
         group = [row for row in rows if row["rounds"] == rounds]
         constant = float(group[0]["effective"])
         for most in PEAKS:
             within = [row for row in group if float(row["peak"]) <= most]
             best = max(within, key=lambda row: float(row["effective"]))
+            with_values = f"{best['constants']}, φ = {best['phi']}, V = {float(best['V']):g}"
+            setting = "constant admission" if best["V"] == "nan" else with_values
             lines.append(
                 f"| {int(rounds):,} | {most:g} | {sum(row['V'] != 'nan' for row in within)} "
                 f"| {float(best['effective']):.2f} ± {float(best['half_width']):.2f} "
-                f"| {float(best['effective']) / constant - 1:.1%} "
-                f"| {best['constants']}, {best['phi']}, {float(best['V']):g} "
+                f"| {float(best['effective']) / constant - 1:.1%} | {setting} "
                 f"| {best['spent']} | {float(best['peak']):,.0f} |"
             )
     return lines
@@ -162,7 +172,7 @@ def main(out: Path, rounds: list[int], seeds: int, workers: int, minutes: float)
     out.mkdir(parents=True, exist_ok=True)
     path = out / "expected.csv"
     begun = path.exists()
-    rows = list(csv.DictReader(path.open(encoding="utf-8"))) if begun else []
+    rows = list(csv.DictReader(path.read_text("utf-8").splitlines())) if begun else []
     done = {tuple(row[name] for name in COLUMNS[:4]) for row in rows}
     left = [setting for setting in settings(rounds) if setting.key not in done]
     until = time.monotonic() + 60 * minutes
