@@ -52,9 +52,9 @@ def repaired(quantity: str, gamma: float, phi: float) -> float:
     """The exponent that ``docs/theory.md`` proves; for regret and Ω3 up to √(log T)."""
     regret_terms = 1 - gamma, 2 * phi - gamma, phi, 0.5
     violation = max((1 + gamma) / 2, phi)
-    proved = {"regret": max(regret_terms), "omega 3": 0.5}
+    proved = {"regret": max(regret_terms), "omega 1": phi, "omega 2": phi, "omega 3": 0.5}
     proved |= dict.fromkeys(("cost violation", "debt Z(T+1)"), violation)
-    return proved.get(quantity, claimed(quantity, gamma, phi))
+    return proved[quantity]
 
 
 def horizons(longest: int) -> list[int]:
