@@ -930,10 +930,12 @@ def test_an_order_that_a_client_calls_void_is_forgotten_and_refused_when_it_come
     """It introduced itself as new, and then had an order of a round that was over."""
     controller = Controller(terms("constant_admission"), "r")
     gates = fleet(controller, {"early": 10, "late": 10})
+    store = MemoryStore("r", "late", 10)
+    gates["late"] = Gate(store, IndexedStream(range(100_000)))
     delayed = controller.decide(gates, gates)["late"]
     controller.close()
     assert controller.ledger.account("late").exposure > 0
-    gates["late"]._store.void(1)
+    store.void(1)
     controller.join(hello("late", 10, void_round=1))
     assert controller.ledger.account("late").exposure == 0
     order = controller.decide(gates, gates)["late"]

@@ -30,8 +30,8 @@ def opened(*clients: str) -> Ledger:
     return ledger
 
 
-def gate() -> Gate:
-    return Gate(MemoryStore(RUN, "site", 10), IndexedStream(range(10_000)))
+def gate(store: MemoryStore | None = None) -> Gate:
+    return Gate(store or MemoryStore(RUN, "site", 10), IndexedStream(range(10_000)))
 
 
 def test_a_round_is_ordered_booked_and_closed() -> None:
@@ -267,11 +267,11 @@ deliveries = st.lists(
 )
 
 
-def introduce(ledger: Ledger, one: Gate, void_round: int) -> None:
+def introduce(ledger: Ledger, store: MemoryStore, void_round: int) -> None:
     """Say how far the client came, and that earlier orders are void."""
-    one._store.void(void_round)
-    last_round = one._store.books().last_round
-    answer = one._store.answer(last_round)
+    store.void(void_round)
+    last_round = store.books().last_round
+    answer = store.answer(last_round)
     if answer is not None:
         ledger.book("a", answer[1])
     ledger.void("a", last_round, void_round)
@@ -282,7 +282,8 @@ def introduce(ledger: Ledger, one: Gate, void_round: int) -> None:
 def test_whatever_is_lost_the_books_agree_at_the_next_contact(
     deliveries: list[tuple[int, float, str]],
 ) -> None:
-    ledger, one = opened("a"), gate()
+    ledger, store = opened("a"), MemoryStore(RUN, "site", 10)
+    one = gate(store)
     waiting: list[Receipt] = []
     booked = 0.0
     for now, (count, price, fate) in enumerate(deliveries, start=1):
@@ -290,7 +291,7 @@ def test_whatever_is_lost_the_books_agree_at_the_next_contact(
             ledger.book("a", late)
         waiting = []
         if ledger.account("a").outstanding is not None:
-            introduce(ledger, one, void_round=now - 1)
+            introduce(ledger, store, void_round=now - 1)
         sent = order(now, count, price)
         ledger.send("a", sent)
         if fate != "order lost":
@@ -303,12 +304,12 @@ def test_whatever_is_lost_the_books_agree_at_the_next_contact(
         account = ledger.account("a")
         assert booked == pytest.approx(account.paid)
         # What the client really spent is never more than what is booked or may be outstanding.
-        assert one._store.books().total_spent <= account.paid + account.exposure + 1e-9
-    introduce(ledger, one, void_round=len(deliveries))
+        assert store.books().total_spent <= account.paid + account.exposure + 1e-9
+    introduce(ledger, store, void_round=len(deliveries))
     last = order(len(deliveries) + 1, 1, 1.0)
     ledger.send("a", last)
     ledger.book("a", one.apply(last))
-    books = one._store.books()
+    books = store.books()
     account = ledger.account("a")
     assert (account.admitted, account.paid) == (books.total_admitted, books.total_spent)
     assert account.outstanding is None
