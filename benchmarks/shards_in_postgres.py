@@ -70,7 +70,7 @@ class Outcome:
 
 def settled(now: int) -> FleetRound:
     names = [name for name in FleetRound.__dataclass_fields__ if name != "health"]
-    return FleetRound(**{**dict.fromkeys(names, 1), "round_number": now})
+    return FleetRound(**{**dict.fromkeys(names, 1), "round_number": now})  # type: ignore[arg-type]
 
 
 def measure(shards: int, seconds: float, every: float) -> Outcome:

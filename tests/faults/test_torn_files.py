@@ -122,6 +122,6 @@ def test_a_full_disk_changes_nothing_and_is_made_good(tmp_path: Path) -> None:
     now = store.books().last_round + 1
     receipt = gate.apply(order(now))
     assert receipt.round_number == now
-    assert store.books().total_admitted == receipt.total_admitted
+    assert store.books().total_admitted == receipt.admitted
     store.close()
     assert check_whole(tmp_path / "full.sqlite", now, now) == now
