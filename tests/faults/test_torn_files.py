@@ -38,8 +38,9 @@ def check_whole(path: Path, first: int, last: int) -> int:
         given = [store.answer(now) for now in range(1, books.last_round + 1)]
         receipts = [answer[1] for answer in given if answer is not None]
         assert len(receipts) == books.last_round
-        assert books.total_admitted == sum(one.admitted for one in receipts)
-        assert books.total_spent == sum(one.spent for one in receipts)
+        totals = [(0, 0.0), *((receipt.admitted, receipt.spent) for receipt in receipts)]
+        assert (books.total_admitted, books.total_spent) == totals[-1]
+        assert totals == sorted(totals)
         stored, samples = store.stored(), store.samples()
         assert [int(sample[0]) for sample in samples] == [one.position for one in stored]
         assert len(stored) == (receipts[-1].occupancy if receipts else 0)
