@@ -477,7 +477,8 @@ class World:
         assert len(stored) <= device.capacity, "memory is a hard limit"
         newest = device.newest()
         assert len(stored) == (newest.occupancy if newest else 0), "what the receipt says is there"
-        assert len({one.position for one in stored}) == len(stored)
+        newest_positions = range(books.total_admitted - len(stored), books.total_admitted)
+        assert [one.position for one in stored] == [*newest_positions], "the oldest leave first"
         samples = device.disk.samples()
         assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
         aside = [one.key for one in device.disk.failures() if one.set_aside]
@@ -506,6 +507,20 @@ class World:
             kept = device.bought.keys() - away
             assert books.total_admitted <= len(kept) <= books.total_admitted + device.capacity
         self._check_candidates(device, books, aside)
+        self._check_plan(device, books, stored)
+
+    def _check_plan(self, device: Device, books: Books, stored: list[StoredSample]) -> None:
+        """What is planned is the newest of all that is stored or under way, and told by age."""
+        newest = device.newest()
+        if newest is None:
+            return
+        bought_in = [one.bought_in for one in (*stored, *device.disk.purchases())]
+        ages = sorted(books.orders - number + 1 for number in bought_in)[: device.capacity]
+        told = [age for age, count in enumerate(newest.holding, start=1) for _ in range(count)]
+        assert told == ages, "the plan"
+        assert newest.uses == sum(one.uses for one in stored), "rounds that samples trained in"
+        assert newest.under_way == books.under_way
+        assert newest.read <= books.read
 
     def _check_purchases(self, device: Device, books: Books, bought: int) -> None:
         """Whatever was bought has come, never will, or is under way."""
