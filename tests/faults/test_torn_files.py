@@ -38,9 +38,12 @@ def check_whole(path: Path, first: int, last: int) -> int:
         given = [store.answer(now) for now in range(1, books.last_round + 1)]
         receipts = [answer[1] for answer in given if answer is not None]
         assert len(receipts) == books.last_round
-        totals = [(0, 0.0), *((receipt.admitted, receipt.spent) for receipt in receipts)]
-        assert (books.total_admitted, books.total_spent) == totals[-1]
-        assert totals == sorted(totals)
+        bought, spent = 0, 0.0
+        for sent, receipt in filter(None, given):
+            assert receipt.admitted == receipt.bought >= bought
+            assert receipt.spent == spent + sent.price * (receipt.bought - bought)
+            bought, spent = receipt.bought, receipt.spent
+        assert (books.total_admitted, books.total_spent) == (bought, spent)
         stored, samples = store.stored(), store.samples()
         assert [int(sample[0]) for sample in samples] == [one.position for one in stored]
         assert len(stored) == (receipts[-1].occupancy if receipts else 0)
