@@ -514,7 +514,8 @@ class World:
         newest = device.newest()
         if newest is None:
             return
-        bought_in = [one.bought_in for one in (*stored, *device.disk.purchases())]
+        bought_in = [sample.bought_in for sample in stored]
+        bought_in += [purchase.bought_in for purchase in device.disk.purchases()]
         ages = sorted(books.orders - number + 1 for number in bought_in)[: device.capacity]
         told = [age for age, count in enumerate(newest.holding, start=1) for _ in range(count)]
         assert told == ages, "the plan"
