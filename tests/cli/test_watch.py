@@ -535,9 +535,7 @@ def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Pa
     view = read_run(tmp_path)
     troubles: dict[str, Any] = {"under_way": 2, "under_way_spent": 7.5, "oldest_under_way": 9}
     more: dict[str, Any] = {
-        "failing_suppliers": 1,
-        "full_spools": 2,
-        "spool_dropped": 40,
+        "health": {"failing_suppliers": 1, "full_spools": 2, "spool_dropped": 40},
         "empty_clients": 1,
         "refunded": 12.5,
     }

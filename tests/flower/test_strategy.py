@@ -309,8 +309,13 @@ def test_evaluation_of_nothing_does_not_divide_by_zero() -> None:
 @pytest.mark.parametrize(
     "lie",
     [
-        {"admitted": 999, "occupancy": 999, "total_admitted": 999},
-        {"total_spent": 1e9},
+        {"bought": 999, "admitted": 999, "occupancy": 999},
+        {"spent": 1e9},
+        {"refunded": 1.0},
+        {"under_way_spent": 1.0},
+        {"holding": [999]},
+        {"uses": 10**6},
+        {"read": 10**6},
         {"run": "another"},
         {"version": 2},
         {"spent": float("nan")},
