@@ -22,6 +22,7 @@ from tidegate.client.store import (
     Change,
     FailedSample,
     Store,
+    StoredSample,
     last_taken,
 )
 from tidegate.client.streams import Confirms, Limited, Stream, TakenBefore, pass_over
@@ -125,80 +126,56 @@ class Gate:
             self._stream.seek(place)
         self._confirm(books)
         begun = books.cursor is not None or self._skip(books, address)
-        told = self._newest(books)
-        stored = self._store.stored()
+        stored, newest = self._store.stored(), self._newest(books)
         settled = self._settle(books, order)
         # What the server believes decides: slots that emptied since wait for the next order.
-        kept_by_server = buffer.kept(told.holding, order.horizon, told.expiring)
-        wanted = buffer.wanted(order, kept_by_server, books.buffer_capacity)
+        believed = buffer.kept(newest.holding, order.horizon, newest.expiring)
+        wanted = buffer.wanted(order, believed, books.buffer_capacity)
         if self._purchasing is not None:
             wanted = min(wanted, max(MOST_UNDER_WAY - len(settled.left), 0))
-        now, taken, asked = books, Taken({}), list[Candidate]()
+        chosen, taken, asked = books, Taken({}), list[Candidate]()
         if begun:
-            now, taken, asked = self._buy(books, order, wanted, worth)
-        set_aside = taken.set_aside
-        over = [*(one.key for one in taken.samples), *(one.key for one in set_aside)]
-        done = over if now.candidates else []  # no longer candidates
-        read = len(over) - len(done)  # from the stream just now
+            chosen, taken, asked = self._buy(books, order, wanted, worth)
         admitted = [*settled.arrived, *taken.samples]
         bought = len(taken.samples) + len(asked)
+        ended = [sample.key for sample in taken.samples] + [
+            failed.key for failed in taken.set_aside
+        ]
         after = replace(
-            now,
+            chosen,
             last_round=order.round_number,
             orders=books.orders + 1,
             cursor=self._stream.cursor if begun else None,
-            is_dry=dry_now(books, taken) if self._takes_next(books) else now.is_dry,
+            is_dry=dry_now(books, taken) if self._takes_next(books) else chosen.is_dry,
             total_admitted=books.total_admitted + len(admitted),
             total_spent=books.total_spent + order.price * bought,
-            total_set_aside=now.total_set_aside + len(set_aside) + settled.set_aside,
-            total_passed=now.total_passed + taken.passed_over,
-            total_seen=now.total_seen and now.total_seen + read,
-            candidates=now.candidates - len(done) - len(asked),
+            total_set_aside=chosen.total_set_aside + len(taken.set_aside) + settled.set_aside,
+            total_passed=chosen.total_passed + taken.passed_over,
             under_way=len(settled.left) + len(asked),
             under_way_spent=settled.left_spent + order.price * len(asked),
             total_refused=books.total_refused + settled.refused,
             total_refunded=books.total_refunded + settled.refunded,
         )
+        if chosen.candidates:  # these were candidates, and are no longer
+            after = replace(after, candidates=chosen.candidates - len(ended) - len(asked))
+        elif chosen.total_seen:  # these were read just now
+            after = replace(after, total_seen=chosen.total_seen + len(ended))
         kept = [one for one in stored if one.uses < order.horizon]
         too_many = max(len(kept) + len(admitted) - books.buffer_capacity, 0)
         stay = kept[too_many:]  # the oldest make room
-        bought_in = [
-            *(one.bought_in for one in stay),
-            *(one.bought_in for one in settled.arrived),
-            *(one.bought_in for one in settled.left),
-        ]
-        ages = [after.orders - number + 1 for number in bought_in] + [1] * bought
-        planned = buffer.planned(ages, books.buffer_capacity)
-        receipt = Receipt(
-            run=order.run,
-            round_number=order.round_number,
-            bought=after.total_bought,
-            admitted=after.total_admitted,
-            refused=after.total_refused,
-            spent=after.total_spent,
-            refunded=after.total_refunded,
-            under_way_spent=after.under_way_spent,
-            holding=buffer.holding(planned),
-            expiring=sum(age >= order.horizon for age in planned),
-            occupancy=len(stay) + len(admitted),
-            uses=sum(one.uses + 1 for one in stay) + len(admitted),
-            read=after.read,
-            is_dry=bought < wanted or (not wanted and told.is_dry),
-            last_taken=last_taken(after),
-            record=after.record_digest,
-            health=self._health(after, settled, order),
-        )
+        is_dry = bought < wanted or (not wanted and newest.is_dry)
+        receipt = self._receipt(order, after, stay, settled, len(admitted), bought, is_dry=is_dry)
         survivors = {one.position for one in stay}
         self._store.commit(
             Change(
                 order=order,
                 receipt=receipt,
-                before=now,
+                before=chosen,
                 books=after,
                 removed=[one.position for one in stored if one.position not in survivors],
                 admitted=[one.packed for one in admitted],
                 failed=_with(taken.failed, settled),
-                done=[*done, *(one.key for one in asked)],
+                done=[*(ended if chosen.candidates else []), *(one.key for one in asked)],
                 asked=asked,
                 ended=settled.ended,
                 origins=[one.origin for one in admitted],
@@ -209,6 +186,53 @@ class Gate:
         if self._purchasing is not None:
             self._purchasing.ask()
         return receipt
+
+    def _receipt(
+        self,
+        order: Order,
+        books: Books,
+        stay: Sequence[StoredSample],
+        settled: Settled,
+        fresh: int,
+        bought: int,
+        *,
+        is_dry: bool,
+    ) -> Receipt:
+        """Return the receipt for an order.
+
+        Args:
+            order: the order.
+            books: the books afterwards.
+            stay: the samples that were stored before and still are.
+            settled: the purchases that have ended, and those still under way.
+            fresh: samples that join the buffer now.
+            bought: samples bought for the order.
+            is_dry: whether fewer samples came than were asked for.
+        """
+        bought_in = [one.bought_in for one in stay]
+        bought_in += [one.bought_in for one in settled.arrived]
+        bought_in += [one.bought_in for one in settled.left]
+        ages = [books.orders - number + 1 for number in bought_in] + [1] * bought
+        planned = buffer.planned(ages, books.buffer_capacity)
+        return Receipt(
+            run=order.run,
+            round_number=order.round_number,
+            bought=books.total_bought,
+            admitted=books.total_admitted,
+            refused=books.total_refused,
+            spent=books.total_spent,
+            refunded=books.total_refunded,
+            under_way_spent=books.under_way_spent,
+            holding=buffer.holding(planned),
+            expiring=sum(age >= order.horizon for age in planned),
+            occupancy=len(stay) + fresh,
+            uses=sum(one.uses + 1 for one in stay) + fresh,
+            read=books.read,
+            is_dry=is_dry,
+            last_taken=last_taken(books),
+            record=books.record_digest,
+            health=self._health(books, settled, order),
+        )
 
     def _newest(self, books: Books) -> Receipt:
         """Return the newest receipt, which the server has; one without samples before the first."""

@@ -94,6 +94,9 @@ def decide(  # noqa: PLR0913 - all but three are given by name
         order = FleetOrder(0.0)
     money = min(cash, order.money - unsettled)
     total, most, rule = order.total_admission, 0 if paused else None, order.thresholds
+    if not len(policy.shares[who]):
+        nobody = np.zeros(0, dtype=np.int64)
+        return Decision(0.0 if math.isinf(total) else total, (), nobody, None, allocation)
     counts: IntArray
     if quote.own is None:
         paid_for = quote.affordable(money)
@@ -108,10 +111,11 @@ def decide(  # noqa: PLR0913 - all but three are given by name
         paid, held, reserved = stock.reserves()
         share = (policy.admission.budget if budget is None else budget) * policy.shares[who]
         least = least_counts(policy.least_share, share, quote.own, paid, held, round_number)
-        counts, owed = with_least(wanted, np.minimum(least, reserved), quote.own, money)
+        least = np.minimum(least, reserved)
+        counts, owed = with_least(wanted, least, quote.own, money, round_number)
         return Decision(total, rule, counts, owed, allocation)
     split, allocation = allocation.allocate(total, room, most, who)
     counts = split.astype(np.int64)
     if not math.isinf(money):
-        counts = cheapest_first(counts, quote.own, money)
+        counts = cheapest_first(counts, quote.own, money, round_number)
     return Decision(total, rule, counts, None, allocation)

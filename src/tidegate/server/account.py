@@ -198,8 +198,8 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
     expiring = sum(now[int(min(order.horizon, MOST_AGES)) - 1 :])
     ranges = {
         "samples bought": (bought, 0, possible),
-        "samples admitted": (admitted, 0, before.under_way + bought - max(refused, 0)),
         "samples refused": (refused, 0, before.under_way + bought),
+        "samples admitted": (admitted, 0, before.under_way + bought - refused),
         "money spent in all": (receipt.spent, spent, spent),
         "money under way": (
             receipt.under_way_spent,
