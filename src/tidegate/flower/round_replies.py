@@ -130,7 +130,7 @@ class RoundReplies:
             weight *= self.importance.get(client, 1.0)
         try:
             self.updates.check(reply.content)
-            check_metrics(reply.content, self.loss_key)
+            check_metrics(reply.content, self.weight_key, self.loss_key)
         except WireError as refused:
             logger.warning("%s is left out of the average: %s", client, refused)
             return False

@@ -92,17 +92,18 @@ def check_array(name: str, array: Array, expected: Array | None) -> None:
         )
 
 
-def check_metrics(content: RecordDict, loss_key: str | None) -> None:
+def check_metrics(content: RecordDict, weight_key: str, loss_key: str | None) -> None:
     """Refuse metrics that would spoil the average of the whole fleet, with a reason.
 
     Args:
         content: of a client's reply after training.
+        weight_key: the metric that weighs a reply, which the server writes itself.
         loss_key: the metric by which the strategy weighs updates, which is never negative.
     """
     for record in content.metric_records.values():
         for name, metric in record.items():
             values = metric if isinstance(metric, list) else [metric]
-            if not all(map(math.isfinite, values)):
+            if name != weight_key and not all(map(math.isfinite, values)):
                 raise WireError(f"its metric {name!r} is not finite")
             if name == loss_key and min(values, default=0) < 0:
                 raise WireError(f"its metric {name!r} is below 0, but the strategy weighs by it")

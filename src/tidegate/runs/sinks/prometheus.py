@@ -31,6 +31,8 @@ GAUGES = {
     "averaged": "Clients whose models went into the last average.",
     "exhausted": "Clients whose stream gave less than was ordered.",
     "set_aside": "Samples so far that clients could not read, acquire or store.",
+    "expired": "Samples so far that left because they had been held for too long.",
+    "erased": "Samples so far that left because their subject is forgotten.",
     "under_way": "Samples that clients have bought and that have not come yet.",
     "under_way_spent": "Committed for them.",
     "oldest_under_way": "Rounds since the oldest of them was bought.",
