@@ -23,13 +23,13 @@ MOST_AGES = 800
 MOST_PASSED = 1000
 """Samples of forgotten subjects that a client skips for an order."""
 HEALTH = {
-    "set_aside": "samples that could not be read, acquired or stored",
-    "expired": "samples that left because they had been held for too long",
-    "erased": "samples that left because their subject is forgotten",
-    "waiting_since": "round that bought the oldest purchase under way",
-    "failing_suppliers": "1 if the supplier could not be asked, or did not reply",
-    "full_spools": "1 if the stream has no room for more messages",
-    "spool_dropped": "messages that the stream dropped unread, because it was full",
+    "set_aside": "samples that could not be used",
+    "expired": "samples held for too long",
+    "erased": "samples of forgotten subjects",
+    "waiting_since": "round of the oldest purchase",
+    "failing_suppliers": "1 if the supplier did not reply",
+    "full_spools": "1 if the stream has no room",
+    "spool_dropped": "messages dropped unread",
 }
 """What the gate reports of itself, and what it means."""
 DIGEST_LENGTH = 16
