@@ -30,6 +30,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from tidegate import buffer
 from tidegate.client.gate import Gate
 from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.streams import IndexedStream
@@ -39,7 +40,7 @@ from tidegate.runs.writer import RunWriter
 from tidegate.server.account import Account
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
-from tidegate.wire import Introduction, Order, Receipt, Record
+from tidegate.wire import MOST_AGES, Introduction, Order, Receipt, Record
 
 CAPACITY = 10
 ROUNDS = 20
@@ -49,7 +50,7 @@ WIDTH = 130
 """Characters that the table needs."""
 RUN, MODEL = "books", "model-000000.npz"
 AGES = (3, 2, 1)
-"""Rounds ago that a client of the fleet has bought a sample."""
+"""Of the samples that a client of the fleet holds, in orders since the purchase."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +90,19 @@ def _name(number: int) -> str:
 
 def answer(account: Account, order: Order) -> Receipt:
     """What a client with an endless stream answers."""
-    admitted = account.most_bought(order)
-    holds = account.stores_after(order, admitted)
-    spent = admitted * order.price
+    before, bought = account.newest, account.most_bought(order)
+    holding = buffer.after(account.kept(order.horizon), bought, account.buffer_capacity)
     return Receipt(
         run=order.run,
         round_number=order.round_number,
-        admitted=admitted,
-        spent=spent,
-        occupancy=holds.occupancy,
-        expiring=holds.expiring,
-        prior_uses=holds.prior_uses,
-        total_admitted=account.total_admitted + admitted,
-        total_spent=account.total_spent + spent,
+        bought=before.bought + bought,
+        admitted=before.admitted + bought,
+        spent=before.spent + order.price * bought,
+        holding=holding,
+        expiring=sum(holding[int(min(order.horizon, MOST_AGES)) - 1 :]),
+        occupancy=sum(holding),
+        uses=sum(age * count for age, count in enumerate(holding, start=1)),
+        read=before.read + bought,
     )
 
 
@@ -122,10 +123,17 @@ def make_fleet(folder: Path, policy: str, known: int, taking_part: int) -> None:
             controller.ledger.accounts[name] = Account(
                 buffer_capacity=CAPACITY,
                 buffer_id=_id(name),
-                total_admitted=len(AGES),
-                total_spent=5.5 * len(AGES),
-                applied=AGES[0],
-                batches=tuple((AGES[0] - age, 1) for age in AGES),
+                newest=Receipt(
+                    run=RUN,
+                    round_number=AGES[0],
+                    bought=len(AGES),
+                    admitted=len(AGES),
+                    spent=5.5 * len(AGES),
+                    holding=buffer.holding(AGES),
+                    occupancy=len(AGES),
+                    uses=sum(AGES),
+                    read=len(AGES),
+                ),
             )
         writer.save_control(controller, MODEL)
 

@@ -5,12 +5,15 @@ python benchmarks/liars.py
 
 import argparse
 import logging
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tidegate import buffer
+from tidegate.buffer import Holding
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import IndexedStream
@@ -23,7 +26,7 @@ from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.simulation.summary import estimate
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import Introduction, Order, Receipt
+from tidegate.wire import MOST_AGES, Introduction, Order, Receipt
 
 RUN = "run"
 BUDGET = 55.0
@@ -67,35 +70,77 @@ def honest(client: Client, _: Account, order: Order) -> Receipt:
     return client.gate.apply(order)
 
 
-def _believable(account: Account, order: Order, admitted: int) -> Receipt:
-    held = account.stores_after(order, admitted)
+def believable(account: Account, order: Order, bought: int, held: Holding | None = None) -> Receipt:
+    """Return what an honest client would say that bought so many samples.
+
+    Args:
+        account: what the server knows of the client.
+        order: the order.
+        bought: samples bought, which arrived at once.
+        held: samples by age afterwards; None for those of a client that lets go the oldest.
+    """
+    newest = account.newest
+    if held is None:
+        held = buffer.after(account.kept(order.horizon), bought, CAPACITY)
+    occupancy = min(sum(held), newest.occupancy + bought)
+    uses = sum(age * count for age, count in enumerate(held, start=1))
+    expiring = sum(held[int(min(order.horizon, MOST_AGES)) - 1 :])
     return Receipt(
         run=RUN,
         round_number=order.round_number,
-        admitted=admitted,
-        spent=order.price * admitted,
-        occupancy=held.occupancy,
-        expiring=held.expiring,
-        prior_uses=held.prior_uses,
-        total_admitted=account.total_admitted - account.earlier_admitted + admitted,
-        total_spent=account.total_spent - account.earlier_spent + order.price * admitted,
+        bought=newest.bought + bought,
+        admitted=newest.admitted + bought,
+        refused=newest.refused,
+        spent=newest.spent + order.price * bought,
+        refunded=newest.refunded,
+        under_way_spent=newest.under_way_spent,
+        holding=held,
+        expiring=0 if math.isinf(order.horizon) else expiring,
+        occupancy=occupancy,
+        uses=max(occupancy, min(uses, newest.uses + occupancy)),
     )
 
 
 def pocket(_: Client, account: Account, order: Order) -> Receipt:
     """Claim to have bought all that is believed; buy nothing."""
-    return _believable(account, order, account.most_bought(order))
+    return believable(account, order, account.most_bought(order))
 
 
 def full(_: Client, account: Account, order: Order) -> Receipt:
     """Claim a full buffer, and to have bought nothing."""
-    return replace(_believable(account, order, 0), occupancy=CAPACITY)
+    receipt = believable(account, order, 0)
+    return replace(receipt, occupancy=CAPACITY, holding=(0, CAPACITY), uses=CAPACITY)
 
 
 def conceal(client: Client, account: Account, order: Order) -> Receipt:
     """Buy what is ordered, and report nothing of it."""
     client.gate.apply(order)
-    return _believable(account, order, 0)
+    return believable(account, order, 0)
+
+
+def age(_: Client, account: Account, order: Order) -> Receipt:
+    """Claim to have bought all that is believed in place of the newest: the others look old."""
+    bought = account.most_bought(order)
+    kept = account.kept(order.horizon)
+    newest_first, ages = max(sum(kept) + bought - CAPACITY, 0), list(kept)
+    for place, count in enumerate(kept):
+        ages[place] = max(count - newest_first, 0)
+        newest_first -= count - ages[place]
+    return believable(account, order, bought, buffer.aged(tuple(ages), bought))
+
+
+def refund(_: Client, account: Account, order: Order) -> Receipt:
+    """Claim that all that is believed was bought and will come, and then that it was paid back."""
+    newest, bought = account.newest, account.most_bought(order)
+    return replace(
+        believable(account, order, bought),
+        admitted=0,
+        refused=newest.bought,
+        refunded=newest.spent,
+        under_way_spent=order.price * bought,
+        occupancy=0,
+        uses=0,
+    )
 
 
 def forget(client: Client, _: Account, __: Order) -> Receipt:
@@ -116,6 +161,8 @@ LIES: dict[str, Lie] = {
     "claims to spend and does not": pocket,
     "always claims a full buffer": full,
     "buys and does not tell": conceal,
+    "makes its samples older": age,
+    "claims that it was paid back": refund,
     "loses its disk in every round": forget,
     "answers every tenth order": stay_silent,
 }
@@ -158,20 +205,23 @@ def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False)
         for name, order in controller.decide(present, present).items():
             try:
                 says = lie if name == LIAR else honest
+                before = controller.ledger.account(name).newest
                 receipt = says(clients[name], controller.ledger.account(name), order)
                 controller.book(name, receipt)
             except (WireError, TimeoutError):
                 unknown.add(name)
             else:
-                sums += name != LIAR and (receipt.admitted, receipt.occupancy, receipt.prior_uses)
+                fresh = receipt.admitted - before.admitted
+                prior_uses = receipt.uses - receipt.occupancy
+                sums += name != LIAR and (fresh, receipt.occupancy, prior_uses)
         row = controller.close()
         if row.overspend > row.cost_debt + 1e-6:
             raise AssertionError("the certificate does not hold")
         admitted, size, uses = (int(value) for value in sums)
         tally = tally.after_round(admitted=admitted, training_size=size, prior_uses=uses)
     ledger = controller.ledger
-    booked = sum(ledger.account(name).total_spent for name in clients)
-    liars = ledger.account(LIAR).total_spent
+    booked = sum(ledger.account(name).paid for name in clients)
+    liars = ledger.account(LIAR).paid
     return Outcome(booked / rounds, liars / rounds, tally.effective_sample_size / rounds)
 
 

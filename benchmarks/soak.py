@@ -111,13 +111,13 @@ def discrepancies(strategy: AdmissionControl, folder: Path) -> int:
         books, account = store.books(), ledger.account(client)
         store.close()
         same = (
-            account.total_admitted == books.total_admitted
-            and math.isclose(account.total_spent, books.total_spent)
-            and account.last_round == books.last_round
+            account.admitted == books.total_admitted
+            and math.isclose(account.paid, books.total_spent)
+            and account.newest.round_number == books.last_round
         )
         wrong += not same
     booked = math.fsum(row.spent for row in strategy.rounds)
-    accounts = math.fsum(ledger.account(client).total_spent for client in ledger.clients)
+    accounts = math.fsum(ledger.account(client).paid for client in ledger.clients)
     return wrong + (not math.isclose(booked, accounts))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from fuzz.choices import Choices
 from fuzz.limits import LONGEST_REASON, may_refuse
+from fuzz.receipts import honest_receipt, saved_again
 from tidegate.errors import WireError
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Order, Receipt
@@ -17,15 +18,13 @@ ROUNDING = 1e-6
 
 
 class Check:
-    """A ledger beside plain sums of what its orders allow."""
+    """A ledger beside what its orders allow."""
 
     def __init__(self, capacity: int) -> None:
         self.ledger = Ledger("r")
         self.ledger.open(CLIENT, capacity, "b")
         self.round_number = 0
         self._capacity = capacity
-        self._orders: list[Order] = []
-        self._booked_round = 0
 
     def order(self, choices: Choices) -> None:
         """Send one order more; one that was not answered is void."""
@@ -40,35 +39,28 @@ class Check:
         if choices.number(3) == 1:
             rule = (choices.pick(PRICES), *sorted((choices.pick(PRICES), choices.pick(PRICES))))
             order = replace(order, retention="oldest_first", thresholds=rule)
-        last_round = self.ledger.account(CLIENT).last_round
+        last_round = self.ledger.account(CLIENT).newest.round_number
         self.ledger.void(CLIENT, last_round, void_round=self.round_number)
         self.ledger.send(CLIENT, order)
-        self._orders.append(order)
 
     def honest(self) -> dict[str, Any]:
         """The receipt of a client that applied its order but had no fresh samples."""
         account = self.ledger.account(CLIENT)
-        order = account.outstanding or Order(run="r", round_number=1, price=0.0, retention="frozen")
-        held = account.stores_after(order, 0)
-        return Receipt(
-            run="r",
-            round_number=max(self.round_number, 1),
-            admitted=0,
-            spent=0.0,
-            occupancy=held.occupancy,
-            expiring=held.expiring,
-            prior_uses=held.prior_uses,
-            total_admitted=account.total_admitted - account.earlier_admitted,
-            total_spent=account.total_spent - account.earlier_spent,
-        ).to_record()
+        order = account.outstanding or Order(
+            run="r", round_number=max(self.round_number, 1), price=0.0, retention="frozen"
+        )
+        return honest_receipt(account, order, 0).to_record()
 
     def lose_buffer(self) -> None:
         """Begin again: what was not answered is booked as spent, and never heard of again."""
         before = self.ledger.account(CLIENT)
         lost = self.ledger.begin_again(CLIENT, "b")
         after = self.ledger.account(CLIENT)
-        _need(after.total_spent == before.total_spent + lost, f"{lost} was not booked")
-        self._booked_round = self.round_number
+        spent = before.lost.spent + before.newest.spent + lost
+        _need(after.lost.spent == spent, f"{lost} was not booked")
+        _need(after.lost.admitted == before.admitted, "what was admitted is another")
+        refunded = before.lost.refunded + before.newest.refunded
+        _need(after.lost.refunded == refunded, "what was refunded is another")
 
     def book(self, record: dict[str, Any]) -> None:
         """Book a receipt, and compare what it added with what was ordered."""
@@ -81,20 +73,28 @@ class Check:
             _need(self.ledger.booked == booked, "a refused receipt was booked")
             raise
         after = self.ledger.account(CLIENT)
-        _need(after.total_spent >= before.total_spent, "total_spent fell")
-        _need(after.total_admitted >= before.total_admitted, "total_admitted fell")
-        _need(self.ledger.booked.spent >= booked.spent, "what was booked fell")
-        allowed = [
-            (_most(one, self._capacity), one.price)
-            for one in self._orders
-            if self._booked_round < one.round_number <= receipt.round_number
-        ]
-        self._booked_round = max(self._booked_round, receipt.round_number)
-        samples = sum(most for most, _ in allowed)
-        money = sum(most * price for most, price in allowed)
-        _need(booking.admitted <= samples, f"{booking} is more than {samples} samples")
-        rounding = ROUNDING * (1 + after.total_spent)
+        old, new = before.newest, after.newest
+        for name in ("bought", "admitted", "refused", "spent", "refunded", "read", "round_number"):
+            _need(getattr(new, name) >= getattr(old, name), f"{name} fell")
+        order = before.outstanding
+        samples = 0 if order is None else _most(order, self._capacity)
+        money = 0.0 if order is None else samples * order.price
+        rounding = ROUNDING * (1 + new.spent)
+        bought, spent, refunded = (
+            getattr(new, name) - getattr(old, name) for name in ("bought", "spent", "refunded")
+        )
+        _need(bought <= samples, f"{bought} bought are more than {samples} samples")
+        _need(spent <= money + rounding, f"{spent} is more than {money}")
+        open_before = old.under_way_spent + money
+        _need(refunded <= open_before + rounding, f"{refunded} is more than was under way")
+        _need(new.under_way >= 0, f"{new.under_way} are under way")
+        _need(after.paid >= -rounding, f"{after.paid} is paid")
+        _need(booking.admitted == new.admitted - old.admitted, f"{booking} is wrong")
         _need(booking.spent <= money + rounding, f"{booking} cost more than {money}")
+        total = booked.spent + booking.spent
+        _need(abs(self.ledger.booked.spent - total) <= rounding, f"{booking} was not booked")
+        full = max(new.occupancy, sum(new.holding))
+        _need(full <= self._capacity, f"{full} samples are in {self._capacity} slots")
 
 
 def _most(order: Order, capacity: int) -> int:
@@ -122,7 +122,7 @@ def target(data: bytes) -> None:
             closed = check.round_number
             check.ledger.close_round(closed)
         elif what == 3:
-            check.ledger = Ledger.from_record(check.ledger.to_record())
+            check.ledger = saved_again(check.ledger)
         elif what == 4:
             check.lose_buffer()
         elif what == 5:

@@ -26,6 +26,7 @@ CELLS = (
     ("samples", "position"),
     ("samples", "admitted_round"),
     ("samples", "uses"),
+    ("samples", "bought_in"),
     ("contents", "position"),
     ("contents", "content"),
 )
@@ -45,9 +46,9 @@ SCHEMES = (
     "ALTER TABLE samples ADD COLUMN more",
     """DROP TABLE samples; CREATE VIEW samples AS WITH RECURSIVE endless(position) AS
     (SELECT 0 UNION ALL SELECT position + 1 FROM endless)
-    SELECT position, 1 AS admitted_round, 1 AS uses FROM endless""",
+    SELECT position, 1 AS admitted_round, 1 AS uses, 1 AS bought_in FROM endless""",
     """WITH RECURSIVE many(n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM many LIMIT 5000)
-    INSERT INTO samples SELECT n, 1, 1 FROM many""",
+    INSERT INTO samples SELECT n, 1, 1, 1 FROM many""",
 )
 """What somebody else may have done to the file."""
 

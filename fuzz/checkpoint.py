@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -169,7 +170,10 @@ def _use(saved: Checkpoint) -> None:
     for array in resumed.arrays.values():
         if array.stype == "numpy.ndarray":
             array.numpy()
-    json.dumps(resumed.controller.ledger.to_record())
+    ledger = resumed.controller.ledger
+    json.dumps(ledger.to_record())
+    for client in ledger.clients:
+        json.dumps(asdict(ledger.account(client)))
 
 
 def target(data: bytes) -> None:

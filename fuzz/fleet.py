@@ -6,6 +6,7 @@ from flwr.app import ConfigRecord, RecordDict
 
 from fuzz.choices import Choices, text_of
 from fuzz.limits import LONGEST_REASON, may_refuse
+from fuzz.receipts import honest_receipt
 from tidegate.errors import WireError
 from tidegate.flower.records import TEXT, expect, find, key_of
 from tidegate.policies import DEFAULT_OPTIONS
@@ -42,8 +43,7 @@ def target(data: bytes) -> None:
                 present.add(_join(controller, choices, client))
         orders = controller.decide(present, present)
         for client, order in orders.items():
-            with may_refuse(WireError, longest=LONGEST_REASON):
-                _answer(controller, choices, client, order)
+            _answer(controller, choices, client, order)
         row = controller.close()
         if not (row.spent >= 0 and row.admitted >= 0 and row.cost_debt >= 0):
             raise AssertionError(f"a round that cannot be: {row}")
@@ -53,51 +53,37 @@ def _join(controller: Controller, choices: Choices, client: str) -> str:
     """Introduce a client, and say by which name it is known now."""
     known = client in controller.ledger.clients
     content = RecordDict()
-    introduction = {
-        "version": 2,
-        "run": "r",
-        "client": client,
-        "buffer_capacity": 5,
-        "buffer_id": "b",
-        "void_round": controller.round_number - 1,
-    }
-    _put(content, Introduction, choices.edited(introduction))
+    introduction = Introduction(
+        run="r",
+        client=client,
+        buffer_capacity=5,
+        buffer_id="b",
+        void_round=controller.round_number - 1,
+    )
+    _put(content, Introduction, choices.edited(introduction.to_record()))
     if known and choices.number(1):
-        newest = _receipt(controller, client, max(controller.round_number - 1, 1), 0, 0.0)
-        _put(content, Receipt, choices.edited(newest))
+        account = controller.ledger.account(client)
+        order = account.outstanding or Order(
+            run="r", round_number=max(controller.round_number - 1, 1), price=0.0, retention="frozen"
+        )
+        newest = honest_receipt(account, order, 0)
+        _put(content, Receipt, choices.edited(newest.to_record()))
     introduced = expect(content, Introduction)
     controller.join(introduced, find(content, Receipt))
     return introduced.client
 
 
 def _answer(controller: Controller, choices: Choices, client: str, order: Order) -> None:
-    admitted = min(
-        order.count, choices.number(3), controller.ledger.account(client).buffer_capacity
-    )
-    if order.thresholds and order.price > max(order.thresholds):
-        admitted = 0
-    cost = admitted * order.price
-    content = RecordDict()
-    honest = _receipt(controller, client, order.round_number, admitted, cost)
-    _put(content, Receipt, honest if client in HONEST else choices.edited(honest))
-    controller.book(client, expect(content, Receipt))
-
-
-def _receipt(
-    controller: Controller, client: str, now: int, admitted: int, cost: float
-) -> dict[str, Any]:
     account = controller.ledger.account(client)
-    return Receipt(
-        run="r",
-        round_number=now,
-        admitted=admitted,
-        spent=cost,
-        occupancy=admitted,
-        expiring=0,
-        prior_uses=0,
-        total_admitted=account.total_admitted - account.earlier_admitted + admitted,
-        total_spent=account.total_spent - account.earlier_spent + cost,
-    ).to_record()
+    bought = min(choices.number(3), account.most_bought(order))
+    honest = honest_receipt(account, order, bought)
+    if client in HONEST:
+        controller.book(client, honest)
+        return
+    content = RecordDict()
+    _put(content, Receipt, choices.edited(honest.to_record()))
+    with may_refuse(WireError, longest=LONGEST_REASON):
+        controller.book(client, expect(content, Receipt))
 
 
 def _put(content: RecordDict, kind: type[Introduction | Receipt], tree: Any) -> None:

@@ -23,13 +23,18 @@ RULE = Order(
 RECEIPT = Receipt(
     run="r",
     round_number=3,
-    admitted=4,
-    spent=10.0,
-    occupancy=9,
+    bought=23,
+    admitted=20,
+    refused=1,
+    spent=60.5,
+    refunded=2.5,
+    under_way_spent=5.0,
+    holding=(4, 0, 5),
     expiring=2,
-    prior_uses=10,
-    total_admitted=20,
-    total_spent=55.5,
+    occupancy=9,
+    uses=19,
+    read=25,
+    health={"set_aside": 2, "waiting_since": 3},
 )
 ADDRESS = Address(run="r", client="site", fingerprint="ab", buffer_id="b", booked_round=2)
 INTRODUCTION = Introduction(run="r", client="site", buffer_capacity=9, buffer_id="b", void_round=1)

@@ -18,7 +18,7 @@ from tidegate.cli.app import app
 
 PLACE = "<!-- commands -->"
 ROOT = Path(__file__).parent.parent
-OUTSIDE = r"(?:\.\./)+((?:experiments|examples)[^)]*)"
+OUTSIDE = r"(?:\.\./)+((?:experiments|examples|src|tests|benchmarks)[^)]*)"
 BLOCK = re.compile(r"^( *)```(text|none|console)\n(.*?)(?=^ *```)", re.DOTALL | re.MULTILINE)
 ROW = re.compile(r" *\||.*\S {2,}\S.*\S {2,}\S")
 

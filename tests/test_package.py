@@ -1,6 +1,5 @@
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -50,9 +49,3 @@ def test_it_runs_as_a_module() -> None:
     command = [sys.executable, "-m", "tidegate", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == f"tidegate {tidegate.__version__}"
-
-
-def test_no_file_has_outgrown_its_idea() -> None:
-    source = Path(tidegate.__file__).parent
-    lines = {path: len(path.read_text("utf-8").splitlines()) for path in source.rglob("*.py")}
-    assert {str(path): count for path, count in lines.items() if count > 320} == {}

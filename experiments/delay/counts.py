@@ -2,9 +2,7 @@
 
 python experiments/delay/counts.py --out experiments/delay/counts.csv
 
-The paper's MNIST control setting, 1,000 rounds. Two rows are not policies that Tidegate has: Tide
-that does not look at the delay, and Tide that counts a sample under way as if it were stored, which
-needs memory for all that is under way beside its slots.
+The paper's MNIST control setting, 1,000 rounds.
 """
 
 import argparse
@@ -16,28 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.admission.rule import FleetOrder, Quote
-from tidegate.admission.tide import Tide, TideState
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.problem import Problem
 from tidegate.problem.delays import Delays
 from tidegate.report.comparison import write_csv
-from tidegate.simulation.rounds import Run, simulate
+from tidegate.simulation.rounds import simulate
 from tidegate.simulation.summary import estimate
 
 SETTING = EXPERIMENTS["mnist"]
 DELAYS = (0, 1, 3, 10, 50)
 HARD = ControlOptions(hard_capacity=True)
-
-
-@dataclass(frozen=True, eq=False)
-class Unaware(Tide):
-    """Tide that takes every sample to train at once."""
-
-    def decide(self, state: TideState, quote: Quote, limit: float) -> FleetOrder:
-        """As if nothing were late."""
-        return super().decide(state, dataclasses.replace(quote, delay=0.0), limit)
 
 
 @dataclass(frozen=True)
@@ -50,56 +37,28 @@ class Measured:
     """The most that was under way."""
 
 
-VARIANTS = {
-    "constant_admission": 1,
-    "constant_admission, hard capacity": 1,
-    "acdpp": 1,
-    "tide, not looking at the delay": 1,
-    "tide": 1,
-    "tide, 2 times the slots": 2,
-    "tide, 4 times the slots": 4,
-    "tide, under way as if stored": 1,
-}
-"""With times the slots of the setting."""
+VARIANTS = (
+    "constant_admission",
+    "constant_admission, hard capacity",
+    "acdpp",
+    "tide",
+)
 
 
 def policy_of(variant: str, problem: Problem) -> JointPolicy[Any]:
     """The policy of a variant."""
     name, _, how = variant.partition(", ")
-    policy = make_policy(name, problem, HARD if how == "hard capacity" else ControlOptions())
-    if how.startswith("not") and isinstance(policy.admission, Tide):
-        return dataclasses.replace(policy, admission=Unaware(**vars(policy.admission)))
-    return policy
+    return make_policy(name, problem, HARD if how else ControlOptions())
 
 
 def measured(variant: str, delay: int, seed: int, rounds: int) -> Measured:
     """One variant on one seed."""
-    problem = SETTING.problem(rounds)
-    slots = VARIANTS[variant] * problem.capacities
-    as_if_stored = variant.endswith("stored")
-    delays = Delays() if as_if_stored else Delays(delay, delay)
-    problem = dataclasses.replace(problem, buffer_capacities=slots, delays=delays)
+    problem = dataclasses.replace(SETTING.problem(rounds), delays=Delays(delay, delay))
     run = simulate(policy_of(variant, problem), problem, SETTING.price, seed)
-    if as_if_stored:
-        return _later(run, delay)
     return Measured(
         float(run.columns["spent"].mean()),
         float(run.columns["effective_samples"][-1]) / rounds,
         float(run.columns["under_way"].max()),
-    )
-
-
-def _later(run: Run, delay: int) -> Measured:
-    """The same purchases, each of which trains so many rounds later.
-
-    The rule sees what is under way as if it were stored, so it decides as without a delay; every
-    round trains on what a run without a delay would have trained on so many rounds before.
-    """
-    bought, rounds = run.columns["admitted"], len(run.columns["admitted"])
-    effective = run.columns["effective_samples"][rounds - delay - 1]
-    waiting = np.cumsum(bought) - np.concatenate([np.zeros(delay), np.cumsum(bought)])[:rounds]
-    return Measured(
-        float(run.columns["spent"].mean()), float(effective) / rounds, float(waiting.max())
     )
 
 

@@ -50,7 +50,7 @@ def play(folder: str, policy: str, seed: int) -> tuple[float, float]:
             digits = (digits + 1) % 10
             if policy.endswith("emptied"):
                 empty = made.retention.buffers(problem.capacities, ROUNDS)
-                state = replace(state, buffers=empty)
+                state = replace(state, planned=empty, stored=empty)
         before = state.admitted
         state, row = play_round(made, problem, state, price)
         spent += row.spent

@@ -9,11 +9,10 @@ from tidegate.server.account import Account
 
 
 def test_it_is_what_replace_gives() -> None:
-    account = Account(9, total_spent=2.0, batches=((0, 3),))
-    changed = with_changes(account, total_spent=3.5, exhausted=True)
-    assert changed == replace(account, total_spent=3.5, exhausted=True)
-    assert account.total_spent == 2.0
-    assert hash(changed) == hash(replace(account, total_spent=3.5, exhausted=True))
+    account = Account(9, buffer_id="b", missing=(0, 3))
+    changed = with_changes(account, missing=(), candidates=4)
+    assert changed == replace(account, missing=(), candidates=4)
+    assert account.missing == (0, 3)
 
 
 def test_a_field_that_is_not_there_is_refused() -> None:

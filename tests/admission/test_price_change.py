@@ -9,7 +9,7 @@ from tidegate.admission.rule import Quote, RoundTotals
 from tidegate.admission.tide import RECENT, Tide
 
 ROUNDS = at_size(2000, 100_000)
-NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
+NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, prior_uses=0, carried=0)
 
 
 @pytest.mark.parametrize(

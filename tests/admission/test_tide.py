@@ -25,7 +25,7 @@ from tidegate.simulation.rounds import begin, play_round, simulate
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 LONG = at_size(1500, 4000)
-NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
+NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, prior_uses=0, carried=0)
 
 
 def rule(num_rounds: int | None = 100, price_groups: int = 4) -> Tide:
@@ -54,7 +54,7 @@ def test_the_first_round_spends_what_the_budget_has_paid_for() -> None:
     """Whether a price is low cannot be known yet; training should begin all the same."""
     for price in (1.0, 5.0, 9.0):
         first = order([price])
-        assert first.total_admission == math.floor(55.0 / price)
+        assert Quote(price).affordable(first.money) == math.floor(55.0 / price)
         assert first.thresholds == (price, 0.0)
 
 
@@ -81,7 +81,7 @@ def test_a_first_fill_is_bought_up_to_the_average_price_unless_it_is_too_dear() 
     state = large.learn(state, Quote(5.0))
     waits = large.decide(state, Quote(5.0), limit=2000.0)
     assert waits.thresholds == (5.0, 0.0)
-    assert waits.total_admission == 5 * 55.0 / 5.0  # what the budget has paid for
+    assert waits.money == 5 * 55.0  # what the budget has paid for
     dear = large.decide(state, Quote(9.0), limit=2000.0)
     assert dear.thresholds == (0.0, 0.0)
 
@@ -98,11 +98,11 @@ def test_a_full_fleet_is_told_a_rule_and_no_number() -> None:
 
 def test_the_last_money_is_a_limit() -> None:
     nearly_all = dataclasses.replace(after([4.0, 5.0]), admitted=100, spent=5500.0 - 21.0)
-    assert rule().decide(nearly_all, Quote(5.0), math.inf).total_admission == 4
+    assert Quote(5.0).affordable(rule().decide(nearly_all, Quote(5.0), math.inf).money) == 4
     own = Quote.of(np.array([2.0, 8.0]), np.full(2, 0.5))
     assert rule().decide(nearly_all, own, math.inf).money == pytest.approx(21.0)
     gone = dataclasses.replace(nearly_all, spent=5600.0)
-    assert rule().decide(gone, Quote(5.0), math.inf).total_admission == 0
+    assert rule().decide(gone, Quote(5.0), math.inf).money <= 0
     endless = rule(num_rounds=None).decide(gone, Quote(5.0), math.inf)
     assert math.isinf(endless.total_admission)
 
@@ -240,10 +240,10 @@ def test_each_client_applies_the_rule_to_its_own_price() -> None:
         Quote.of(prices, policy.shares),
         math.inf,
     )
-    assert isinstance(before.buffers, OldestFirstBuffers)
-    assert isinstance(state.buffers, OldestFirstBuffers)
-    ages = 40 - 1 - before.buffers.born[0]
-    taken = state.buffers.admitted - before.buffers.admitted
+    assert isinstance(before.planned, OldestFirstBuffers)
+    assert isinstance(state.planned, OldestFirstBuffers)
+    ages = 40 - 1 - before.planned.born[0]
+    taken = state.planned.admitted - before.planned.admitted
     for client, price in enumerate(prices.tolist()):
         cheap = [price <= threshold for threshold in order.thresholds]
         wanted = sum(cheap[min(age, len(cheap) - 1)] for age in ages[:, client].tolist())
@@ -324,7 +324,7 @@ def test_one_client_with_a_price_out_of_all_bounds_starves_nobody(options: Contr
     law = RecordedPrices(prices)
     problem = mnist(200)
     run = simulate(tide(problem, options), problem, law, 0, price_per_client=True)
-    assert run.final.buffers.occupancy.tolist() == [10] * 9 + [0]
+    assert run.final.planned.occupancy.tolist() == [10] * 9 + [0]
     assert run.columns["spent"].sum() == pytest.approx(55 * 200, rel=0.02)
 
 
@@ -367,12 +367,7 @@ def test_money_is_spent_on_the_slots_that_take_part(part: float) -> None:
     assert silent.taking_part == some.taking_part
 
 
-def test_money_counts_at_the_highest_price_that_anybody_may_pay() -> None:
-    quote = Quote.of(np.array([0.5, 8.0, 20.0]), np.full(3, 1 / 3))
-    order, most = FleetOrder(math.inf, (1.0, 9.0)).within(17.0, quote, limit=50.0)
-    assert (order.total_admission, most) == (2.0, 2)
-    nobody, none = FleetOrder(math.inf, (0.1, 0.2)).within(17.0, quote, limit=50.0)
-    assert (math.isinf(nobody.total_admission), none) == (True, None)
+def test_a_price_next_to_nothing_affords_any_number() -> None:
     assert math.isinf(Quote(5e-324).affordable(55.0))
 
 

@@ -116,7 +116,7 @@ def filled(rule: Tide, empty: int, price: float) -> float:
 def settled(rule: Tide, state: TideState) -> TideState:
     return rule.settle(
         state,
-        RoundTotals(admitted=20, spent=55.0, training_size=100, expiring=0, prior_uses=0),
+        RoundTotals(admitted=20, spent=55.0, training_size=100, prior_uses=0, carried=0),
     )
 
 

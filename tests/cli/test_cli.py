@@ -141,16 +141,15 @@ def test_a_plan_claims_no_lead_where_there_is_none(tidegate: Shell) -> None:
     assert " EUR for a sample on average" in single
 
 
-def test_a_plan_says_what_a_delay_allows(tidegate: Shell) -> None:
-    told = tidegate.json("plan --rounds 60 --seeds 1 --policy tide --delay 10")
-    assert told["possible"] == {}
-    line = "so 100 slots gain at most 9.091 samples a round under a hard capacity"
-    assert line in tidegate("plan --rounds 60 --seeds 1 --policy tide --delay 10")
-    first = "This does not take the delay into account. "
-    waits = "A slot is reserved 10 rounds for a purchase, on average, "
-    assert first + waits + line in tidegate("optimum --delay 10")
-    assert "at most 10 samples a round" in tidegate("optimum --delay uniform:1,17")
-    assert "A slot is reserved" not in tidegate("optimum --delay 10 --fraction-train 0.5")
+def test_a_plan_says_what_a_delay_costs(tidegate: Shell) -> None:
+    few = "plan --rounds 60 --seeds 1 --policy tide"
+    late = tidegate.json(f"{few} --delay 10")
+    assert late["possible"] == tidegate.json(few)["possible"] != {}
+    assert tidegate.json(f"{few} --delay uniform:1,17")["possible"] == {}  # arrivals are spread
+    assert "In 10 of 60 rounds no client holds a sample" in tidegate(f"{few} --delay 10")
+    words = "This is without the delay. Samples that arrive 10 rounds later train 10 rounds later"
+    assert words in tidegate("optimum --delay 10")
+    assert "This is without the delay" not in tidegate("optimum")
 
 
 def test_a_plan_says_where_the_search_disagrees(tidegate: Shell) -> None:
@@ -257,11 +256,18 @@ def test_prices_per_client(tidegate: Shell) -> None:
     assert told["policies"][0]["certificate_holds"]
 
 
-def test_samples_that_come_later(tidegate: Shell) -> None:
+def test_samples_that_come_later(tidegate: Shell, tmp_path: Path) -> None:
     few = "simulate --rounds 60 --seeds 2 --policy tide"
-    told = [tidegate.json(f"{few} --delay {delay}") for delay in ("0", "20", "uniform:1,20")]
+    told, distinct = [], []
+    for delay in ("0", "20", "uniform:1,20"):
+        file = tmp_path / "rounds.csv"
+        told.append(tidegate.json(f"{few} --delay {delay} --out {file}"))
+        with file.open(encoding="utf-8") as lines:
+            rows = [row for row in csv.DictReader(lines) if row["seed"] == "0"]
+        distinct.append([float(row["distinct_samples"]) for row in rows])
+    # A delay that is always the same costs the rounds before the first arrival, and nothing else.
+    assert distinct[1] == [0.0] * 20 + distinct[0][:40]
     gained = [one["policies"][0]["distinct_per_round"] for one in told]
-    assert gained[0] > 2 * gained[1]
     assert gained[1] < gained[2] < gained[0]
     assert told[2]["problem"]["delay"] == "uniform:1,20"
     page = " ".join(tidegate(f"{few} --delay uniform:1,20").split())

@@ -514,7 +514,7 @@ def test_a_model_that_has_diverged_does_not_look_well(
 def test_samples_set_aside_are_told_on_screen_and_page(tmp_path: Path) -> None:
     play(tmp_path)
     view = read_run(tmp_path)
-    rows = [*view.rounds[:-1], replace(view.rounds[-1], set_aside=3)]
+    rows = [*view.rounds[:-1], replace(view.rounds[-1], health={"set_aside": 3})]
     console = Console(width=140, record=True, file=io.StringIO())
     for shown in (view, replace(view, rounds=rows)):
         console.print(live_view(shown))
@@ -535,9 +535,7 @@ def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Pa
     view = read_run(tmp_path)
     troubles: dict[str, Any] = {"under_way": 2, "under_way_spent": 7.5, "oldest_under_way": 9}
     more: dict[str, Any] = {
-        "failing_suppliers": 1,
-        "full_spools": 2,
-        "spool_dropped": 40,
+        "health": {"failing_suppliers": 1, "full_spools": 2, "spool_dropped": 40},
         "empty_clients": 1,
         "refunded": 12.5,
     }

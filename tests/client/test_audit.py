@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def audited(folder: Path, device: Device) -> Audit:
 def against(audit: Audit, device: Device) -> list[str]:
     """What the server's books add."""
     before = len(audit.problems)
-    account = json.loads(json.dumps(device.ledger.to_record()))["accounts"][CLIENT]
+    account = json.loads(json.dumps(asdict(device.ledger.account(CLIENT))))
     compare(audit, account)
     return audit.problems[before:]
 
@@ -128,7 +129,7 @@ def swap_samples(file: sqlite3.Connection, draw: random.Random, _: object) -> No
 
 def add_sample(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
     place = 10_000
-    file.execute("INSERT INTO samples VALUES (?, 1, 1)", (place,))
+    file.execute("INSERT INTO samples VALUES (?, 1, 1, 1)", (place,))
     file.execute("INSERT INTO contents VALUES (?, ?)", (place, b"another"))
     if draw.random() < 0.5:
         row = "sample", place, 1, b"secret", "mark", ""
@@ -143,7 +144,6 @@ def edit_count(file: sqlite3.Connection, draw: random.Random, _: object) -> None
             ("samples", "position", "position"),
             ("origins", "held_at", "number"),
             ("own_time", "keep", "only"),
-            ("unheard", "count", "uses"),
             ("record", "number", "number"),
             ("seal", "number", "only"),
         ]
@@ -366,6 +366,19 @@ def test_every_tampering_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert problems, f"{tamper.__name__} in history {number}"
         device.close()
     assert tried > at_size(100, 10_000)
+
+
+def test_a_sample_that_is_made_older_or_younger_is_noticed(tmp_path: Path) -> None:
+    """What a receipt says of ages comes from the orders that bought the samples."""
+    device = Device(tmp_path, 0)
+    for _ in range(4):
+        device.order()
+    assert audited(tmp_path, device).is_right
+    with closing(sqlite3.connect(tmp_path / "buffer.sqlite")) as file:
+        assert file.execute("UPDATE samples SET bought_in = bought_in - 1").rowcount
+        file.commit()
+    assert audited(tmp_path, device).problems
+    device.close()
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 """A gate that chooses among candidates, on both stores; SQLite is opened anew for every order."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import BooksMovedError
 from tidegate.client.streams import IndexedStream
 from tidegate.client.taking import TRIES
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, WireError
 from tidegate.selection import Selection
 from tidegate.server.account import Account
 from tidegate.wire import Address, Introduction, Order, Receipt
@@ -85,11 +86,11 @@ def chosen(open_store: Opener) -> list[Any]:
 
 def test_the_best_candidates_are_bought_and_the_newest_others_wait(open_store: Opener) -> None:
     receipt = apply(open_store, order(1, 2))
-    assert (receipt.admitted, receipt.spent, receipt.seen) == (2, 4.0, 5)
+    assert (receipt.admitted, receipt.spent, receipt.read) == (2, 4.0, 5)
     assert open_store().samples() == [4, 3]
     assert waiting(open_store) == [0, 1, 2]
     receipt = apply(open_store, order(2, 1), smallest)
-    assert (receipt.seen, receipt.total_admitted) == (10, 3)
+    assert (receipt.read, receipt.admitted) == (10, 3)
     assert open_store().samples() == [4, 3, 0]
     assert waiting(open_store) == [6, 7, 8, 9]  # 1, 2 and 5 were pushed out
 
@@ -119,24 +120,24 @@ def test_without_a_backlog_nothing_waits_and_nothing_is_read_for_nothing(
     open_store: Opener,
 ) -> None:
     once = Selection(candidates=5, backlog=0)
-    assert apply(open_store, order(1), selection=once).seen == 0
-    assert apply(open_store, order(2, 1), selection=once).seen == 5
+    assert apply(open_store, order(1), selection=once).read == 0
+    assert apply(open_store, order(2, 1), selection=once).read == 5
     assert open_store().samples() == [4]
     assert waiting(open_store) == []
 
 
 def test_an_order_for_more_than_the_candidates_is_filled(open_store: Opener) -> None:
     receipt = apply(open_store, order(1, 8))
-    assert (receipt.admitted, receipt.seen, receipt.exhausted) == (8, 8, False)
+    assert (receipt.admitted, receipt.read, receipt.is_dry) == (8, 8, False)
     assert sorted(open_store().samples()) == list(range(8))
 
 
 def test_a_dry_stream_leaves_what_waits(open_store: Opener) -> None:
     apply(open_store, order(1, 1), data=range(4))
     receipt = apply(open_store, order(2, 2), data=range(4))
-    assert (receipt.admitted, receipt.exhausted) == (2, False)
+    assert (receipt.admitted, receipt.is_dry) == (3, False)
     receipt = apply(open_store, order(3, 2), data=range(4))
-    assert (receipt.admitted, receipt.exhausted, receipt.seen) == (1, True, 4)
+    assert (receipt.admitted, receipt.is_dry, receipt.read) == (4, True, 4)
     assert open_store().samples() == [3, 2, 1, 0]
 
 
@@ -176,7 +177,7 @@ def test_a_choice_survives_the_process_whatever_the_ranking_says_then(
     assert receipt.admitted == 3
     assert supplier.asked == [4, 4, 3, 2]
     assert open_store().samples() == [4, 3, 2]
-    assert receipt.seen == 5 * again
+    assert receipt.read == 5 * again
     assert chosen(open_store) == []
 
 
@@ -213,12 +214,12 @@ def test_a_candidate_that_cannot_be_had_is_set_aside_for_another(open_store: Ope
     supplier.fails_at = [4]
     for now in range(1, TRIES):
         receipt = apply(open_store, order(now, 1), acquire=supplier)
-        assert (receipt.admitted, receipt.exhausted, receipt.set_aside) == (0, True, 0)
+        assert (receipt.admitted, receipt.is_dry, receipt.health) == (0, True, {})
         assert chosen(open_store) == [4]
     # It has failed often enough that another is chosen beside it.
     apply(open_store, order(TRIES, 1), acquire=supplier)
     receipt = apply(open_store, order(TRIES + 1, 1), acquire=supplier)
-    assert (receipt.admitted, receipt.set_aside) == (1, 1)
+    assert (receipt.admitted, receipt.health) == (1, {"set_aside": 1})
     assert [one.key for one in open_store().failures()] == ["run-1/site/5"]
     assert chosen(open_store) == []
     assert 4 not in open_store().samples()
@@ -228,7 +229,7 @@ def test_a_supplier_that_is_away_costs_no_candidate(open_store: Opener) -> None:
     supplier = Supplier()
     supplier.fails_with = ConnectionError("away")
     for now in range(1, 30):
-        assert apply(open_store, order(now, 2), acquire=supplier).set_aside == 0
+        assert apply(open_store, order(now, 2), acquire=supplier).health == {}
     supplier.fails_with = None
     receipt = apply(open_store, order(30, 2), acquire=supplier)
     assert receipt.admitted == 2
@@ -238,7 +239,7 @@ def test_a_supplier_that_is_away_costs_no_candidate(open_store: Opener) -> None:
 def test_what_cannot_be_read_is_set_aside_and_counted_as_seen(open_store: Opener) -> None:
     data = Sick(100, unreadable=[1, 3])
     receipt = apply(open_store, order(1, 1), data=data)
-    assert (receipt.set_aside, receipt.seen) == (2, 7)
+    assert (receipt.health, receipt.read) == ({"set_aside": 2}, 7)
     assert open_store().samples() == [6]
     assert waiting(open_store) == [0, 2, 4, 5]
 
@@ -258,7 +259,7 @@ def test_a_ranking_that_fails_changes_nothing(open_store: Opener) -> None:
     with pytest.raises(ZeroDivisionError):
         apply(open_store, order(1, 1), lambda _: [1 / 0])
     assert open_store().books() == before
-    assert apply(open_store, order(1, 1)).seen == 5
+    assert apply(open_store, order(1, 1)).read == 5
 
 
 def test_without_a_ranking_candidates_are_drawn_by_client_and_round(open_store: Opener) -> None:
@@ -278,18 +279,18 @@ def test_a_gate_that_no_longer_chooses_takes_what_was_chosen_first(open_store: O
         apply(open_store, order(1, 2), acquire=supplier)
     supplier.fails_with = None
     receipt = apply(open_store, order(2, 3), acquire=supplier, selection=None)
-    assert (receipt.seen, open_store().samples()) == (5, [4, 3, 0])
+    assert (receipt.read, open_store().samples()) == (5, [4, 3, 0])
     receipt = apply(open_store, order(3, 3), acquire=supplier, selection=None)
-    assert (receipt.seen, open_store().samples()[3:]) == (6, [1, 2, 5])
+    assert (receipt.read, open_store().samples()[3:]) == (6, [1, 2, 5])
     assert (waiting(open_store), open_store().books().candidates) == ([], 0)
     receipt = apply(open_store, order(4, 2), acquire=supplier, selection=None)
-    assert (receipt.seen, open_store().samples()[6:]) == (8, [6, 7])
+    assert (receipt.read, open_store().samples()[6:]) == (8, [6, 7])
 
 
 def test_a_gate_that_begins_to_choose_goes_on_in_its_stream(open_store: Opener) -> None:
-    assert apply(open_store, order(1, 3), selection=None).seen == 0
+    assert apply(open_store, order(1, 3), selection=None).read == 3
     receipt = apply(open_store, order(2, 1))
-    assert (receipt.seen, open_store().samples()) == (8, [0, 1, 2, 7])
+    assert (receipt.read, open_store().samples()) == (8, [0, 1, 2, 7])
 
 
 def test_the_backlog_never_exceeds_its_limit_even_when_it_shrinks(open_store: Opener) -> None:
@@ -315,72 +316,61 @@ def test_candidates_that_were_pushed_out_are_overwritten(tmp_path: Path) -> None
 
 def test_a_lost_buffer_does_not_show_its_candidates_again() -> None:
     """The server counts what was read, and what an order that was not answered may have read."""
-    account = Account(buffer_capacity=10, buffer_id="a").introduced(
-        Introduction(run=RUN, client="site", buffer_capacity=10, buffer_id="a", candidates=5)
-    )
-    account = _sent(account, order(1, 2)).after(_receipt(1, 2, seen=5), order(1, 2))
-    assert account.with_new_buffer("b").lost_samples == 5
+    account = Account(buffer_capacity=10, buffer_id="a").introduced(_introduction(10))
+    account = _sent(account, order(1, 2)).after(_receipt(1, 2, read=5))
+    assert account.with_new_buffer("b").lost.read == 5
     unanswered = _sent(account, order(2, 2)).with_new_buffer("b")
-    assert (unanswered.lost_samples, unanswered.lost_after) == (10, 5)
+    assert (unanswered.lost.read, unanswered.lost.unsure) == (10, 5)
     # A choice that was never followed by a receipt is known from the next introduction.
-    told = Introduction(
-        run=RUN,
-        client="site",
-        buffer_capacity=10,
-        buffer_id="a",
-        candidates=5,
-        seen=10,
-        last_taken="x",
-    )
-    assert account.introduced(told).with_new_buffer("b").lost_samples == 10
+    again = account.introduced(_introduction(10, read=10, last_taken="x"))
+    assert again.with_new_buffer("b").lost.read == 10
 
 
 def test_an_order_that_fills_a_large_buffer_may_read_more_than_the_candidates() -> None:
     """It dies after its choice, says so when it comes back, and is believed."""
-    asked = Introduction(run=RUN, client="site", buffer_capacity=500, buffer_id="a", candidates=20)
-    account = Account(buffer_capacity=500, buffer_id="a").introduced(asked)
-    told = Introduction.from_record({**asked.to_record(), "seen": 500, "last_taken": "x"})
-    account = account.introduced(told)
-    assert account.seen == 500
-    one = order(2, 0)
-    receipt = Receipt.from_record(
-        {**_receipt(2, 2, seen=520).to_record(), "admitted": 0, "spent": 0.0, "occupancy": 0}
-        | {"total_admitted": 0, "total_spent": 0.0, "prior_uses": 0}
-    )
-    assert _sent(account, one).after(receipt, one).seen == 520
+    account = Account(buffer_capacity=500, buffer_id="a").introduced(_introduction(500, 20))
+    account = account.introduced(_introduction(500, 20, read=500, last_taken="x"))
+    assert account.newest.read == 500
+    receipt = Receipt(run=RUN, round_number=2, read=520)
+    assert _sent(account, order(2, 0)).after(receipt).newest.read == 520
 
 
 def test_what_a_client_says_it_has_read_never_falls_below_what_is_booked() -> None:
     account = Account(buffer_capacity=10, buffer_id="a", candidates=5)
-    account = _sent(account, order(1, 2)).after(_receipt(1, 2, seen=0), order(1, 2))
-    lie = Introduction(run=RUN, client="site", buffer_capacity=10, buffer_id="a", seen=1)
-    assert account.introduced(lie).with_new_buffer("b").lost_samples == 2
-    with pytest.raises(ValueError, match="seen must be 0, or at least the 4"):
-        _receipt(2, 4, seen=1)
+    account = _sent(account, order(1, 2)).after(_receipt(1, 2, read=2))
+    lie = _introduction(10, read=1)
+    assert account.introduced(lie).with_new_buffer("b").lost.read == 2
 
 
-@pytest.mark.parametrize("seen", [4, 200])
-def test_a_receipt_that_claims_to_have_seen_less_or_too_much_is_refused(seen: int) -> None:
+@pytest.mark.parametrize(("read", "more"), [(4, "-1"), (5_000, "4995")])
+def test_a_receipt_that_claims_to_have_read_less_or_too_much_is_refused(
+    read: int, more: str
+) -> None:
     account = Account(buffer_capacity=10, buffer_id="a", candidates=5)
-    account = _sent(account, order(1, 2)).after(_receipt(1, 2, seen=5), order(1, 2))
-    with pytest.raises(ValueError, match=f"it reports {seen} samples read from its stream"):
-        _sent(account, order(2, 2)).after(_receipt(2, 4, seen=seen), order(2, 2))
+    account = _sent(account, order(1, 2)).after(_receipt(1, 2, read=5))
+    with pytest.raises(WireError, match=f"it reports {more} samples read for round 2, but at"):
+        _sent(account, order(2, 2)).after(_receipt(2, 4, read=read))
 
 
-def _sent(account: Account, one: Order) -> Account:
-    return Account(**{**vars(account), "outstanding": one})
+def _introduction(capacity: int, candidates: int = 5, **read: Any) -> Introduction:
+    known = {"run": RUN, "client": "site", "buffer_id": "a", **read}
+    return Introduction(buffer_capacity=capacity, candidates=candidates, **known)
 
 
-def _receipt(now: int, total: int, seen: int) -> Receipt:
+def _sent(account: Account, order_sent: Order) -> Account:
+    return replace(account, outstanding=order_sent)
+
+
+def _receipt(now: int, total: int, read: int) -> Receipt:
+    """Of two samples a round, from the first on."""
     return Receipt(
         run=RUN,
         round_number=now,
-        admitted=2,
-        spent=4.0,
+        bought=total,
+        admitted=total,
+        spent=2.0 * total,
+        holding=(2,) * now,
         occupancy=total,
-        expiring=0,
-        prior_uses=total - 2,
-        total_admitted=total,
-        total_spent=2.0 * total,
-        seen=seen,
+        uses=2 * sum(range(now + 1)),
+        read=read,
     )

@@ -34,7 +34,7 @@ def test_whatever_happens_nothing_of_the_forgotten_is_left(tmp_path: Path) -> No
             assert found(folder, device.erased()) == [], (number, device.mode, device.spooled)
             searched += len(device.erased())
         device.order()
-        told += device.ledger.account(CLIENT).total_erased
+        told += int(device.ledger.account(CLIENT).newest.health.get("erased", 0))
         if device.spool is not None:
             device.spool.name_subjects(None)
         audit = audit_file(folder / "buffer.sqlite", device.clock)
@@ -65,7 +65,8 @@ def test_the_receipt_says_what_was_erased_and_passed_over(tmp_path: Path) -> Non
         Forgotten(tmp_path).add("ann")
         receipt = gate.apply(order(2, 3))
         assert gate.samples() == ["bob 1", "cid 3", "bob 6"]
-        assert (receipt.gone, receipt.total_erased, receipt.passed) == ((1.0, 2.0), 2, 2)
+        assert (receipt.health, receipt.holding) == ({"erased": 2}, (2, 1))
+        assert (receipt.admitted, receipt.read) == (5, 7)  # with the two that it passed over
         assert [one.split()[0] for one in paid[3:]] == ["cid", "bob"]
         assert store.books().cursor == "7"
     # A new run, a new buffer: whoever was forgotten still is.

@@ -79,10 +79,12 @@ def test_an_order_that_is_answered_again_hands_out_nothing_old(tmp_path: Path, k
     assert gate.apply(order(2, 2)) == second
     device.now += 3 * DAY
     third = gate.apply(order(3, CAPACITY))
-    # Slots of samples that the server has not heard of yet are filled with the next order.
-    assert (third.admitted, third.gone, third.total_expired) == (3, (1.0, 2.0, 2.0, 3.0), 5)
-    assert gate.apply(order(4, CAPACITY)).admitted == 5
-    assert first.gone == ()
+    # Slots that emptied since the last receipt are filled with the next order.
+    assert (third.admitted - second.admitted, third.health) == (3, {"expired": 5})
+    assert third.holding == (3,)
+    fourth = gate.apply(order(4, CAPACITY))
+    assert (fourth.admitted - third.admitted, fourth.holding) == (5, (5, 3))
+    assert first.health == {}
     if kind == "file":
         store.close()
 
@@ -124,7 +126,7 @@ def test_a_limit_that_passes_while_an_order_is_applied_is_kept(tmp_path: Path) -
         audit = audit_file(tmp_path / "a.sqlite", device.clock)
         assert (audit.problems, audit.broken) == ([], [])
         assert audit.waiting == ["2 are past their limit"]
-        assert gate.apply(order(3, 0)).total_expired == 2
+        assert gate.apply(order(3, 0)).health == {"expired": 2}
 
 
 @pytest.mark.parametrize("limit", [None, "5d"])

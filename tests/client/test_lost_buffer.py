@@ -11,6 +11,8 @@ from client_parts import Sick
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import FolderStream, IndexedStream, Stream
+from tidegate.runs.books_file import account_of, account_text
+from tidegate.server.accounts import Accounts
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Order, Receipt, cursor_digest
 
@@ -42,14 +44,18 @@ class Client:
 
     def lose_buffer(self) -> None:
         self.store = MemoryStore("r", "site", 100)
-        self.ledger = Ledger.from_record(self.ledger.to_record())  # as after a restart
+        account = self.ledger.account("site")  # as after a restart
+        saved = account_of(account_text(account), account.buffer_capacity, account.outstanding)
+        accounts = Accounts()
+        accounts["site"] = saved
+        self.ledger = Ledger.from_record(self.ledger.to_record(), accounts)
         self.ledger.begin_again("site", self.store.books().buffer_id)
 
 
 def test_samples_of_a_lost_buffer_are_not_read_again() -> None:
     data = Sick(1000, frozenset({3, 4}))
     client = Client(lambda: IndexedStream(data))
-    assert client.round(50).set_aside == 2
+    assert client.round(50).health == {"set_aside": 2}
     client.lose_buffer()
     data.reads.clear()
     assert client.round(5).admitted == 5
@@ -57,7 +63,7 @@ def test_samples_of_a_lost_buffer_are_not_read_again() -> None:
     client.lose_buffer()
     client.round(2)
     assert client.store.samples() == [57, 58]
-    assert client.ledger.set_aside == 2
+    assert client.ledger.account("site").lost.read == 57
 
 
 def test_what_was_never_answered_counts_as_taken() -> None:
@@ -114,7 +120,7 @@ def test_a_stream_that_fails_while_it_skips_is_tried_again() -> None:
     stream = OneByOne(unreadable=20, stays=True)
     for _ in range(2):
         receipt = client.round(5)
-        assert (receipt.admitted, receipt.exhausted, receipt.last_taken) == (0, True, "")
+        assert (receipt.admitted, receipt.is_dry, receipt.last_taken) == (0, True, "")
     stream = OneByOne()
     assert client.round(2).admitted == 2
     assert client.store.samples() == [40, 41]

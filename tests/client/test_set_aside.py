@@ -59,21 +59,21 @@ def test_a_sample_that_cannot_be_read_is_set_aside_in_the_same_order(
     open_store: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:
     receipt = apply(open_store, 1, 5, Sick(1000, {2}))
-    assert (receipt.admitted, receipt.spent, receipt.exhausted) == (5, 10.0, False)
-    assert receipt.set_aside == 1
+    assert (receipt.admitted, receipt.spent, receipt.is_dry) == (5, 10.0, False)
+    assert receipt.health == {"set_aside": 1}
     assert open_store().samples() == [0, 1, 3, 4, 5]
     assert open_store().failures() == [
         FailedSample("run-1/site/3", TRIES, "OSError: cannot read 2", set_aside=True)
     ]
     assert "'run-1/site/3' is set aside after 3 tries: 'OSError: cannot read 2'" in caplog.text
     later = Sick(1000, {2})
-    assert apply(open_store, 2, 2, later).set_aside == 1
+    assert apply(open_store, 2, 2, later).health == {"set_aside": 1}
     assert later.reads == [6, 7]
 
 
 def test_a_sample_that_cannot_be_stored_is_set_aside_in_the_same_order(open_store: Opener) -> None:
     receipt = apply(open_store, 1, 3, [0, {1, 2}, 2, 3])
-    assert (receipt.admitted, receipt.set_aside) == (3, 1)
+    assert (receipt.admitted, receipt.health) == (3, {"set_aside": 1})
     assert open_store().samples() == [0, 2, 3]
     assert "cannot store a set" in open_store().failures()[0].error
 
@@ -81,10 +81,10 @@ def test_a_sample_that_cannot_be_stored_is_set_aside_in_the_same_order(open_stor
 def test_a_sample_that_nobody_sells_is_set_aside_after_three_orders(open_store: Opener) -> None:
     supplier = Supplier(sells_not={3})
     receipts = [apply(open_store, now, 5, acquire=supplier) for now in range(1, 5)]
-    assert [one.admitted for one in receipts] == [3, 0, 5, 5]
-    assert [one.exhausted for one in receipts] == [True, True, False, False]
-    assert [one.set_aside for one in receipts] == [0, 0, 1, 1]
-    assert receipts[-1].total_spent == 2.0 * 13
+    assert [one.admitted for one in receipts] == [3, 3, 8, 13]
+    assert [one.is_dry for one in receipts] == [True, True, False, False]
+    assert [one.health.get("set_aside", 0) for one in receipts] == [0, 0, 1, 1]
+    assert receipts[-1].spent == 2.0 * 13
     assert supplier.asked.count(3) == TRIES
     assert open_store().samples() == [0, 1, 2, *range(4, 14)]
     assert all(supplier.asked.count(sample) == 1 for sample in open_store().samples())
@@ -104,7 +104,7 @@ def test_an_outage_of_the_supplier_costs_no_sample(open_store: Opener) -> None:
     supplier = Supplier(is_down=True)
     for now in range(1, 31):
         receipt = apply(open_store, now, 5, acquire=supplier)
-        assert (receipt.admitted, receipt.set_aside, receipt.exhausted) == (0, 0, True)
+        assert (receipt.admitted, receipt.health, receipt.is_dry) == (0, {}, True)
     supplier.is_down = False
     assert apply(open_store, 31, 5, acquire=supplier).admitted == 5
     apply(open_store, 32, 50, acquire=supplier)
@@ -118,7 +118,7 @@ def test_a_source_that_is_gone_costs_no_sample(
     for now in range(1, 6):
         gone = Sick(1000, set(range(1000)))
         receipt = apply(open_store, now, 5, gone)
-        assert (receipt.admitted, receipt.set_aside, receipt.exhausted) == (0, 0, True)
+        assert (receipt.admitted, receipt.health, receipt.is_dry) == (0, {}, True)
         assert len(gone.reads) <= TRIES * MOST_IN_A_ROW
     assert "20 samples in a row of run-1/site fail" in caplog.text
     assert apply(open_store, 6, 30).admitted == 30
@@ -129,16 +129,16 @@ def test_a_source_that_is_gone_costs_no_sample(
 def test_neighbours_that_fail_are_set_aside_together(open_store: Opener) -> None:
     supplier = Supplier(sells_not={1, 2})
     receipts = [apply(open_store, now, 2, Sick(1000, {3}), supplier) for now in range(1, 8)]
-    assert receipts[-1].set_aside == 3
+    assert receipts[-1].health == {"set_aside": 3}
     assert open_store().samples()[:3] == [0, 4, 5]
     assert supplier.asked.count(1) <= 2 * TRIES
 
 
 def test_the_last_sample_waits_for_one_after_it(open_store: Opener) -> None:
     for now in range(1, 6):
-        assert apply(open_store, now, 3, Sick(3, {2})).set_aside == 0
+        assert apply(open_store, now, 3, Sick(3, {2})).health == {}
     receipt = apply(open_store, 6, 1, Sick(4, {2}))
-    assert (receipt.admitted, receipt.set_aside) == (1, 1)
+    assert (receipt.admitted, receipt.health) == (3, {"set_aside": 1})
     assert open_store().samples() == [0, 1, 3]
 
 
@@ -153,7 +153,7 @@ def test_a_file_that_leaves_before_it_is_read_is_not_noted(
     one.apply(order(1, 1))
     (folder / "2").unlink()
     receipt = one.apply(order(2, 1))
-    assert (receipt.admitted, receipt.set_aside) == (1, 0)
+    assert (receipt.admitted, receipt.health) == (2, {})
     assert one.samples() == [b"1", b"3"]
     assert open_store().failures() == []
 
@@ -178,7 +178,7 @@ def test_a_name_that_is_no_unicode_is_noted(open_store: Opener) -> None:
             self._position = int(cursor[1:])
 
     data = Sick(9, {0})
-    assert Gate(open_store(), Named(data)).apply(order(1, 1)).set_aside == 1
+    assert Gate(open_store(), Named(data)).apply(order(1, 1)).health == {"set_aside": 1}
     assert open_store().failures()[0].key == "run-1/site/\udcff1"
 
 
@@ -187,7 +187,7 @@ def test_the_newest_errors_are_kept_and_all_are_counted(open_store: Opener) -> N
     data = Sick(2 * number, set(range(0, 2 * number, 2)))
     for now in (1, 2):
         receipt = apply(open_store, now, number - 500 * (2 - now), data)
-    assert receipt.set_aside == number
+    assert receipt.health == {"set_aside": number}
     failures = open_store().failures()
     assert len(failures) == KEPT_FAILURES
     assert failures[-1].key == f"run-1/site/{2 * number - 1}"
@@ -230,8 +230,8 @@ def test_every_sample_is_admitted_once_or_at_fault(
         if durable:
             store.close()
         aside = {int(one.key.rsplit("/", 1)[1]) - 1 for one in failures if one.set_aside}
-        assert len(aside) == books.total_set_aside == receipt.set_aside
+        assert len(aside) == books.total_set_aside == receipt.health.get("set_aside", 0)
         assert aside <= unreadable | unsold, "a sample that is not at fault was set aside"
         assert sorted({*samples, *aside}) == list(range(int(books.cursor or 0))), "one was lost"
         assert len(samples) == books.total_admitted == len(set(samples))
-        assert receipt.total_spent == 2.0 * len(samples)
+        assert receipt.spent == 2.0 * len(samples)

@@ -210,20 +210,23 @@ def test_a_full_spool_takes_no_more_and_goes_on_when_there_is_room(tmp_path: Pat
 def test_receipts_tell_of_a_spool_that_is_full_and_of_what_it_dropped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rules: tuple[tuple[WhenFull, bool, int], ...] = (("wait", True, 0), ("drop_oldest", False, 2))
-    for when_full, full, dropped in rules:
+    rules: tuple[tuple[WhenFull, dict[str, float], dict[str, float]], ...] = (
+        ("wait", {"full_spools": 1}, {}),
+        ("drop_oldest", {"spool_dropped": 2}, {"spool_dropped": 2}),
+    )
+    for when_full, health, health_with_room in rules:
         spool = Spool(tmp_path / when_full, most_messages=3, when_full=when_full)
         stream = SpooledStream(spool, lambda payload, topic: payload.decode())
         gate = Gate(MemoryStore("r", "a", 4), stream)
         for number in range(5):
             put(spool, str(number))
         receipt = gate.apply(order(1, 0))
-        assert (receipt.spool_full, receipt.spool_dropped) == (full, dropped)
-        assert gate.apply(order(2, 2)).spool_full == full
+        assert receipt.health == health
+        assert gate.apply(order(2, 2)).health == health
         after = gate.apply(order(3, 0))  # what was taken is confirmed, and gone
-        assert (after.spool_full, after.spool_dropped) == (False, dropped)
+        assert after.health == health_with_room
         spool.close()
-    assert gate.apply(order(4, 0)).spool_dropped == 0  # a closed spool cannot say
+    assert gate.apply(order(4, 0)).health == {}  # a closed spool cannot say
     assert "the stream failed to report its overflow" in caplog.text
 
 

@@ -183,7 +183,7 @@ def test_a_full_disk_leaves_the_books_right(tmp_path: Path) -> None:
         gate.apply(order(2, 3))
     assert (store.books().last_round, len(store.samples())) == (1, 2)
     store._connection.execute("PRAGMA max_page_count = 100000")
-    assert gate.apply(order(2, 3)).total_admitted == 5
+    assert gate.apply(order(2, 3)).admitted == 5
     store.close()
 
 
@@ -290,7 +290,7 @@ def test_old_answers_are_dropped_and_use_counts_go_on(
         receipt = gate.apply(order(now, 2))
     assert [now for now in range(1, 21) if store.answer(now)] == [16, 17, 18, 19, 20]
     assert [one.uses for one in store.stored()] == [3, 3, 2, 2, 1, 1]
-    assert receipt.total_admitted == 40
+    assert receipt.admitted == 40
     if isinstance(store, SqliteStore):
         store.close()
 

@@ -23,6 +23,7 @@ from fuzz import buffer, checkpoint, choices, run, state
 from fuzz.archives import packed, unpacked
 from fuzz.limits import empty_folder
 from fuzz.mutations import inputs
+from fuzz.receipts import honest_receipt
 from tidegate._internal import saving
 from tidegate.client.codec import ArrayCodec
 from tidegate.errors import WireError
@@ -32,7 +33,7 @@ from tidegate.flower.records import LONGEST_TEXT, TEXT, expect, key_of
 from tidegate.prices import RecordedPrices, price_law
 from tidegate.server.ledger import Ledger
 from tidegate.theory.reuse import ReuseTally
-from tidegate.wire import Order, Receipt
+from tidegate.wire import Order
 
 MUTATIONS = at_size(50, 200)
 
@@ -50,7 +51,7 @@ def test_seeds_and_mutations_of_them_lead_to_nothing_else_than_refusals(name: st
         pytest.param("records", b"\0\1" + b"[" * 2000, id="nested deeper than a parser follows"),
         pytest.param(
             "fleet",
-            b"\x04\x04\x03\x04\x05\x06\x07\x08\t\n\x0b\x0c\r\x0e\x0f\xce" + bytes(range(16, 60)),
+            b"\x04\x04\x01\x01\x03\x03\0\0\0\xe1\xf5\x05\0\0\0\0\0" + bytes(range(60)),
             id="a capacity that no plan can be made for",
         ),
         pytest.param("checkpoint", b"\0\0", id="an empty control file"),
@@ -112,8 +113,8 @@ def test_a_rule_that_takes_nothing_at_this_price_pays_nothing() -> None:
         thresholds=(4.0, 1.0),
     )
     ledger.send("site", rule)
-    with pytest.raises(WireError, match="its order allows at most 0"):
-        ledger.book("site", receipt(1, admitted=2, spent=10.0, total_spent=10.0))
+    with pytest.raises(WireError, match="2 samples bought for round 1, but at least 0 and at most"):
+        ledger.book("site", honest_receipt(ledger.account("site"), rule, 2))
 
 
 def test_what_was_spent_never_falls() -> None:
@@ -121,25 +122,17 @@ def test_what_was_spent_never_falls() -> None:
     ledger.open("site", 9)
     fill = Order(run="r", round_number=1, price=5.0, count=2, retention="frozen")
     ledger.send("site", fill)
-    ledger.book("site", receipt(1, admitted=2, spent=10.0, total_spent=10.0))
-    ledger.send("site", replace(fill, round_number=2))
-    lower = receipt(2, admitted=0, spent=0.0, total_spent=10.0 - 1e-9)
-    ledger.book("site", replace(lower, prior_uses=2))
-    assert ledger.account("site").total_spent == 10.0
-
-
-def receipt(now: int, *, admitted: int, spent: float, total_spent: float) -> Receipt:
-    return Receipt(
-        run="r",
-        round_number=now,
-        admitted=admitted,
-        spent=spent,
-        occupancy=2,
-        expiring=0,
-        prior_uses=0,
-        total_admitted=2,
-        total_spent=total_spent,
-    )
+    ledger.book("site", honest_receipt(ledger.account("site"), fill, 2))
+    fill = replace(fill, round_number=2)
+    ledger.send("site", fill)
+    honest = honest_receipt(ledger.account("site"), fill, 0)
+    with pytest.raises(WireError, match="money spent in all for round 2, but at least 10 and at"):
+        ledger.book("site", replace(honest, spent=10.0 - 1e-9))
+    with pytest.raises(WireError, match="it reports 1 money refunded for round 2, but at least 0"):
+        ledger.book("site", replace(honest, refunded=1.0))
+    assert ledger.account("site").paid == 10.0
+    ledger.book("site", honest)
+    assert ledger.account("site").paid == 10.0
 
 
 def npy(header: str, data: bytes = b"") -> bytes:
@@ -285,7 +278,17 @@ def test_a_checkpoint_of_other_kinds_of_values_is_refused(
         ("accounts.is_planned", 0, "it holds 3 accounts, of which 0 are in the plan"),
         ("orders.ordered", 77, "the clients' orders do not add up to the total"),
         ("accounts.content", "{}x", "is damaged .JSONDecodeError"),
-        ("accounts.content", '{"total_admitted": 0.5}', "total_admitted must be int in Account"),
+        ("accounts.content", "{}", "is damaged .KeyError"),
+        (
+            "accounts.content",
+            '{"newest": {"run": "r", "round_number": 1, "admitted": 0.5}, "missing": []}',
+            "admitted must be a whole number from 0",
+        ),
+        (
+            "accounts.content",
+            '{"newest": {"run": "r", "round_number": 1}, "missing": [], "lost": {"read": "x"}}',
+            "read must be int in Lost, got 'x'",
+        ),
         ("orders.rule", 9, "is damaged .KeyError"),
         ("orders.count", -1, "count must be a whole number from 0"),
         ("orders.credits", "much", "is damaged"),
@@ -309,7 +312,7 @@ def test_books_whose_cells_cannot_be_are_refused(
     ("table", "column", "value"),
     [
         ("control", "content", with_value(("controller", "overspend"), 1.25)),
-        ("accounts", "content", lambda told: {**told, "total_spent": 1.0}),
+        ("accounts", "content", with_value(("newest", "spent"), 1.0)),
         ("orders", "price", lambda _: 1.0),
         ("plans", "credits", lambda told: told[::-1]),
     ],

@@ -12,18 +12,16 @@ from quiet import quietly
 from saved_controller import written
 from world import Device, World, play_schedule, play_some, terms
 
+from tidegate import buffer
 from tidegate.admission.debt import cash
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.purchasing import Purchasing, Settled
-from tidegate.client.slots import Slots
 from tidegate.client.store import Books, Change, Choice
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Request
 from tidegate.runs import books_file
 from tidegate.runs.books_file import order_of
-from tidegate.server import account as accounts
-from tidegate.server import under_way
 from tidegate.server.account import Account
 from tidegate.server.controller import Controller
 from tidegate.server.ledger import Ledger
@@ -140,9 +138,9 @@ def _believe_any_address(_: Books, __: Address) -> None:
     """Orders for a buffer that is lost go to the next one."""
 
 
-def _read_nothing(_: Account) -> int:
+def _skip_nothing(account: Account, run: str, client: str) -> Address:
     """A new buffer begins with what the lost one had."""
-    return 0
+    return replace(address(account, run, client), skip=0, last_taken="", skip_after=0)
 
 
 def _forget_without_a_promise(books: Ledger, client: str, last_round: int, _: int) -> None:
@@ -150,7 +148,7 @@ def _forget_without_a_promise(books: Ledger, client: str, last_round: int, _: in
     void(books, client, last_round, 10**6)
 
 
-def _spend_what_may_be_gone(controller: Controller, budget: float) -> float:
+def _spend_what_may_be_gone(controller: Controller, budget: float, _: float) -> float:
     return cash(budget, controller._at.round_number, controller._at.overspend)
 
 
@@ -180,9 +178,10 @@ def _leave_what_was_bought(store: MemoryStore, change: Change) -> None:
     commit(store, replace(change, done=[]))
 
 
-def _read_only_what_was_bought(account: Account) -> int:
+def _read_only_what_was_bought(account: Account, buffer_id: str) -> Account:
     """What a client looked at and did not choose counts as unread."""
-    return account.total_admitted - account.earlier_admitted
+    newest = replace(account.newest, read=account.newest.admitted)
+    return with_new_buffer(replace(account, newest=newest), buffer_id)
 
 
 def _ask_first(gate: Gate, order: Order, *rest: Any) -> Receipt:
@@ -199,30 +198,37 @@ def _deliver_again(store: MemoryStore, change: Change) -> None:
     commit(store, replace(change, ended=[]))
 
 
-def _forget_what_is_under_way(_: Slots, order: Order) -> int:
-    return wanted(replace(_, under_way=0), order)
+def _forget_what_is_under_way(gate: Gate, books: Books) -> Receipt:
+    """It counts in no plan, and is bought again."""
+    receipt = newest(gate, books)
+    ages = [books.orders - one.bought_in + 1 for one in gate._store.purchases()]
+    return replace(receipt, holding=buffer.less(receipt.holding, buffer.holding(ages)))
+
+
+def _plan_what_was_replaced(ages: list[int], _: int) -> list[int]:
+    """What purchases replace in the plan stays in it until they arrive."""
+    return ages
 
 
 def _never_ask(_: Purchasing) -> None:
     """It is booked, and nobody ever asks."""
 
 
-def _refund_twice(purchasing: Purchasing, round_number: int) -> Settled:
-    settled = settle(purchasing, round_number)
+def _refund_twice(purchasing: Purchasing, round_number: int, room: int) -> Settled:
+    settled = settle(purchasing, round_number, room)
     settled.refunded *= 2
     return settled
 
 
-def _believe_any_refund(before: Account, receipt: Receipt) -> float:
-    return 2 * refunded(before, receipt)
+def _believe_any_refund(account: Account, receipt: Receipt) -> Account:
+    """Twice what a client says was paid back is booked."""
+    refunded = receipt.refunded - account.newest.refunded
+    booked = after(account, receipt)
+    return replace(booked, newest=replace(booked.newest, refunded=receipt.refunded + refunded))
 
 
-settle, refunded, wanted, apply = (
-    Purchasing.settle,
-    under_way.refunded,
-    Slots.wanted,
-    Gate.apply,
-)
+settle, newest, apply = Purchasing.settle, Gate._newest, Gate.apply
+after, address, with_new_buffer = Account.after, Account.address, Account.with_new_buffer
 choose, start = MemoryStore.choose, Device.start
 void, commit = Ledger.void, MemoryStore.commit
 
@@ -233,7 +239,7 @@ void, commit = Ledger.void, MemoryStore.commit
     [
         (books_file, "order_of", _another_order),
         (world, "check_meant_for", _believe_any_address),
-        (Account, "_read_from_stream", _read_nothing),
+        (Account, "address", _skip_nothing),
         (Ledger, "void", _forget_without_a_promise),
         (Controller, "_cash", _spend_what_may_be_gone),
         (IndexedStream, "seek", _begin_at_the_start),
@@ -255,7 +261,7 @@ def test_sabotage_is_noticed(
         (Device, "start", _forget_the_choice),
         (MemoryStore, "choose", _never_push_out),
         (MemoryStore, "commit", _leave_what_was_bought),
-        (Account, "_read_from_stream", _read_only_what_was_bought),
+        (Account, "with_new_buffer", _read_only_what_was_bought),
     ],
 )
 def test_sabotage_of_choices_is_noticed(
@@ -271,10 +277,11 @@ def test_sabotage_of_choices_is_noticed(
     [
         (Gate, "apply", _ask_first),
         (MemoryStore, "commit", _deliver_again),
-        (Slots, "wanted", _forget_what_is_under_way),
+        (Gate, "_newest", _forget_what_is_under_way),
+        (buffer, "planned", _plan_what_was_replaced),
         (Purchasing, "ask", _never_ask),
         (Purchasing, "settle", _refund_twice),
-        (accounts, "refunded", _believe_any_refund),
+        (Account, "after", _believe_any_refund),
         (books_file, "order_of", _another_order),
     ],
 )

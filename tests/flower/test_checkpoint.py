@@ -460,8 +460,8 @@ def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(
     assert "partition-0 has lost its buffer, with the receipts up to round 2" in caplog.text
     assert len(paid) > before
     ledger = resumed._running().ledger
-    booked = sum(ledger.account(client).total_admitted for client in ledger.clients)
-    spent = sum(ledger.account(client).total_spent for client in ledger.clients)
+    booked = sum(ledger.account(client).admitted for client in ledger.clients)
+    spent = sum(ledger.account(client).paid for client in ledger.clients)
     assert sum(row.spent for row in resumed.rounds) == pytest.approx(spent)
     # Round 3 was applied and lost with the files: its samples are not known, its money is booked.
     lost = len(paid) - booked

@@ -229,7 +229,7 @@ def test_in_an_average_a_lie_weighs_no_more_than_what_it_paid_for() -> None:
     strategy = control()
     result = strategy.start(Hostile(lie), MODEL, num_rounds=1)
     (row,) = strategy.rounds
-    paid_for = strategy._running().ledger.account("partition-0").total_admitted
+    paid_for = strategy._running().ledger.account("partition-0").admitted
     share = result.arrays["w"].numpy().max() / 1000.0
     assert share == pytest.approx(paid_for / row.training_size, abs=0.01)
 
@@ -247,12 +247,18 @@ def text(value: str) -> Lie:
         claim(run="another"),
         claim(round_number=10**6),
         claim(admitted=-1),
-        claim(admitted=10**18, occupancy=10**18, total_admitted=10**18),
+        claim(bought=10**18, admitted=10**18, occupancy=10**18),
         claim(occupancy=10**6),
         claim(occupancy=8),
-        claim(total_spent=1e14),
+        claim(spent=1e14),
         claim(spent=float("inf")),
         claim(spent=0.0),
+        claim(refunded=1e6),
+        claim(holding=[9] * 5),
+        claim(uses=0),
+        claim(read=10**6),
+        claim(health={"no name": 1}),
+        claim(health={"told": float("nan")}),
         text(""),
         text("[" * 50_000),
         text('{"version": ' + "9" * 5_000 + "}"),
@@ -268,7 +274,7 @@ def test_a_receipt_that_lies_costs_its_client_the_round_and_nobody_else_anything
     assert strategy.rounds[0].answered == 3
     assert all(np.isfinite(values).all() for values in model.values())
     ledger = strategy._running().ledger
-    spent = sum(ledger.account(client).total_spent for client in ledger.clients)
+    spent = sum(ledger.account(client).paid for client in ledger.clients)
     assert sum(row.spent for row in strategy.rounds) == pytest.approx(spent)
 
 

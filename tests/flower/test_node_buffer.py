@@ -111,7 +111,7 @@ def test_an_order_that_is_delivered_twice_is_applied_once(folder: str, tmp_path:
     order = Order(run="r", round_number=1, price=2.0, retention_horizon=5, count=3)
     first, second = (ask(address, order) for _ in range(2))
     assert expect(first.content, Receipt) == expect(second.content, Receipt)
-    assert expect(first.content, Receipt).total_spent == 6.0
+    assert expect(first.content, Receipt).spent == 6.0
     assert len(bought) == len(set(bought)) == 3
     if folder == "files":
         store = SqliteStore(store_path(tmp_path, "r", "a"), "r", "a", hello.buffer_capacity)

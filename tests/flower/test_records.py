@@ -95,15 +95,14 @@ def test_receipts_are_read_as_they_are() -> None:
     receipt = Receipt(
         run="r",
         round_number=3,
-        admitted=1,
+        bought=5,
+        admitted=3,
         spent=math.pi,
+        holding=(1, 0, 2),
         occupancy=3,
-        expiring=0,
-        prior_uses=4,
-        total_admitted=3,
-        total_spent=9.5,
-        gone=(1.0, 2.0),
-        total_expired=2,
+        uses=7,
+        is_dry=True,
+        health={"expired": 2, "battery": 0.25},
     )
     assert read(json.dumps(receipt.to_record()), Receipt) == receipt
     assert read(str(packed(receipt)[TEXT]), Receipt) == receipt

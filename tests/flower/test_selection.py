@@ -87,8 +87,11 @@ def test_a_node_may_choose_and_another_not() -> None:
 
     strategy, _ = play(ClientGate(dataset, 3, worth=worth, selection=selection), rounds=4)
     accounts = strategy._running().ledger
-    assert accounts.account("partition-0").seen == 0
-    assert accounts.account("partition-1").seen >= 30
+    takes_next, chooses = (accounts.account(f"partition-{number}") for number in range(2))
+    assert takes_next.candidates == 0
+    assert takes_next.newest.read == takes_next.admitted > 0
+    assert chooses.candidates == 30
+    assert chooses.newest.read >= 30
 
 
 def test_a_ranking_that_fails_is_the_clients_error_and_buys_nothing(

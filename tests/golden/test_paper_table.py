@@ -72,6 +72,16 @@ def test_the_released_hybrid_keeps_ten_rounds_at_the_rate_of_five() -> None:
     assert summary_of("hybrid", "released_settings").peak_occupancy.mean == 150
 
 
+def test_the_released_pool_of_a_thousand_samples_is_never_used_up() -> None:
+    """Clients of the released scripts meet samples again after 1,000; in 100 rounds none does."""
+    mnist = EXPERIMENTS["mnist"]
+    problem = mnist.problem(num_rounds=100)
+    for name, preset in (("acdpp", "released_settings"), ("acdpp", "as_printed")):
+        policy = make_policy(name, problem, preset=preset)
+        runs = [simulate(policy, problem, mnist.price, seed) for seed in range(SEEDS)]
+        assert max(int(run.final.admitted.max()) for run in runs) < 300
+
+
 def test_as_printed_acdpp_is_constant_admission_with_a_threefold_peak() -> None:
     """A negative result, kept: once its interval has closed it gains next to nothing."""
     printed, constant = (

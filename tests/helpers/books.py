@@ -80,17 +80,26 @@ def discrepancies(run: Path, clients: dict[str, dict[str, Any]]) -> list[str]:
     differ.same("clients with an account and with a file", sorted(booked), sorted(clients))
     for name in booked.keys() & clients.keys():
         account, own = booked[name], clients[name]
-        figures = "total_admitted", "total_spent", "total_refunded", "under_way", "last_round"
-        for figure in figures:
-            differ.same(
-                f"{name}'s {figure} at the server and at home", account[figure], own[figure]
-            )
+        newest = account["newest"]
+        under_way = newest["bought"] - newest["admitted"] - newest["refused"]
+        figures = {
+            "total_admitted": newest["admitted"],
+            "total_spent": newest["spent"],
+            "total_refunded": newest["refunded"],
+            "total_refused": newest["refused"],
+            "under_way": under_way,
+            "under_way_spent": newest["under_way_spent"],
+            "last_round": newest["round_number"],
+        }
+        for figure, booked_figure in figures.items():
+            differ.same(f"{name}'s {figure} at the server and at home", booked_figure, own[figure])
         differ.same(f"{name}'s unanswered orders", account["outstanding"], None)
     differ.same("rounds", [row["round_number"] for row in played], [*range(1, len(played) + 1)])
     spent = math.fsum(row["spent"] for row in played)
     paid = math.fsum(one["total_spent"] - one["total_refunded"] for one in clients.values())
     admitted = sum(one["total_admitted"] for one in clients.values())
-    heard = math.fsum(one["total_spent"] - one["total_refunded"] for one in booked.values())
+    parts = [part for one in booked.values() for part in (one["newest"], one["lost"])]
+    heard = math.fsum(part["spent"] - part["refunded"] for part in parts)
     differ.same("spent by rounds and by accounts", spent, heard)
     differ.same("spent by rounds and by clients", spent, paid)
     differ.same("admitted by rounds and by clients", sum(r["admitted"] for r in played), admitted)
@@ -105,25 +114,26 @@ def discrepancies(run: Path, clients: dict[str, dict[str, Any]]) -> list[str]:
 def _check_own(name: str, own: dict[str, Any], differ: Differences) -> None:
     """A client's books against its own orders, receipts and samples."""
     pairs = [(json.loads(order), json.loads(receipt)) for order, receipt in own["answers"]]
-    total, paid, under_way = 0, 0.0, 0
+    total, admitted, paid = 0, 0, 0.0
     for order, receipt in pairs:
-        where, admitted = f"{name}, round {order['round_number']}", receipt["admitted"]
-        bought = admitted - receipt["arrived"] + receipt["asked"]
-        total, paid = total + admitted, paid + order["price"] * bought
-        under_way += receipt["asked"] - receipt["arrived"]
-        ended = under_way - receipt["total_refused"]
-        differ.same(f"{where}: under way", receipt["under_way"], ended)
+        where = f"{name}, round {order['round_number']}"
+        bought, total = receipt["bought"] - total, receipt["bought"]
+        paid += order["price"] * bought
         differ.same(f"{where}: the receipt's round", receipt["round_number"], order["round_number"])
-        differ.same(f"{where}: admitted up to now", receipt["total_admitted"], total)
-        differ.same(f"{where}: paid up to now", receipt["total_spent"], paid)
+        differ.same(f"{where}: paid up to now", receipt["spent"], paid)
         differ.at_most(f"{where}: bought", bought, order["count"])
         differ.at_most(f"{where}: stored", receipt["occupancy"], own["buffer_capacity"])
-    differ.same(f"{name}: admitted in total", own["total_admitted"], total)
+        differ.at_most(f"{where}: planned", sum(receipt["holding"]), own["buffer_capacity"])
+        admitted = receipt["admitted"]
+        differ.at_most(f"{where}: admitted or refused", admitted + receipt["refused"], total)
+    ended = own["total_admitted"] + own["total_refused"] + own["under_way"]
+    differ.same(f"{name}: bought in total", ended, total)
+    differ.same(f"{name}: admitted in total", own["total_admitted"], admitted)
     differ.same(f"{name}: price x bought, summed", paid, own["total_spent"])
-    read = own["total_seen"] or total
+    read = own["total_seen"] or admitted
     differ.same(f"{name}: samples taken from the stream", int(own["cursor"] or 0), read)
     differ.same(f"{name}: candidates", len(own["kept"]), own["candidates"])
     differ.at_most(f"{name}: stored", own["stored"], own["buffer_capacity"])
     differ.same(f"{name}: samples with a content", len(own["samples"]), own["stored"])
     differ.at_most(f"{name}: last position", max((p for p, _ in own["samples"]), default=-1),
-                   total - 1)  # fmt: skip
+                   admitted - 1)  # fmt: skip

@@ -6,9 +6,9 @@ from typing import Any
 
 from tidegate.runs.books import RunBooks
 from tidegate.runs.folder import FORMAT_VERSION
+from tidegate.server.accounts import Accounts
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
-from tidegate.server.ledger import Ledger
 from tidegate.server.roster import Roster
 from tidegate.server.saved_state import to_bytes
 from tidegate.server.standing import Books, Standing
@@ -18,7 +18,9 @@ def saved(controller: Controller) -> RunBooks:
     """Books in memory, with all of a controller, which goes on as it was."""
     standing = controller.standing
     own, roster = standing.to_books(), standing.fleet.roster
-    accounts = Ledger.from_record(standing.ledger.to_record()).accounts
+    accounts = Accounts()
+    for client in standing.ledger.clients:
+        accounts[client] = standing.ledger.account(client)
     same = Roster(roster.places, roster.away, roster.looks)
     books = RunBooks(Path(":memory:"))
     books.save(
@@ -43,12 +45,15 @@ def parts(standing: Standing) -> tuple[Any, ...]:
     """All that a server saves, in parts that later rounds do not change."""
     allocation = standing.fleet.allocation
     state = None if allocation is None else (standing.rule_state, allocation)
-    books = standing.ledger.to_record(), standing.fleet.roster.absences
+    ledger = standing.ledger
+    accounts = {client: ledger.account(client) for client in ledger.clients}
+    books = ledger.to_record(), accounts, standing.fleet.roster.absences
     return state, standing.terms.fixed(), standing.at, *books
 
 
 def written(all_parts: tuple[Any, ...]) -> tuple[bytes | None, str]:
     """The parts as bytes and text, which are equal only where every bit is."""
-    state, fixed, at, ledger, absences = all_parts
-    record = {"terms": fixed, **at.to_record(), "ledger": ledger, "absences": absences}
+    state, fixed, at, ledger, accounts, absences = all_parts
+    books = {**ledger, "accounts": {name: repr(accounts[name]) for name in accounts}}
+    record = {"terms": fixed, **at.to_record(), "ledger": books, "absences": absences}
     return state and to_bytes(state), json.dumps(record)

@@ -132,9 +132,6 @@ class Disk:
     def whose(self, subject: str) -> str | None:
         return self.store.whose(subject)
 
-    def unheard(self) -> dict[int, int]:
-        return self.store.unheard()
-
     def commit(self, change: Change) -> None:
         self._meet_accident("", lambda: self.store.commit(change))
 
@@ -258,7 +255,7 @@ class Device:
             buffer_id=books.buffer_id,
             void_round=books.void_round,
             candidates=0 if self.selection is None else self.selection.candidates,
-            seen=books.total_seen,
+            read=books.read,
             last_taken=last_taken(books),
         )
 
@@ -419,7 +416,7 @@ class World:
         for buffer_id, aside in device.lost_aside.items():
             heard = 0
             if account is not None and account.buffer_id == buffer_id:
-                heard = account.total_set_aside - account.earlier_set_aside
+                heard = int(account.newest.health.get("set_aside", 0))
             elif buffer_id in device.unheard_aside:
                 continue
             before = device.unheard_aside.get(buffer_id, 0)
@@ -449,14 +446,14 @@ class World:
                 assert not device.paid, "paid for what nobody ordered"
                 continue
             account, books = ledger.account(device.name), device.disk.books()
-            assert account.total_admitted >= account.earlier_admitted
+            newest = account.newest
             if not device.disks_lost:
-                assert account.total_spent <= books.total_spent + 1e-9
-                if account.last_round == books.last_round:
-                    assert account.total_admitted == books.total_admitted
-                    assert math.isclose(account.total_spent, books.total_spent, abs_tol=1e-9)
-                    assert math.isclose(account.total_refunded, books.total_refunded, abs_tol=1e-9)
-                    assert account.under_way == books.under_way
+                assert newest.spent <= books.total_spent + 1e-9
+                if newest.round_number == books.last_round:
+                    assert newest.admitted == books.total_admitted
+                    assert math.isclose(newest.spent, books.total_spent, abs_tol=1e-9)
+                    assert math.isclose(newest.refunded, books.total_refunded, abs_tol=1e-9)
+                    assert newest.under_way == books.under_way
         heard = math.fsum(ledger.account(client).paid for client in ledger.clients)
         unheard = ledger.exposure
         assert paid <= heard + unheard + 1e-6, "somebody paid what the server did not expect"
@@ -471,22 +468,26 @@ class World:
         books, stored = device.disk.books(), device.disk.stored()
         answers = [device.disk.answer(now) for now in range(1, books.last_round + 1)]
         given = [answer for answer in answers if answer is not None]
-        assert sum(receipt.admitted for _, receipt in given) == books.total_admitted
-        spent = math.fsum(order.price * receipt.bought for order, receipt in given)
-        assert math.isclose(spent, books.total_spent, abs_tol=1e-9), "paid is bought x price"
-        self._check_purchases(device, books, sum(receipt.bought for _, receipt in given))
+        before, spent = 0, list[float]()
+        for order, receipt in given:
+            spent.append(order.price * (receipt.bought - before))
+            before = receipt.bought
+        assert math.isclose(math.fsum(spent), books.total_spent, abs_tol=1e-9), "bought x price"
+        self._check_purchases(device, books, before)
         assert len(stored) <= device.capacity, "memory is a hard limit"
         newest = device.newest()
         assert len(stored) == (newest.occupancy if newest else 0), "what the receipt says is there"
-        assert len({one.position for one in stored}) == len(stored)
+        newest_positions = range(books.total_admitted - len(stored), books.total_admitted)
+        assert [one.position for one in stored] == [*newest_positions], "the oldest leave first"
         samples = device.disk.samples()
         assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
         aside = [one.key for one in device.disk.failures() if one.set_aside]
         assert len(aside) == len(set(aside)) == books.total_set_aside
+        told = 0 if newest is None else newest.health.get("set_aside", 0)
         if newest is not None and books.chosen_round > books.last_round:  # by a choice
-            assert newest.set_aside <= books.total_set_aside
+            assert told <= books.total_set_aside
         else:
-            assert newest is None or newest.set_aside == books.total_set_aside
+            assert newest is None or told == books.total_set_aside
         places = {
             int(one.key.rsplit("/", 1)[1]) - 1
             for one in device.disk.failures()
@@ -506,11 +507,26 @@ class World:
             kept = device.bought.keys() - away
             assert books.total_admitted <= len(kept) <= books.total_admitted + device.capacity
         self._check_candidates(device, books, aside)
+        self._check_plan(device, books, stored)
+
+    def _check_plan(self, device: Device, books: Books, stored: list[StoredSample]) -> None:
+        """What is planned is the newest of all that is stored or under way, and told by age."""
+        newest = device.newest()
+        if newest is None:
+            return
+        bought_in = [sample.bought_in for sample in stored]
+        bought_in += [purchase.bought_in for purchase in device.disk.purchases()]
+        ages = sorted(books.orders - number + 1 for number in bought_in)[: device.capacity]
+        told = [age for age, count in enumerate(newest.holding, start=1) for _ in range(count)]
+        assert told == ages, "the plan"
+        assert newest.uses == sum(one.uses for one in stored), "rounds that samples trained in"
+        assert newest.under_way == books.under_way
+        assert newest.read <= books.read
 
     def _check_purchases(self, device: Device, books: Books, bought: int) -> None:
-        """Whatever was bought has come, never will, or is under way in a slot of its own."""
+        """Whatever was bought has come, never will, or is under way."""
         purchases = device.disk.purchases()
-        assert len(purchases) == books.under_way <= device.capacity, "more under way than slots"
+        assert len(purchases) == books.under_way
         committed = math.fsum(one.price for one in purchases)
         assert math.isclose(committed, books.under_way_spent, abs_tol=1e-9)
         assert bought == books.total_admitted + books.total_refused + books.under_way
@@ -559,12 +575,11 @@ class World:
         for device in self.devices.values():
             account, books = self.controller.ledger.account(device.name), device.disk.books()
             assert account.outstanding is None
-            assert account.last_round == books.last_round
-            assert account.total_admitted - account.earlier_admitted == books.total_admitted
-            own = account.total_spent - account.earlier_spent
-            assert math.isclose(own, books.total_spent, abs_tol=1e-6)
-            back = account.total_refunded - account.earlier_refunded
-            assert math.isclose(back, books.total_refunded, abs_tol=1e-6)
+            newest = account.newest
+            assert newest.round_number == books.last_round
+            assert newest.admitted == books.total_admitted
+            assert math.isclose(newest.spent, books.total_spent, abs_tol=1e-6)
+            assert math.isclose(newest.refunded, books.total_refunded, abs_tol=1e-6)
             if device.supplier is not None and not device.disks_lost:
                 under_way = {one.key: one for one in device.disk.purchases()}
                 assert all(one.asked for one in under_way.values())

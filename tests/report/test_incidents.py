@@ -107,17 +107,21 @@ def test_clients_that_replied_with_an_error_are_told_from_those_away(tmp_path: P
     assert away["A"].where == f"rounds 1 to {ROUNDS}"
 
 
-def test_a_folder_of_an_earlier_version_names_both_reasons(tmp_path: Path) -> None:
+def test_a_round_whose_line_a_dying_server_did_not_write_names_both_reasons(
+    tmp_path: Path,
+) -> None:
     recorded_run(tmp_path, failing=0)
     journal = tmp_path / "metrics.jsonl"
     lines = [json.loads(line) for line in journal.read_text("utf-8").splitlines() if line]
-    assert sum("failed" in line for line in lines) == ROUNDS
-    new = "failed", "failed_clients", "error"
-    old = [{key: value for key, value in line.items() if key not in new} for line in lines]
-    journal.write_text("".join(f"{json.dumps(line)}\n" for line in old), "utf-8")
-    (away,) = incidents(read_run(tmp_path))
-    assert away.what.startswith("1 node did not take part: offline, no reply in time, or a reply")
-    assert "server.log" in away.what
+    left = [line for line in lines if (line["source"], line["round"]) != ("settled", ROUNDS)]
+    assert len(left) == len(lines) - 1
+    journal.write_text("".join(f"{json.dumps(line)}\n" for line in left), "utf-8")
+    found = {one.mark: one for one in incidents(read_run(tmp_path))}
+    assert found["E"].where == f"rounds 3 to {ROUNDS - 1}"
+    assert found["A"].where == f"round {ROUNDS}"
+    reasons = "1 node did not take part: offline, no reply in time, or a reply"
+    assert found["A"].what.startswith(reasons)
+    assert "server.log" in found["A"].what
 
 
 def test_nodes_that_were_away_are_counted(tmp_path: Path) -> None:
@@ -138,8 +142,8 @@ def test_suppliers_spools_and_metrics_that_failed_are_found(tmp_path: Path) -> N
     view = read_run(tmp_path)
     first, second, *others = view.rounds
     rows = [
-        replace(first, failing_suppliers=1),
-        replace(second, failing_suppliers=3, full_spools=2),
+        replace(first, health={"failing_suppliers": 1}),
+        replace(second, health={"failing_suppliers": 3, "full_spools": 2}),
         *others,
     ]
     found = {one.mark: one for one in incidents(replace(view, rounds=rows))}
@@ -152,7 +156,8 @@ def test_suppliers_spools_and_metrics_that_failed_are_found(tmp_path: Path) -> N
 def test_letters_that_would_lie_on_each_other_are_one_word(tmp_path: Path) -> None:
     recorded_run(tmp_path)
     view = read_run(tmp_path)
-    rows = [replace(row, failing_suppliers=1, full_spools=1) for row in view.rounds[:2]]
+    trouble_of_both = {"failing_suppliers": 1, "full_spools": 1}
+    rows = [replace(row, health=trouble_of_both) for row in view.rounds[:2]]
     trouble = incidents(replace(view, rounds=[*rows, *view.rounds[2:]]))
     with drawing() as picture:
         numbers = list(range(1, ROUNDS + 1))

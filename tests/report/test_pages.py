@@ -118,7 +118,7 @@ def test_how_clients_choose_is_told_as_far_as_the_server_knows(tmp_path: Path) -
     assert "2 of 2 clients choose by a ranking of their own among 7 new candidates" in page
     admitted = sum(row.admitted for row in control.rounds)
     assert f"samples from their streams and admitted {admitted}." in page
-    read = sum(one.seen for one in read_run(folder).clients)
+    read = sum(one.read for one in read_run(folder).clients)
     assert admitted < read
     assert f"They have read {read} samples" in page
 

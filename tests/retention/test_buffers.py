@@ -128,6 +128,7 @@ def play_at_counts_and_gates(
         Gate(MemoryStore("r", f"client-{number}", capacity), IndexedStream(range(1000)))
         for number, capacity in enumerate(capacities)
     ]
+    before = dict.fromkeys(range(len(capacities)), 0)
     for now, (prices, empty, ages, limit, takes_part) in enumerate(rounds, start=1):
         who, clients = members(takes_part)
         thresholds = tuple(float(one) for one in (empty, *ages))
@@ -152,9 +153,13 @@ def play_at_counts_and_gates(
             )
             for client in clients
         ]
-        assert stored.fresh.tolist() == [one.admitted for one in receipts]
+        admitted = [receipt.admitted for receipt in receipts]
+        assert stored.fresh.tolist() == [
+            total - before[client] for client, total in zip(clients, admitted, strict=True)
+        ]
+        before |= dict(zip(clients, admitted, strict=True))
         assert stored.occupancy.tolist() == [one.occupancy for one in receipts]
-        assert stored.prior_uses == sum(one.prior_uses for one in receipts)
+        assert stored.prior_uses == sum(one.uses - one.occupancy for one in receipts)
         assert stored.expiring.tolist() == [one.expiring for one in receipts]
         assert stored.expiring.any() <= bool(cap)
 

@@ -10,25 +10,30 @@ from hypothesis import strategies as st
 
 import tidegate.server.accounts as module
 from tidegate.errors import WireError
-from tidegate.server.account import Account
+from tidegate.server.account import NOTHING, Account, Lost
 from tidegate.server.accounts import UNITS, Accounts
-from tidegate.wire import Order
+from tidegate.wire import Order, Receipt
 
 ORDER = Order(run="r", round_number=1, count=1, price=1.0, retention_horizon=5)
 MONEY = st.floats(0, 1e15)
+NAMES = ("set_aside", "failing_suppliers", "battery")
+RECEIPTS = st.builds(
+    Receipt,
+    run=st.just("r"),
+    round_number=st.integers(0, 9),
+    bought=st.integers(3, 5),
+    admitted=st.integers(0, 2),
+    refused=st.integers(0, 1),
+    refunded=MONEY,
+    under_way_spent=MONEY,
+    occupancy=st.integers(0, 2),
+    health=st.dictionaries(st.sampled_from(NAMES), st.integers(0, 9), max_size=3),
+) | st.just(NOTHING)
 ACCOUNTS = st.builds(
     Account,
     buffer_capacity=st.integers(1, 9),
-    total_refunded=MONEY,
-    total_refused=st.integers(0, 9),
-    total_set_aside=st.integers(0, 9),
-    under_way=st.integers(0, 2),
-    under_way_spent=MONEY,
-    oldest_under_way=st.integers(0, 9),
-    supplier_fails=st.booleans(),
-    spool_full=st.booleans(),
-    spool_dropped=st.integers(0, 9),
-    batches=st.sampled_from([(), ((0, 3),)]),
+    newest=RECEIPTS,
+    lost=st.builds(Lost, refunded=MONEY),
     outstanding=st.sampled_from([None, ORDER]),
     retired_in=st.sampled_from([0, 0, 7]),
 )
@@ -37,18 +42,18 @@ CHANGES = st.lists(st.tuples(st.sampled_from("abcdef"), ACCOUNTS), max_size=30)
 
 def check(accounts: Accounts, expected: dict[str, Account]) -> None:
     sums, members = accounts.sums, [one for one in expected.values() if not one.retired_in]
-    assert sums.refunded / UNITS == math.fsum(one.total_refunded for one in expected.values())
-    assert sums.refused == sum(one.total_refused for one in expected.values())
-    assert sums.set_aside == sum(one.total_set_aside for one in expected.values())
-    assert sums.under_way == sum(one.under_way for one in members)
-    assert sums.under_way_spent / UNITS == math.fsum(one.under_way_spent for one in members)
-    assert sums.failing_suppliers == sum(one.supplier_fails for one in members)
-    assert sums.full_spools == sum(one.spool_full for one in members)
-    assert sums.spool_dropped == sum(one.spool_dropped for one in members)
-    assert sums.empty_clients == sum(not (one.batches or one.under_way) for one in members)
+    newest = [one.newest for one in members]
+    assert sums.refunded / UNITS == math.fsum(
+        amount for one in expected.values() for amount in (one.lost.refunded, one.newest.refunded)
+    )
+    assert sums.under_way == sum(one.under_way for one in newest)
+    assert sums.under_way_spent / UNITS == math.fsum(one.under_way_spent for one in newest)
+    assert sums.empty_clients == sum(not (one.occupancy or one.under_way) for one in newest)
+    for name in NAMES:
+        assert sums.health.get(name, 0) == sum(one.health.get(name, 0) for one in newest)
     marked: dict[str, Any] = {
         "unanswered": lambda one: one.outstanding is not None,
-        "waiting": lambda one: one.under_way > 0 and not one.retired_in,
+        "waiting": lambda one: one.newest.under_way > 0 and not one.retired_in,
         "retired": lambda one: one.retired_in > 0,
     }
     for name, is_in in marked.items():

@@ -21,18 +21,20 @@ from tidegate.policies import POLICIES, ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.prices import (
     ConstantPrice,
+    PriceFeed,
     PricePath,
     RecordedPrices,
     UniformPrice,
     price_feed,
 )
 from tidegate.problem import Problem
+from tidegate.server.account import Lost, readable
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards import Coordinator, Grant, Purse, Report
 from tidegate.simulation.rounds import Run, simulate
-from tidegate.wire import NO_LIMIT, Introduction, Order
+from tidegate.wire import LARGEST_INTEGER, NO_LIMIT, Address, Introduction, Order, Receipt
 
 HARD = ControlOptions(hard_capacity=True)
 SEED = 3
@@ -226,7 +228,7 @@ def test_clients_that_do_not_take_part_keep_their_place_in_the_plan() -> None:
         closed = controller.close()
         assert closed.fleet == 4
         ordered += closed.ordered
-    spent = [controller.ledger.account(client).total_spent for client in gates]
+    spent = [controller.ledger.account(client).paid for client in gates]
     assert sum(spent) == pytest.approx(ordered, abs=1)
 
 
@@ -292,8 +294,8 @@ def test_each_client_may_have_its_own_price() -> None:
     controller = Controller(terms("constant_admission", prices=OwnPrices()), "r")
     gates = fleet(controller, {"a": 10, "b": 10, "c": 10})
     played = play(controller, gates)
-    spent = {client: controller.ledger.account(client).total_spent for client in gates}
-    counts = {client: controller.ledger.account(client).total_admitted for client in gates}
+    spent = {client: controller.ledger.account(client).paid for client in gates}
+    counts = {client: controller.ledger.account(client).admitted for client in gates}
     assert spent == {"a": counts["a"], "b": 2.0 * counts["b"], "c": 3.0 * counts["c"]}
     assert played.price == pytest.approx(2.0)
     assert played.spent == sum(spent.values())
@@ -322,7 +324,7 @@ def test_nobody_is_shut_out_by_its_price(share: float, ahead: float | None) -> N
     rounds, dear = [], []
     for _ in range(40):
         rounds.append(play(controller, gates))
-        dear.append(controller.ledger.account("client-9").carried_samples(0))
+        dear.append(sum(controller.ledger.account("client-9").newest.holding))
     table = np.ones((40, 10))
     table[:, 9] = 20.0
     law = RecordedPrices(table)
@@ -350,7 +352,44 @@ def test_what_a_client_of_a_shard_is_bought_at_least_follows_the_grants(
     gates = fleet(controller, {f"client-{number}": 10 for number in range(10)})
     for _ in budgets:
         play(controller, gates)
-    assert (controller.ledger.account("client-9").total_admitted > 0) == has_some
+    assert (controller.ledger.account("client-9").admitted > 0) == has_some
+
+
+class OneAt(OwnPrices):
+    """Nine pay 1 for a sample; the tenth pays what it is given."""
+
+    def __init__(self, price: float) -> None:
+        self.price = price
+
+    def at(self, round_number: int, clients: Sequence[str]) -> Mapping[str, float]:
+        return {client: self.price if client == "client-9" else 1.0 for client in clients}
+
+
+def admitted_by_each(policy: str, price: float, rounds: int) -> list[int]:
+    """What ten clients admit at no money ahead, in a fleet and, together, in the simulation."""
+    strict = ControlOptions(hard_capacity=True, spend_ahead=0.0)
+    controller = Controller(terms(policy, strict, prices=OneAt(price), num_rounds=rounds), "r")
+    gates = fleet(controller, {f"client-{number}": 10 for number in range(10)})
+    played = [play(controller, gates) for _ in range(rounds)]
+    assert all(row.overspend <= 1e-9 for row in played)
+    table = np.ones((rounds, 10))
+    table[:, 9] = price
+    problem = Problem(buffer_capacities=[10] * 10, budget=55.0, mean_price=2.0, num_rounds=rounds)
+    run = simulate(
+        make_policy(policy, problem, strict), problem, RecordedPrices(table), 0,
+        price_per_client=True,
+    )  # fmt: skip
+    np.testing.assert_array_equal([row.admitted for row in played], run.columns["admitted"])
+    return [controller.ledger.account(client).admitted for client in gates]
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name != "hybrid"])
+def test_one_client_at_1000_does_not_price_the_others(policy: str) -> None:
+    """Each of the nine others has at least what it has where all pay the same, or nearly."""
+    alike = admitted_by_each(policy, 1.0, rounds=40)
+    *others, dear = admitted_by_each(policy, 1000.0, rounds=40)
+    assert min(others) >= 0.95 * min(alike)
+    assert dear <= 40 * 55 // 1000
 
 
 class BadPrices(OwnPrices):
@@ -376,8 +415,8 @@ class BadPrices(OwnPrices):
         (True, "got True"),
         ({"a": 1.0, "b": "3"}, "for b, got '3'"),
         (-1.0, "got -1.0"),
-        ({"a": 1.0}, "has no price for 'b' in round 1, only for 'a'; prices are by client name"),
-        ({}, "has no price for 'a', 'b' in round 1, only for nobody"),
+        ({}, "has no price for 'a', 'b' in round 1, only for nobody; prices are by client name"),
+        ({"c": 1.0}, "has no price for 'a', 'b' in round 1, only for 'c'"),
         ({f"site-{n}": 1.0 for n in range(5)}, "only for 'site-0', 'site-1', 'site-2' and others;"),
         (
             {"a": 1.0, "b": float("inf")},
@@ -390,6 +429,22 @@ def test_a_price_that_is_none_is_refused_by_round_and_client(answer: Any, reason
     gates = fleet(controller, {"a": 10, "b": 10})
     with pytest.raises(SupplierError, match=reason):
         controller.decide(gates, gates)
+
+
+@pytest.mark.parametrize("policy", ["constant_admission", "tide"])
+def test_a_client_that_the_price_feed_does_not_know_gets_no_order(
+    policy: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It holds up nobody, and has its part as soon as the feed knows it."""
+    prices = BadPrices({"a": 1.0, "c": 2.0})
+    controller = Controller(terms(policy, prices=prices), "r")
+    gates = fleet(controller, {"a": 10, "b": 10, "c": 10})
+    row = play(controller, gates)
+    assert (row.fleet, row.orders, row.answered) == (3, 2, 2)
+    assert row.spent > 0
+    assert "no order for 'b' in round 1: the price feed only knows 'a', 'c'" in caplog.text
+    prices.answer = {"a": 1.0, "b": 1.0, "c": 2.0}
+    assert set(controller.decide(gates, gates)) == {"a", "b", "c"}
 
 
 def test_a_price_feed_that_raises_is_named_with_its_round() -> None:
@@ -425,8 +480,8 @@ def test_a_client_that_lost_its_books_begins_again_and_what_is_unknown_is_booked
     third = play(controller, gates)
     assert (third.admitted, third.spent, third.answered) == (6, 9.0, 2)
     account = controller.ledger.account("b")
-    assert (account.total_admitted, account.total_spent) == (6, 9.0)
-    assert (account.earlier_admitted, account.earlier_spent) == (3, 6.0)
+    assert (account.admitted, account.paid) == (6, 9.0)
+    assert (account.lost.admitted, account.lost.spent, account.lost.buffers) == (3, 6.0, 1)
 
 
 def test_a_late_receipt_is_settled_when_its_client_is_heard_again() -> None:
@@ -452,6 +507,67 @@ def test_an_open_rounds_receipt_waits_for_the_reply_that_brings_the_model() -> N
     controller.join(hello("a", 20), gates["a"].apply(orders["a"]))
     again = controller.decide(gates, gates)
     assert controller.book("a", gates["a"].apply(again["a"])).on_time
+
+
+@pytest.mark.parametrize("policy", ["constant_admission", "tide"])
+def test_a_client_that_claims_to_have_read_too_much_stops_nobody(policy: str) -> None:
+    """Its receipt is refused; so is what it says when it comes back, and it may begin again."""
+    on = terms(policy, budget=30.0, **CHEAP)
+    controller = Controller(on, "r")
+    gates = fleet(controller, {"a": 20, "b": 20, "liar": 20})
+    play(controller, gates)
+    for now, read in enumerate((2**63 - 1, 2**62, 10_000), start=2):
+        orders = controller.decide(gates, gates)
+        lie = replace(gates["liar"].apply(orders["liar"]), read=read)
+        before = controller.ledger.account("liar")
+        with pytest.raises(WireError, match=r"of liar is refused: it reports \S+ samples read"):
+            controller.book("liar", lie)
+        assert controller.ledger.account("liar") == before
+        for client in ("a", "b"):
+            controller.book(client, gates[client].apply(orders[client]))
+        row = controller.close()
+        assert (row.orders, row.answered) == (3, 2)
+        controller = restored(controller, on)
+        with pytest.raises(WireError, match=r"samples read .* Delete its buffer file to begin"):
+            controller.join(hello("liar", 20, buffer_id=before.buffer_id), lie)
+        gates["liar"] = gate("liar", 20)
+        controller.join(hello("liar", 20, buffer_id=f"buffer {now}"))
+        address = controller.address("liar")
+        assert Address.from_record(address.to_record()) == address
+        assert address.skip <= 20 * now
+        controller = restored(controller, on)
+    assert play(controller, gates).answered == 3
+
+
+def test_a_client_that_lost_ever_so_many_buffers_can_be_addressed() -> None:
+    """It claims all that is believed, for one buffer after another."""
+    controller = Controller(terms("tide", **CHEAP), "r")
+    controller.join(hello("liar", 100))
+    long_ago = replace(controller.ledger.account("liar"), lost=Lost(read=LARGEST_INTEGER - 2000))
+    controller.ledger.accounts["liar"] = long_ago
+    for number in range(3):
+        (order,) = controller.decide(["liar"], ["liar"]).values()
+        claimed = readable(controller.ledger.account("liar").most_bought(order))
+        assert claimed >= 1000
+        controller.book("liar", Receipt(run="r", round_number=number + 1, read=claimed))
+        controller.close()
+        controller.join(hello("liar", 100, buffer_id=f"buffer {number}"))
+        address = controller.address("liar")
+        assert Address.from_record(address.to_record()) == address
+    assert address.skip == LARGEST_INTEGER
+
+
+def test_how_far_a_stream_was_read_is_believed_in_proportion(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    controller = Controller(terms(), "r")
+    controller.join(replace(hello("a", 20), candidates=30, read=readable(30)))
+    assert controller.ledger.account("a").newest.read == readable(30)
+    assert not caplog.records
+    controller.join(replace(hello("a", 20), candidates=30, read=2 * readable(30) + 1))
+    assert controller.ledger.account("a").newest.read == readable(30)
+    assert "more than its orders allow; the server ignores this count" in caplog.text
+    assert controller.decide(["a"], ["a"])
 
 
 def test_books_that_the_server_does_not_know_are_refused_with_a_remedy() -> None:
@@ -534,7 +650,7 @@ def test_stale_clients_are_filled_once_and_paid_for_if_asked() -> None:
             controller.close()
         assert (orders["b"].retention, orders["b"].count) == ("frozen", 0)
         stale = controller.ledger.account("b")
-        assert (stale.total_admitted, stale.total_spent) == (20, paid)
+        assert (stale.admitted, stale.paid) == (20, paid)
 
 
 def test_a_fleet_that_changes_in_every_round_spends_what_is_ordered_and_is_fair() -> None:
@@ -551,7 +667,7 @@ def test_a_fleet_that_changes_in_every_round_spends_what_is_ordered_and_is_fair(
         controller = restored(controller, on)
         ordered, admitted = ordered + closed.ordered, admitted + closed.admitted
     assert admitted == pytest.approx(ordered, abs=1)
-    each = [controller.ledger.account(f"c{number:02}").total_admitted for number in range(10)]
+    each = [controller.ledger.account(f"c{number:02}").admitted for number in range(10)]
     assert max(each) - min(each) <= 2
     assert min(each) >= 10
 
@@ -601,15 +717,19 @@ def test_only_the_open_rounds_orders_are_given_again() -> None:
     assert set(again.decide(gates, gates)) == {"a", "b"}
 
 
-def test_a_round_in_which_nobody_can_be_ordered_from_passes() -> None:
-    for name in ("tide", "acdpp", "constant_admission"):
-        controller = Controller(terms(name), "r")
-        gates = fleet(controller, {"a": 20, "b": 20})
-        controller.decide(gates, gates)
-        controller.close()
-        assert controller.decide(gates, gates) == {}
-        row = controller.close()
-        assert (row.orders, row.answered, row.spent) == (0, 0, 0.0)
+@pytest.mark.parametrize("ahead", [0.0, None])
+@pytest.mark.parametrize("prices", [PricePath(UniformPrice(1, 10), SEED), OwnPrices()])
+@pytest.mark.parametrize("name", ["tide", "acdpp", "constant_admission"])
+def test_a_round_in_which_nobody_can_be_ordered_from_passes(
+    name: str, prices: PriceFeed, ahead: float | None
+) -> None:
+    controller = Controller(terms(name, prices=prices, spend_ahead=ahead), "r")
+    gates = fleet(controller, {"a": 20, "b": 20})
+    controller.decide(gates, gates)
+    controller.close()
+    assert controller.decide(gates, gates) == {}
+    row = controller.close()
+    assert (row.orders, row.answered, row.spent) == (0, 0, 0.0)
 
 
 def test_when_k_grows_the_server_still_knows_what_is_stored() -> None:
@@ -623,9 +743,8 @@ def test_when_k_grows_the_server_still_knows_what_is_stored() -> None:
     for _ in range(8):
         orders = controller.decide(gates, gates)
         for client, order in orders.items():
-            receipt = gates[client].apply(order)
-            assert receipt.admitted == order.count, (client, order)  # no more than fits is ordered
-            controller.book(client, receipt)
+            booking = controller.book(client, gates[client].apply(order))
+            assert booking.admitted == order.count, (client, order)  # no more than fits is ordered
         controller.close()
 
 
@@ -659,7 +778,7 @@ def test_spending_nothing_ahead_counts_what_was_not_heard_of(name: str) -> None:
         present = [client for client in gates if draw.random() < 0.8]
         for client, order in controller.decide(present, gates).items():
             receipt = gates[client].apply(order)
-            paid[client] = receipt.total_spent
+            paid[client] = receipt.spent
             if draw.random() < 0.7:
                 controller.book(client, receipt)
         admitted += controller.close().admitted
@@ -686,7 +805,7 @@ def test_spending_nothing_ahead_holds_when_disks_are_lost_and_others_join(name: 
             controller.join(hello(newcomer, 10))
         for client, order in controller.decide(gates, gates).items():
             receipt = gates[client].apply(order)
-            paid[client] = receipt.total_spent
+            paid[client] = receipt.spent
             if draw.random() < 0.5:
                 controller.book(client, receipt)
             elif draw.random() < 0.2:  # the disk is gone, and with it what nobody has heard of
@@ -708,7 +827,7 @@ def test_a_client_that_never_gets_as_far_as_its_gate_costs_the_others_nothing() 
             if client != "client-0":
                 controller.book(client, gates[client].apply(order))
         last = controller.close()
-    paid = sum(controller.ledger.account(client).total_spent for client in gates)
+    paid = sum(controller.ledger.account(client).paid for client in gates)
     assert paid == pytest.approx(55.0 * 60, rel=0.03)
     unanswered = controller.ledger.account("client-0").outstanding
     assert unanswered is not None
@@ -811,10 +930,12 @@ def test_an_order_that_a_client_calls_void_is_forgotten_and_refused_when_it_come
     """It introduced itself as new, and then had an order of a round that was over."""
     controller = Controller(terms("constant_admission"), "r")
     gates = fleet(controller, {"early": 10, "late": 10})
+    store = MemoryStore("r", "late", 10)
+    gates["late"] = Gate(store, IndexedStream(range(100_000)))
     delayed = controller.decide(gates, gates)["late"]
     controller.close()
     assert controller.ledger.account("late").exposure > 0
-    gates["late"]._store.void(1)
+    store.void(1)
     controller.join(hello("late", 10, void_round=1))
     assert controller.ledger.account("late").exposure == 0
     order = controller.decide(gates, gates)["late"]
@@ -823,8 +944,8 @@ def test_an_order_that_a_client_calls_void_is_forgotten_and_refused_when_it_come
     receipt = gates["late"].apply(order)
     controller.book("late", receipt)
     account = controller.ledger.account("late")
-    assert account.total_spent == pytest.approx(receipt.total_spent)
-    assert account.total_admitted == receipt.total_admitted > 0
+    assert account.paid == pytest.approx(receipt.spent)
+    assert account.admitted == receipt.admitted > 0
     assert account.outstanding is None
 
 
@@ -837,7 +958,7 @@ def test_an_order_that_was_applied_in_an_open_round_is_not_void() -> None:
     newest = gates["a"].apply(controller.decide(gates, gates)["a"])
     controller = restored(controller, on)
     controller.join(hello("a", 20, void_round=2), newest)
-    assert controller.book("a", newest).admitted == newest.admitted == 3
+    assert controller.book("a", newest).admitted == 3
 
 
 def test_a_buffer_that_went_back_in_time_is_refused_with_a_remedy() -> None:
@@ -942,7 +1063,7 @@ def test_servers_of_several_shards_keep_one_budget() -> None:
     assert [made.round_number for made in reports] == [80, 80]
     assert spent == pytest.approx(110.0 * 80, rel=0.03)
     east, west = (servers[name].ledger for name in names)
-    paid = [sum(one.account(client).total_spent for client in MNIST) for one in (east, west)]
+    paid = [sum(one.account(client).paid for client in MNIST) for one in (east, west)]
     assert paid[1] > 1.05 * paid[0]  # where prices are twice as high, money is worth more
 
 
@@ -1010,13 +1131,13 @@ def test_buying_goes_on_while_the_first_samples_are_under_way() -> None:
         (order,) = controller.decide(["a"], ["a"]).values()
         receipt = late.apply(order)
         supplier.now -= 1  # nothing is due
-        assert (receipt.asked > 0, receipt.occupancy) == (True, 0)
+        assert (receipt.under_way > 0, receipt.occupancy) == (True, 0)
         controller.book("a", receipt)
         assert controller.close(used=False).pause == 0
     supplier.now = 0
     (order,) = controller.decide(["a"], ["a"]).values()
     receipt = late.apply(order)
-    assert receipt.arrived
+    assert receipt.admitted
     controller.book("a", receipt)
     assert controller.close(used=False).pause == 1
 

@@ -108,11 +108,11 @@ def test_plan_books_and_certificate_go_on_without_it(policy: str, owes: bool) ->
         assert last.slots == sum(CAPACITIES[client] for client in others)
     assert controller.fleet == sorted(others)
     account = controller.ledger.account(GONE)
-    assert account.total_spent == pytest.approx(before.total_spent + lost)
-    assert account.total_admitted == before.total_admitted
+    assert account.paid == pytest.approx(before.paid + lost)
+    assert account.admitted == before.admitted
     spent = math.fsum(row.spent for row in rows)
     accounts = [controller.ledger.account(client) for client in CAPACITIES]
-    assert spent == pytest.approx(math.fsum(one.total_spent for one in accounts))
+    assert spent == pytest.approx(math.fsum(one.paid for one in accounts))
     assert certificate_holds(
         [row.overspend for row in rows],
         [row.cost_debt for row in rows],
@@ -162,7 +162,7 @@ def test_it_is_refused_until_it_is_let_in_again_and_then_goes_on_with_what_it_st
     for _ in range(4):
         play(controller, gates)
     receipt = newest(controller, gates)
-    stored = controller.ledger.account(GONE).batches
+    stored = controller.ledger.account(GONE).newest.holding
     controller.ledger.retire(GONE, 6)
     with pytest.raises(WireError, match=r"retired in round 6; .* tidegate retire FOLDER site-2"):
         controller.join(hello(GONE), receipt)
@@ -170,7 +170,7 @@ def test_it_is_refused_until_it_is_let_in_again_and_then_goes_on_with_what_it_st
     controller.ledger.reinstate(GONE)
     controller.ledger.reinstate("site-1")  # which never was retired
     controller.join(hello(GONE, void_round=6), receipt)
-    assert controller.ledger.account(GONE).batches == stored
+    assert controller.ledger.account(GONE).newest.holding == stored
     row = play(controller, gates)
     assert (row.fleet, row.answered, row.retired) == (6, 6, 0)
 

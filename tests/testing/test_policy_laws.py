@@ -69,7 +69,7 @@ def test_the_certificate_holds_on_every_generated_price_trace(
 def test_no_policy_is_left_out() -> None:
     """Every policy file is registered under its own name."""
     folder = Path(tidegate.policies.__file__).parent
-    others = {"__init__", "joint", "options", "presets"}
+    others = {"__init__", "decision", "joint", "options", "presets"}
     assert {path.stem for path in folder.glob("*.py")} - others == set(POLICIES)
     assert all(maker.__name__ == name for name, maker in POLICIES.items())
 

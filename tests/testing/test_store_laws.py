@@ -122,7 +122,7 @@ class MixesContents(MemoryStore):
 class BuysFirst(MemoryStore):
     def commit(self, change: Change) -> None:
         for one in change.asked:  # before the books are compared
-            self._purchases[one.key] = Purchase(one.key, change.order.price, 0), one
+            self._purchases[one.key] = Purchase(one.key, change.order.price, 0, 0), one
         super().commit(change)
 
 
@@ -136,18 +136,6 @@ class DropsAll(MemoryStore):
         super().keep_at_most(1)
         while self.stored():
             super().let_go()
-
-
-class TellsNobody(MemoryStore):
-    def unheard(self) -> dict[int, int]:
-        return {}
-
-
-class TellsForEver(MemoryStore):
-    def commit(self, change: Change) -> None:
-        told = self.unheard()
-        super().commit(change)
-        self._unheard = told
 
 
 class CountsNoExpired(MemoryStore):
@@ -196,8 +184,6 @@ class ForgetsItsKey(MemoryStore):
         (in_memory(BuysFirst), "refuses_purchases_from_old_books", "was refused, its purchases"),
         (in_memory(KeepsAll), "lets_go_what_is_too_old", "after let_go(), it holds"),
         (in_memory(DropsAll), "lets_go_what_is_too_old", "without a limit, it holds"),
-        (in_memory(TellsNobody), "lets_go_what_is_too_old", "unheard() is {}, not"),
-        (in_memory(TellsForEver), "lets_go_what_is_too_old", "though that was reported"),
         (in_memory(CountsNoExpired), "lets_go_what_is_too_old", "total_expired grew by 0"),
         (in_memory(NamesNames), "knows_subjects_by_a_hash", "which reveals the name"),
         (in_memory(KnowsNobodyApart), "knows_subjects_by_a_hash", "the same hash"),

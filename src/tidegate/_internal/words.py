@@ -1,4 +1,17 @@
-"""Numbers with the words that belong to them."""
+"""Words: numbers with what they count, and texts that somebody else wrote."""
+
+LONGEST_TEXT = 500
+"""Characters that are kept of a text of somebody else."""
+
+
+def on_a_line(text: object) -> str:
+    r"""Return the beginning of a text in one line: it may hold any character.
+
+    >>> on_a_line("gone\nthe server stops: never")
+    'gone the server stops: never'
+    """
+    printable = "".join(one if one.isprintable() else " " for one in str(text)[:LONGEST_TEXT])
+    return " ".join(printable.split())
 
 
 def counted(count: int, what: str) -> str:

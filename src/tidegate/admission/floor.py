@@ -54,7 +54,7 @@ def least_counts(
 
 
 def with_least(
-    wanted: IntArray, least: IntArray, prices: FloatArray, money: float
+    wanted: IntArray, least: IntArray, prices: FloatArray, money: float, turn: int = 0
 ) -> tuple[IntArray, IntArray]:
     """Return how many samples each client buys, and how many of them only to reach its least.
 
@@ -66,6 +66,7 @@ def with_least(
         least: the least that each client buys.
         prices: each client's own.
         money: the most that all clients may spend together; infinity for no limit.
+        turn: as in ``cheapest_first``.
 
     >>> counts = with_least(np.array([4, 0]), np.array([0, 1]), np.array([1.0, 5.0]), money=7.0)
     >>> [count.tolist() for count in counts]
@@ -74,6 +75,6 @@ def with_least(
     owed = np.where(least > wanted, least, 0)
     others = np.where(owed > 0, 0, wanted)
     if not np.isinf(money):
-        owed = cheapest_first(owed, prices, money)
-        others = cheapest_first(others, prices, money - float(owed @ prices))
+        owed = cheapest_first(owed, prices, money, turn)
+        others = cheapest_first(others, prices, money - float(owed @ prices), turn)
     return owed + others, owed

@@ -5,7 +5,7 @@ single clients: an order is for the fleet, and a rule gets sums over the fleet b
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -28,8 +28,6 @@ class Quote:
     empty_slots: int | None = None
     """Empty slots of the clients that take part, under oldest-first retention; None if not known.
     Slots of clients whose stream has run dry do not count."""
-    delay: float = 0.0
-    """Rounds from a purchase to its arrival, on average so far."""
     ahead: tuple[float, ...] = ()
     """The prices of the next rounds, as far as they are known."""
 
@@ -55,22 +53,15 @@ class Quote:
         """The highest price that a client pays."""
         return self.price if self.own is None else float(self.own.max())
 
-    def affordable(self, money: float, up_to: float = math.inf) -> float:
-        """Return how many samples the money pays for at the highest price; infinity if it is 0.
-
-        Args:
-            money: the most to spend.
-            up_to: no client buys a sample at a higher price.
+    def affordable(self, money: float) -> float:
+        """Return how many samples the money pays for at the price; infinity if it is 0.
 
         >>> Quote(2.5).affordable(11.0)
         4.0
         >>> Quote(0.1).affordable(0.3)  # 2.9999999999999996 in floating point
         3.0
         """
-        price = self.highest
-        if self.own is not None and price > up_to:
-            price = float(self.own.max(where=self.own <= up_to, initial=0.0))
-        count = money / price * (1 + ROUNDING) if price else math.inf
+        count = money / self.price * (1 + ROUNDING) if self.price else math.inf
         return float(max(math.floor(count), 0)) if math.isfinite(count) else math.inf
 
 
@@ -84,32 +75,7 @@ class FleetOrder:
     thresholds: tuple[float, ...] = ()
     """A rule: the prices up to which a slot takes a fresh sample, as in ``wire.Order``."""
     money: float = math.inf
-    """The most that the fleet may spend on the order, if clients have their own prices."""
-
-    @property
-    def highest_price(self) -> float:
-        """The highest price at which a client buys a sample."""
-        return max(self.thresholds, default=math.inf)
-
-    def each_pays_its_own(self, quote: Quote) -> bool:
-        """Return whether the order is a rule and clients have their own prices."""
-        return bool(self.thresholds) and quote.own is not None
-
-    def within(self, money: float, quote: Quote, limit: float) -> tuple["FleetOrder", int | None]:
-        """Return an order that the money pays for, and the most samples it may admit (None: any).
-
-        Args:
-            money: the most to spend.
-            quote: the round's price.
-            limit: the room for samples.
-
-        >>> FleetOrder(9.0).within(11.0, Quote(2.5), limit=100.0)
-        (FleetOrder(total_admission=4.0, thresholds=(), money=inf), 4)
-        """
-        paid_for = quote.affordable(money, self.highest_price)
-        if math.isinf(paid_for) or (self.thresholds and paid_for >= limit):
-            return self, None
-        return replace(self, total_admission=min(self.total_admission, paid_for)), int(paid_for)
+    """The most that the fleet may spend on the order."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +92,11 @@ class RoundTotals:
     """C_t, paid for them."""
     training_size: int
     """n(t), samples stored and trained on."""
-    expiring: int
-    """Stored samples that leave before the next round."""
     prior_uses: int
     """The earlier uses of all stored samples together."""
+    carried: int
+    """Samples in the plan (``tidegate.buffer``) that stay for the next round: those that are stored
+    or under way, without those that expire."""
     slots: int = 0
     """The slots of all clients that took part, whether they replied or not; 0 if not known."""
 

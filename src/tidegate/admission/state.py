@@ -10,7 +10,7 @@ from tidegate.admission.rule import RoundTotals
 class ServerState:
     """The state that all of the paper's rules share.
 
-    >>> totals = RoundTotals(admitted=9, spent=60.0, training_size=9, expiring=0, prior_uses=0)
+    >>> totals = RoundTotals(admitted=9, spent=60.0, training_size=9, prior_uses=0, carried=9)
     >>> ServerState().settled(totals, budget=55.0)
     ServerState(round_number=2, cost_debt=5.0, distinct_samples=9, carried_samples=9)
     """
@@ -30,10 +30,9 @@ class ServerState:
         Reports may be late: a sample that is stored counts as distinct even before its admission
         was reported.
         """
-        carried = totals.training_size - totals.expiring
         return ServerState(
             round_number=self.round_number + 1,
             cost_debt=next_cost_debt(self.cost_debt, totals.spent, budget),
-            distinct_samples=max(self.distinct_samples + totals.admitted, carried),
-            carried_samples=carried,
+            distinct_samples=max(self.distinct_samples + totals.admitted, totals.carried),
+            carried_samples=totals.carried,
         )

@@ -18,8 +18,9 @@ from tidegate.theory.known_prices import (
 from tidegate.theory.optimum import plan_slots
 from tidegate.theory.price_chain import PriceChain, plan_chain
 from tidegate.theory.slot_rule import weight_of_empty
+from tidegate.wire import MOST_AGES
 
-LONGEST_LIFE = 1000
+LONGEST_LIFE = MOST_AGES
 """The most rounds before a sample is replaced, and the most thresholds in an order. If the budget
 does not pay for that, Tide takes the cheapest rule and spends money as it comes in."""
 PRECISION = 1e-5

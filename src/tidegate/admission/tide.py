@@ -16,9 +16,6 @@ With a cap of U uses (``most_uses``), a slot is empty again once its sample was 
 rule takes this into account and replaces most samples earlier. If the budget pays for full buffers,
 Tide fills such a slot at any price; otherwise up to a price that keeps as many slots in use as the
 budget can.
-
-If samples arrive d rounds after the purchase, the samples that they replace train d more rounds
-meanwhile: the rule takes the threshold of that age.
 """
 
 import math
@@ -180,8 +177,6 @@ class Tide:
         if filling < quote.highest and state.prices.is_constant:
             # Waiting gains nothing, and would empty all slots at the same time.
             filling, money = quote.highest, min(money, saved)
-        late = round(quote.delay * state.taking_part)  # ages count rounds of a client
-        by_age = by_age[late:] or by_age[-1:]
         if filling < usual or (filling > usual and self._replaces(state, quote)):
             thresholds: tuple[float, ...] = (filling, *by_age)
         elif waiting and quote.own is None and quote.price > solved.empty:
@@ -193,8 +188,7 @@ class Tide:
             thresholds = (usual, *by_age)
         if not solved.affordable:
             money = min(money, saved)
-        order, _ = FleetOrder(math.inf, thresholds, money).within(money, quote, limit)
-        return order
+        return FleetOrder(math.inf, thresholds, money)
 
     def settle(self, state: TideState, totals: RoundTotals) -> TideState:
         """Update money and counts by what clients paid and admitted."""

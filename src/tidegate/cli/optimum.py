@@ -6,7 +6,6 @@ import json
 import typer
 
 from tidegate._internal.words import counted
-from tidegate.cli.plan_words import delay_told
 from tidegate.cli.running import AsJson, described, headline, screen
 from tidegate.cli.setting import Setting
 from tidegate.theory import optimum as theory
@@ -51,9 +50,12 @@ def optimum(setting: Setting, *, as_json: AsJson = False) -> None:
         f"{best.distinct_per_round:,.4g} distinct ones, for {best.spent_per_round:,.4g} a round."
     )
     out.print(told, highlight=False, soft_wrap=True)
-    for line in delay_told(setting):
+    if not problem.delays.none:
         out.print(
-            f"This does not take the delay into account. {line}", highlight=False, soft_wrap=True
+            f"This is without the delay. Samples that arrive {problem.delays.told} later train "
+            f"{problem.delays.told} later, and the run is shorter by as much.",
+            highlight=False,
+            soft_wrap=True,
         )
     ages = ", ".join(f"{threshold:,.3g}" for threshold in best.thresholds[:SHOWN])
     more = " and so on" if len(best.thresholds) > SHOWN else ""

@@ -1,6 +1,5 @@
 """The answer of ``tidegate plan`` in sentences."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,7 +11,6 @@ from tidegate.problem import Problem
 from tidegate.report.tables import NOTHING, about, show
 from tidegate.simulation.curves import with_a_tenth_more
 from tidegate.simulation.summary import Estimate
-from tidegate.theory.parameters import plan_constant_admission
 
 MUCH_LEFT = 0.8
 """Part of the budget; the answer says so if a policy spends less."""
@@ -56,14 +54,13 @@ def in_words(found: Answer | None, setting: Setting, currency: str) -> list[str]
             "Here a policy may spend ahead of the budget and make up for it later. A run on Flower "
             "may not, unless you allow it: --spend-ahead 0 plans such a run."
         )
-    return told + delay_told(setting)
+    return told
 
 
 def _lead_told(found: Answer, setting: Setting, unit: str) -> str:
     """Return which policy to use, what it gains, and what it spends and stores."""
     times = ""
-    unfair = fitting_horizon(setting) is not None  # constant admission could do better, see below
-    if found.times_constant_admission is not None and not unfair:
+    if found.times_constant_admission is not None:
         times = f" ({found.times_constant_admission:.3g} times those of constant admission)"
     if CONSTANT in found.within_chance:
         times = ""
@@ -176,38 +173,6 @@ def given_in_words(setting: Setting, currency: str) -> str:
         slots = ", ".join([slots, *(f"{count:,} with {size:,}" for size, count in groups[1:])])
     whole = problem.budget * problem.num_rounds
     return f"{slots}; {problem.budget:,.10g}{unit} a round, {whole:,.10g}{unit} in all."
-
-
-def delay_told(setting: Setting) -> list[str]:
-    """Return how many samples slots that wait for their purchases can gain, if all take part."""
-    problem, delays = setting.problem, setting.problem.delays
-    if delays.none or not problem.cohorts.everyone:
-        return []
-    mean, slots = delays.mean, problem.slots_a_round
-    told = (
-        f"A slot is reserved {mean:,.4g} rounds for a purchase, on average, so {slots:,.4g} slots "
-        f"gain at most {slots / (1 + mean):,.4g} samples a round under a hard capacity, whatever "
-        "the budget."
-    )
-    fitting = fitting_horizon(setting)
-    if fitting is not None:
-        planned = plan_constant_admission(problem).retention_horizon
-        told += (
-            f" Policies that keep samples for K rounds plan K = {planned} without the delay; with "
-            f"--retention-horizon {fitting} their purchases fit into the slots, and they may gain "
-            "more."
-        )
-    return [told]
-
-
-def fitting_horizon(setting: Setting) -> int | None:
-    """Return the K with which purchases under way fit into the slots; None if K fits as planned."""
-    delays = setting.problem.delays
-    if delays.none or not setting.hard_capacity or setting.retention_horizon is not None:
-        return None
-    planned = plan_constant_admission(setting.problem).retention_horizon
-    fitting = math.floor(planned - delays.mean)
-    return fitting if 1 <= fitting < planned else None
 
 
 def _more_memory(problem: Problem) -> str:

@@ -204,11 +204,12 @@ def yardsticks(setting: Setting) -> dict[str, float]:
     """Return what is possible: ``limit``, and ``in_hindsight`` for a recorded price path.
 
     With a cap on uses also ``stored``, the samples in buffers that are as full as they can be.
-    Empty if the limit is unknown: with a column of prices for each client, with samples that arrive
-    later, or with a budget so small that samples would have to stay for ten thousand rounds.
+    Empty if the limit is unknown: with a column of prices for each client, with delays that vary
+    (arrivals then spread out what was bought in bursts), or with a budget so small that samples
+    would have to stay for ten thousand rounds.
     """
     law, problem = setting.price_law, setting.problem
-    if not problem.delays.none:
+    if not problem.delays.constant:
         return {}
     try:
         prices = price_distribution(law, setting.rounds)

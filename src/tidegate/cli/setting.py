@@ -67,8 +67,8 @@ class Setting(BaseModel):
     delay: Annotated[str, BeforeValidator(delay_text)] = Field(
         "0",
         description="Rounds from the purchase of a sample to its first training: a number, or "
-        "uniform:SHORTEST,LONGEST. Until then the purchase has a slot, and the sample that it will "
-        "replace trains on.",
+        "uniform:SHORTEST,LONGEST. Until then the purchase holds no slot, and the sample that it "
+        "will replace trains on.",
     )
     known_ahead: int = Field(
         0,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidegate import buffer
 from tidegate._internal.saving import plain, reading
 from tidegate._internal.sqlite_file import check_tables, opened_to_read, transaction
 from tidegate.client.buffer_files import check_ours
@@ -65,6 +66,8 @@ class Audit:
     """By a limit, a sweep or ``tidegate forget``, without those of entries that were summed up."""
     unbound: set[int] = field(default_factory=set)
     """Rounds whose digest does not cover the sums of sealed entries."""
+    is_as_told: bool = True
+    """Whether nothing was let go since the newest receipt."""
     compared_to: int | None = None
     """The round up to which it was compared with the server's books; None if it was not."""
     not_covered: str = ""
@@ -149,12 +152,15 @@ def _note(audit: Audit, entry: Entry, digest: str, *, bound: bool) -> None:
         bound: whether the digest covers the sums of sealed entries.
     """
     if entry.event == "order":
-        held = [one.uses for one in audit.replay.items.values() if one.kind == "sample"]
+        replay = audit.replay
+        held = [replay.uses(one) for one in replay.items.values() if one.kind == "sample"]
+        audit.is_as_told = True
         audit.digests[entry.round_number] = digest
         audit.holdings[entry.round_number] = Counter(held)
         if not bound:
             audit.unbound.add(entry.round_number)
     if entry.event in ("expired", "swept", "erased") and entry.gone:
+        audit.is_as_told = False
         audit.deletions.append(Deletion(entry.at, entry.event, len(entry.gone)))
 
 
@@ -192,7 +198,7 @@ def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:
     ).fetchall()
     items = [one for one in audit.replay.items.values() if one.kind == "sample"]
     for row, one in zip(samples, items, strict=False):
-        expected = one.position, one.admitted_round, one.uses
+        expected = one.position, one.admitted_round, audit.replay.uses(one)
         if row != expected:
             audit.problems.append(
                 f"sample {row[0]}: position, round and uses are {row}, but by the record {expected}"
@@ -212,17 +218,16 @@ def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
     books, replay = audit.books, audit.replay
     counts = Counter(replay.counts)
     waiting = sum(one.kind == "candidate" for one in replay.items.values())
-    unheard = {str(uses): count for uses, count in file.execute("SELECT uses, count FROM unheard")}
     ((own, keep),) = file.execute("SELECT own, keep FROM own_time").fetchall()
     ((rows,),) = file.execute("SELECT count(*) FROM purchases").fetchall()
     pairs: Mapping[str, tuple[Any, Any]] = {
         "newest round": (books.last_round, replay.round_number),
+        "orders": (books.orders, replay.orders),
         "samples admitted in all": (books.total_admitted, replay.admitted),
         "samples expired": (books.total_expired, counts["expired"] + counts["swept"]),
         "samples erased": (books.total_erased, counts["erased"]),
         "candidates": (books.candidates, waiting),
         "purchases": (books.under_way, rows),
-        "samples gone but not reported yet": (unheard, replay.unheard),
         "limit": (keep, replay.keep),
     }
     for name, (stored, told) in pairs.items():
@@ -237,6 +242,14 @@ def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
             held = receipt["record"], receipt["occupancy"]
             if held != (audit.digests[number], audit.holdings[number].total()):
                 audit.problems.append(f"the receipt of round {number} belongs to another record")
+    bought_in = file.execute(
+        "SELECT bought_in FROM samples UNION ALL SELECT bought_in FROM purchases"
+    )
+    ages = [books.orders - number + 1 for (number,) in bought_in]
+    told = {number: json.loads(text)["holding"] for number, text in answers}.get(books.last_round)
+    planned = buffer.holding(buffer.planned(ages, books.buffer_capacity))
+    if audit.is_as_told and told is not None and tuple(told) != planned:
+        audit.problems.append(f"the newest receipt tells ages {told}, but they are {planned}")
     missing = {*audit.digests} - {number for number, _ in answers}
     newest = [number for number in missing if number > books.last_round - len(answers)]
     if newest:
@@ -264,7 +277,8 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
         audit: of the client's file; contradictions are added to it, and how far the account goes.
         account: the server's, from its books.
     """
-    books, last = audit.books, account["last_round"]
+    books, newest = audit.books, account["newest"]
+    last = newest["round_number"]
     if not account["buffer_id"]:
         audit.not_covered = (
             "not compared: the server retired this client and gave up its last order; the device "
@@ -286,7 +300,7 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
     audit.compared_to = last
     if last < books.last_round:
         audit.not_covered = f"compared up to round {last}; what came later is not covered"
-    told = account["record"]  # empty before the first receipt
+    told = newest["record"]  # empty before the first receipt
     if last not in audit.digests:
         if told:
             audit.problems.append(
@@ -302,13 +316,10 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
             f"the server's digest of round {last} does not cover the sums of its first "
             f"{audit.sealed} entries: they were made up, or no receipt has arrived since"
         )
-    booked = Counter({account["applied"] - since: count for since, count in account["batches"]})
-    if booked != audit.holdings[last]:
+    held = audit.holdings[last]
+    recorded = held.total(), sum(uses * count for uses, count in held.items())
+    if recorded != (newest["occupancy"], newest["uses"]):
         audit.problems.append(
-            f"in round {last} the receipt reported samples used {_by_uses(booked)}, but the "
-            f"record says {_by_uses(audit.holdings[last])}"
+            f"the receipt of round {last} reported {newest['occupancy']} samples that were used "
+            f"{newest['uses']} times, but the record says {recorded[0]} and {recorded[1]}"
         )
-
-
-def _by_uses(held: Counter[int]) -> Sequence[str]:
-    return [f"{uses} times: {count}" for uses, count in sorted(held.items())]

@@ -11,10 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tidegate import buffer
 from tidegate.client.choosing import Chooser, Worth, dry_now
 from tidegate.client.limits import duration
 from tidegate.client.purchasing import Purchasing, Settled
-from tidegate.client.slots import Admission, Slots, with_unheard
 from tidegate.client.store import (
     Books,
     BooksMovedError,
@@ -22,6 +22,8 @@ from tidegate.client.store import (
     Change,
     FailedSample,
     Store,
+    StoredSample,
+    last_taken,
 )
 from tidegate.client.streams import Confirms, Limited, Stream, TakenBefore, pass_over
 from tidegate.client.streams.stream import Overflows, overflow_of
@@ -30,6 +32,9 @@ from tidegate.client.taking import Acquire, Subject, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
 from tidegate.selection import Selection
 from tidegate.wire import Address, Order, Receipt, cursor_digest
+
+MOST_UNDER_WAY = 10_000
+"""Purchases of a client that may be under way."""
 
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
@@ -121,74 +126,133 @@ class Gate:
             self._stream.seek(place)
         self._confirm(books)
         begun = books.cursor is not None or self._skip(books, address)
-        stored = self._store.stored()
+        stored, newest = self._store.stored(), self._newest(books)
         settled = self._settle(books, order)
-        horizon = order.horizon
-        kept = [one for one in stored if one.uses < horizon]
-        unheard = self._store.unheard()
-        taken_up = len(settled.arrived), len(settled.left)
-        slots = Slots(books.buffer_capacity, kept, *taken_up)
-        believed = Slots(books.buffer_capacity, with_unheard(kept, unheard, order), *taken_up)
-        wanted = believed.wanted(order)
-        now, taken, asked = books, Taken({}), list[Candidate]()
+        # What the server believes decides: slots that emptied since wait for the next order.
+        believed = buffer.kept(newest.holding, order.horizon, newest.expiring)
+        wanted = buffer.wanted(order, believed, books.buffer_capacity)
+        if self._purchasing is not None:
+            wanted = min(wanted, max(MOST_UNDER_WAY - len(settled.left), 0))
+        chosen, taken, asked = books, Taken({}), list[Candidate]()
         if begun:
-            now, taken, asked = self._buy(books, order, wanted, worth)
-        set_aside = taken.set_aside
-        over = [*(one.key for one in taken.samples), *(one.key for one in set_aside)]
-        done = over if now.candidates else []  # no longer candidates
-        read = len(over) - len(done)  # from the stream just now
+            chosen, taken, asked = self._buy(books, order, wanted, worth)
         admitted = [*settled.arrived, *taken.samples]
-        exhausted = len(taken.samples) + len(asked) < wanted
-        brought = Admission(
-            admitted=len(admitted),
-            arrived=len(settled.arrived),
-            asked=len(asked),
-            exhausted=exhausted,
-            oldest_under_way=settled.oldest_left(order.round_number),
-            supplier_fails=settled.supplier_fails,
-            overflow=overflow_of(self._overflows),
-        )
+        bought = len(taken.samples) + len(asked)
+        ended = [sample.key for sample in taken.samples] + [
+            failed.key for failed in taken.set_aside
+        ]
         after = replace(
-            now,
+            chosen,
             last_round=order.round_number,
+            orders=books.orders + 1,
             cursor=self._stream.cursor if begun else None,
-            is_dry=dry_now(books, taken) if self._takes_next(books) else now.is_dry,
+            is_dry=dry_now(books, taken) if self._takes_next(books) else chosen.is_dry,
             total_admitted=books.total_admitted + len(admitted),
-            total_spent=books.total_spent + order.price * brought.bought,
-            total_set_aside=now.total_set_aside + len(set_aside) + settled.set_aside,
-            total_passed=now.total_passed + taken.passed_over,
-            total_seen=now.total_seen and now.total_seen + read,
-            candidates=now.candidates - len(done) - len(asked),
+            total_spent=books.total_spent + order.price * bought,
+            total_set_aside=chosen.total_set_aside + len(taken.set_aside) + settled.set_aside,
+            total_passed=chosen.total_passed + taken.passed_over,
             under_way=len(settled.left) + len(asked),
             under_way_spent=settled.left_spent + order.price * len(asked),
             total_refused=books.total_refused + settled.refused,
             total_refunded=books.total_refunded + settled.refunded,
         )
-        stay = slots.left_beside(len(admitted))
-        receipt = brought.receipt(order, after, stay, unheard)
+        if chosen.candidates:  # these were candidates, and are no longer
+            after = replace(after, candidates=chosen.candidates - len(ended) - len(asked))
+        elif chosen.total_seen:  # these were read just now
+            after = replace(after, total_seen=chosen.total_seen + len(ended))
+        kept = [one for one in stored if one.uses < order.horizon]
+        too_many = max(len(kept) + len(admitted) - books.buffer_capacity, 0)
+        stay = kept[too_many:]  # the oldest make room
+        is_dry = bought < wanted or (not wanted and newest.is_dry)
+        receipt = self._receipt(order, after, stay, settled, len(admitted), bought, is_dry=is_dry)
         survivors = {one.position for one in stay}
-        removed = [one.position for one in stored if one.position not in survivors]
-        failed = _with(taken.failed, settled)
-        done = [*done, *(one.key for one in asked)]
         self._store.commit(
             Change(
                 order=order,
                 receipt=receipt,
-                before=now,
+                before=chosen,
                 books=after,
-                removed=removed,
+                removed=[one.position for one in stored if one.position not in survivors],
                 admitted=[one.packed for one in admitted],
-                failed=failed,
-                done=done,
+                failed=_with(taken.failed, settled),
+                done=[*(ended if chosen.candidates else []), *(one.key for one in asked)],
                 asked=asked,
                 ended=settled.ended,
                 origins=[one.origin for one in admitted],
+                bought_in=[one.bought_in or after.orders for one in admitted],
             )
         )
         self._confirm(after)
         if self._purchasing is not None:
             self._purchasing.ask()
         return receipt
+
+    def _receipt(
+        self,
+        order: Order,
+        books: Books,
+        stay: Sequence[StoredSample],
+        settled: Settled,
+        fresh: int,
+        bought: int,
+        *,
+        is_dry: bool,
+    ) -> Receipt:
+        """Return the receipt for an order.
+
+        Args:
+            order: the order.
+            books: the books afterwards.
+            stay: the samples that were stored before and still are.
+            settled: the purchases that have ended, and those still under way.
+            fresh: samples that join the buffer now.
+            bought: samples bought for the order.
+            is_dry: whether fewer samples came than were asked for.
+        """
+        bought_in = [one.bought_in for one in stay]
+        bought_in += [one.bought_in for one in settled.arrived]
+        bought_in += [one.bought_in for one in settled.left]
+        ages = [books.orders - number + 1 for number in bought_in] + [1] * bought
+        planned = buffer.planned(ages, books.buffer_capacity)
+        return Receipt(
+            run=order.run,
+            round_number=order.round_number,
+            bought=books.total_bought,
+            admitted=books.total_admitted,
+            refused=books.total_refused,
+            spent=books.total_spent,
+            refunded=books.total_refunded,
+            under_way_spent=books.under_way_spent,
+            holding=buffer.holding(planned),
+            expiring=sum(age >= order.horizon for age in planned),
+            occupancy=len(stay) + fresh,
+            uses=sum(one.uses + 1 for one in stay) + fresh,
+            read=books.read,
+            is_dry=is_dry,
+            last_taken=last_taken(books),
+            record=books.record_digest,
+            health=self._health(books, settled, order),
+        )
+
+    def _newest(self, books: Books) -> Receipt:
+        """Return the newest receipt, which the server has; one without samples before the first."""
+        answer = self._store.answer(books.last_round)
+        return Receipt(run=books.run, round_number=0) if answer is None else answer[1]
+
+    def _health(self, books: Books, settled: Settled, order: Order) -> dict[str, float]:
+        """Return what the server should know and nothing depends on, without what is 0."""
+        overflow = overflow_of(self._overflows)
+        bought_in = [one.round_number for one in settled.left]
+        health = {
+            "set_aside": books.total_set_aside,
+            "expired": books.total_expired,
+            "erased": books.total_erased,
+            "waiting_since": min(bought_in, default=order.round_number * (books.under_way > 0)),
+            "failing_suppliers": int(settled.supplier_fails),
+            "full_spools": int(overflow.full),
+            "spool_dropped": overflow.dropped,
+        }
+        return {name: value for name, value in health.items() if value}
 
     def _buy(
         self, books: Books, order: Order, wanted: int, worth: Worth | None
@@ -247,7 +311,7 @@ class Gate:
     def _settle(self, books: Books, order: Order) -> Settled:
         """Return what became of purchases that were under way."""
         if self._purchasing is not None:
-            return self._purchasing.settle(order.round_number)
+            return self._purchasing.settle(order.round_number, books.buffer_capacity)
         if books.under_way:
             raise ConfigurationError(
                 f"{books.client} has {books.under_way} samples under way, but its gate has no "

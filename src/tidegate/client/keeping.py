@@ -182,12 +182,6 @@ class Keeping:
         samples = candidates = 0
         for kind, number in places:
             rows, contents, column = CONTENTS[kind]
-            if kind == "sample":
-                self._execute(
-                    "INSERT INTO unheard SELECT uses, 1 FROM samples WHERE position = ? "
-                    "ON CONFLICT (uses) DO UPDATE SET count = count + 1",
-                    (number,),
-                )
             samples += kind == "sample"
             candidates += kind == "candidate"
             marks += self.release(kind, number)

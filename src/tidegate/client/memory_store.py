@@ -44,11 +44,9 @@ class MemoryStore:
         self._chosen: dict[str, Candidate] = {}
         self._waiting: dict[str, Candidate] = {}
         self._purchases: dict[str, tuple[Purchase, Candidate]] = {}
-        self._applied = 0
         self._clock = clock
         self._keep = 0
         self._time = OwnTime(0, 0)
-        self._unheard: dict[int, int] = {}
 
     def books(self) -> Books:
         """Where the client stands."""
@@ -57,7 +55,9 @@ class MemoryStore:
     def stored(self) -> list[StoredSample]:
         """What is in the buffer, oldest first."""
         return [
-            StoredSample(position, one.admitted_round, self._applied - one.applied_before)
+            StoredSample(
+                position, one.admitted_round, self._books.orders - one.applied_before, one.bought_in
+            )
             for position, one in self._stored.items()
         ]
 
@@ -122,21 +122,21 @@ class MemoryStore:
         for place, packed in enumerate(change.admitted):
             origin = self._since(change.origins[place] if change.origins else Origin())
             position = change.before.total_admitted + place
-            stored[position] = _Kept(now, self._applied, packed, origin)
+            bought_in = change.bought_in[place] if change.bought_in else books.orders
+            stored[position] = _Kept(now, change.before.orders, packed, origin, bought_in)
         done = set(change.done)
         chosen = {key: one for key, one in self._chosen.items() if key not in done}
         purchases = dict(self._purchases)
         for key in change.ended:
             del purchases[key]
         for one in change.asked:
-            purchases[one.key] = Purchase(one.key, change.order.price, now), one
+            purchases[one.key] = Purchase(one.key, change.order.price, now, books.orders), one
         self._answers[now] = change.order, change.receipt
         if len(self._answers) > KEPT_ANSWERS:
             del self._answers[next(iter(self._answers))]
         self._failures = noted(self._failures, change.failed)
-        self._applied += 1
         self._stored, self._chosen, self._books = stored, chosen, books
-        self._purchases, self._unheard = purchases, {}
+        self._purchases = purchases
 
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one, from now on."""
@@ -154,7 +154,6 @@ class MemoryStore:
             one for one in self.stored() if self._is_over(self._stored[one.position].origin)
         ]:
             del self._stored[one.position]
-            self._unheard[one.uses] = self._unheard.get(one.uses, 0) + 1
             self._books = replace(self._books, total_expired=self._books.total_expired + 1)
         for kept in (self._chosen, self._waiting):
             for key in [key for key, one in kept.items() if self._is_over(one.origin)]:
@@ -168,10 +167,6 @@ class MemoryStore:
     def whose(self, subject: str) -> str | None:
         """Nothing: what is gone with its process needs no names."""
         return ""
-
-    def unheard(self) -> dict[int, int]:
-        """Samples that were let go since the last order was applied: how many, by their uses."""
-        return dict(self._unheard)
 
     def _now(self) -> int:
         self._time = self._time.at(milliseconds(self._clock))
@@ -193,3 +188,4 @@ class _Kept:
     """Orders that were applied before it was admitted."""
     packed: bytes
     origin: Origin
+    bought_in: int

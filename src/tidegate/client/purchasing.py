@@ -29,12 +29,10 @@ class Settled:
     failed: dict[str, FailedSample] = field(default_factory=dict)
     """Answers that could not be turned into a sample, by their keys; some are set aside."""
 
+    room: int = 0
+    """The most samples that may arrive at once; more wait for the next order."""
     calls_failed: bool = False
     """Whether the supplier did not reply."""
-
-    def oldest_left(self, otherwise: int) -> int:
-        """The round that bought the oldest sample still under way."""
-        return min((one.round_number for one in self.left), default=otherwise)
 
     @property
     def supplier_fails(self) -> bool:
@@ -71,10 +69,15 @@ class Purchasing:
         self._supplier = supplier
         self._give_up_after = give_up_after
 
-    def settle(self, round_number: int) -> Settled:
-        """Collect what has arrived or been refused, and cancel what took too long."""
+    def settle(self, round_number: int, room: int) -> Settled:
+        """Collect what has arrived or been refused, and cancel what took too long.
+
+        Args:
+            round_number: of the order.
+            room: the most samples that may arrive at once.
+        """
         purchases = {one.key: one for one in self._store.purchases()}
-        settled = Settled([])
+        settled = Settled([], room=room)
         self._hear(settled, purchases, "collect", list(purchases))
         late = [
             key for key, one in purchases.items() if one.is_void or self._is_late(one, round_number)
@@ -156,6 +159,8 @@ class Purchasing:
         elif purchase.is_void:
             logger.warning("%a arrived too late: its sample may no longer be kept", key)
             settled.refused += 1
+        elif len(settled.arrived) == settled.room:
+            return
         else:
             try:
                 asked = self._store.purchased(key)
@@ -167,7 +172,8 @@ class Purchasing:
                     return
                 settled.refused += 1
             else:
-                settled.arrived.append(Candidate(key, packed, origin=asked.origin))
+                arrived = Candidate(key, packed, origin=asked.origin, bought_in=purchase.bought_in)
+                settled.arrived.append(arrived)
         settled.ended.append(key)
         del purchases[key]
 

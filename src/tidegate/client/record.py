@@ -11,6 +11,7 @@ import hmac
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any, Literal
 
 Event = Literal[
@@ -88,7 +89,8 @@ class Item:
 
     kind: str
     held_at: int
-    uses: int = 0
+    since: int = 0
+    """Of a sample, the orders before the one that admitted it; each later one has used it."""
     position: int = -1
     """Of a sample, in the order of admission."""
     admitted_round: int = 0
@@ -103,12 +105,16 @@ class Replay:
     def __init__(self, seal: str = "") -> None:
         told: dict[str, Any] = json.loads(seal) if seal else {}
         self.items = {mark: Item(*rest) for mark, *rest in told.get("items", ())}
+        self.orders = int(told.get("orders", 0))
+        self._samples = {mark: one for mark, one in self.items.items() if one.kind == "sample"}
+        """Those of the items, the oldest first."""
+        self._by_time = [(one.held_at, mark) for mark, one in self._samples.items()]
+        """A heap of samples, with some that have left."""
+        heapify(self._by_time)
         self.round_number = int(told.get("round_number", 0))
         self.keep = int(told.get("keep", 0))
         self.admitted = int(told.get("admitted", 0))
         """Samples in all."""
-        self.unheard: dict[str, int] = told.get("unheard", {})
-        """Samples that were let go since the last order, by their uses."""
         self.at = int(told.get("at", 0))
         self.counts: dict[str, int] = dict(told.get("counts", {}))
         """How often each thing happened to a sample."""
@@ -123,7 +129,12 @@ class Replay:
     def seal(self) -> str:
         """Return all of it as a text, to continue from."""
         items = [(mark, *vars(one).values()) for mark, one in self.items.items()]
-        return json.dumps({**vars(self), "items": items}, separators=(",", ":"), sort_keys=True)
+        sums = {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        return json.dumps({**sums, "items": items}, separators=(",", ":"), sort_keys=True)
+
+    def uses(self, item: Item) -> int:
+        """Return the rounds that a sample has trained in."""
+        return self.orders - item.since
 
     def follow(self, entry: Entry) -> None:
         """Apply one more entry; raise ``ValueError`` if it cannot follow."""
@@ -150,12 +161,11 @@ class Replay:
             if mark not in self.items:
                 raise ValueError(f"{mark} left, but was never admitted")
             one = self.items.pop(mark)
+            self._samples.pop(mark, None)
             if one.kind != "sample":
                 self._count(f"{one.kind}s {entry.event}" if early else f"{one.kind}s done")
                 continue
             self._count(entry.event if early else "left")
-            if early:
-                self.unheard[str(one.uses)] = self.unheard.get(str(one.uses), 0) + 1
 
     def _hold(self, kind: str, held: Sequence[Held], entry: Entry) -> None:
         for mark, held_at in held:
@@ -163,23 +173,33 @@ class Replay:
                 raise ValueError(f"{mark} is admitted twice, or is from the future")
             self.items[mark] = Item(kind, held_at)
             if kind == "sample" and entry.event == "order":
+                heappush(self._by_time, (held_at, mark))
+                self._samples[mark] = self.items[mark]
+                self.items[mark].since = self.orders
                 self.items[mark].position = self.admitted
                 self.items[mark].admitted_round = entry.round_number
                 self.admitted += 1
                 self._count("admitted")
 
     def _use(self, entry: Entry) -> None:
-        """Count one more use of every stored sample."""
-        self.round_number, self.unheard = entry.round_number, {}
-        for mark, one in self.items.items():
-            if one.kind != "sample":
-                continue
-            one.uses += 1
-            age = entry.at - one.held_at
-            self._count("used")
-            self.longest, self.most_used = max(self.longest, age), max(self.most_used, one.uses)
-            if entry.most_uses and one.uses > entry.most_uses:
-                self._break(f"{mark} trained in {one.uses} rounds", entry, str(entry.most_uses))
+        """Count one more use of every stored sample; look at each only if a limit is broken."""
+        self.round_number, self.orders = entry.round_number, self.orders + 1
+        if not self._samples:
+            return
+        while self._by_time[0][1] not in self._samples:
+            heappop(self._by_time)
+        oldest = next(iter(self._samples.values()))
+        used, age = self.uses(oldest), entry.at - self._by_time[0][0]
+        self.counts["used"] = self.counts.get("used", 0) + len(self._samples)
+        self.longest, self.most_used = max(self.longest, age), max(self.most_used, used)
+        if (entry.most_uses and used > entry.most_uses) or (self.keep and age >= self.keep):
+            self._find_broken(entry)
+
+    def _find_broken(self, entry: Entry) -> None:
+        for mark, one in self._samples.items():
+            uses, age = self.uses(one), entry.at - one.held_at
+            if entry.most_uses and uses > entry.most_uses:
+                self._break(f"{mark} trained in {uses} rounds", entry, str(entry.most_uses))
             if self.keep and age >= self.keep:
                 self._break(f"{mark} trained after {age} ms", entry, f"{self.keep} ms")
 

@@ -18,7 +18,8 @@ SCHEMA = 1
 TABLES = (
     "CREATE TABLE books (only INTEGER PRIMARY KEY CHECK (only = 1), content TEXT NOT NULL)",
     """CREATE TABLE samples (
-        position INTEGER PRIMARY KEY, admitted_round INTEGER NOT NULL, uses INTEGER NOT NULL
+        position INTEGER PRIMARY KEY, admitted_round INTEGER NOT NULL, uses INTEGER NOT NULL,
+        bought_in INTEGER NOT NULL
     )""",
     # Apart from the counts, which change in every round, while contents never do.
     "CREATE TABLE contents (position INTEGER PRIMARY KEY, content BLOB NOT NULL)",
@@ -34,7 +35,7 @@ TABLES = (
     "CREATE TABLE candidate_contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL)",
     """CREATE TABLE purchases (
         number INTEGER PRIMARY KEY, key TEXT NOT NULL, price REAL NOT NULL,
-        round_number INTEGER NOT NULL, asked INTEGER NOT NULL
+        round_number INTEGER NOT NULL, bought_in INTEGER NOT NULL, asked INTEGER NOT NULL
     )""",
     "CREATE UNIQUE INDEX purchase_keys ON purchases (key)",
     "CREATE TABLE purchase_contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL)",
@@ -44,8 +45,6 @@ TABLES = (
         secret BLOB NOT NULL, mark TEXT NOT NULL, subject TEXT NOT NULL,
         PRIMARY KEY (kind, number)
     ) WITHOUT ROWID""",
-    # Samples that were let go since the last receipt, by the rounds that they trained in.
-    "CREATE TABLE unheard (uses INTEGER PRIMARY KEY, count INTEGER NOT NULL)",
     """CREATE TABLE own_time (
         only INTEGER PRIMARY KEY CHECK (only = 1), own INTEGER NOT NULL, wall INTEGER NOT NULL,
         keep INTEGER NOT NULL

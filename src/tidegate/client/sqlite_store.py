@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from math import isinf
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from tidegate._internal.sqlite_file import empty_log, transaction
 from tidegate.client.codec import ArrayCodec, SampleCodec
 from tidegate.client.limits import Clock
 from tidegate.client.record import Entry
-from tidegate.client.slots import most_uses
 from tidegate.client.sqlite_books import as_text, names_the_file
 from tidegate.client.sqlite_file import REMEDY
 from tidegate.client.sqlite_waiting import SqliteWaiting
@@ -57,7 +57,8 @@ class SqliteStore(SqliteWaiting):
     def stored(self) -> list[StoredSample]:
         """Return what is in the buffer, oldest first."""
         rows = self._connection.execute(
-            "SELECT position, admitted_round, uses FROM samples ORDER BY position LIMIT ?",
+            "SELECT position, admitted_round, uses, bought_in FROM samples "
+            "ORDER BY position LIMIT ?",
             (self._capacity + 1,),
         ).fetchall()
         if len(rows) > self._capacity or not all(type(cell) is int for row in rows for cell in row):
@@ -151,24 +152,26 @@ class SqliteStore(SqliteWaiting):
             samples, purchases = [], []
             for place, packed in enumerate(change.admitted):
                 position = change.before.total_admitted + place
-                execute("INSERT INTO samples VALUES (?, ?, 1)", (position, round_number))
+                bought_in = change.bought_in[place] if change.bought_in else books.orders
+                row = position, round_number, bought_in
+                execute("INSERT INTO samples VALUES (?, ?, 1, ?)", row)
                 execute("INSERT INTO contents VALUES (?, ?)", (position, packed))
                 origin = change.origins[place] if change.origins else Origin()
                 samples.append(kept.hold("sample", position, packed, origin, now))
             for one in change.asked:
                 added = execute(
-                    "INSERT INTO purchases (key, price, round_number, asked) VALUES (?, ?, ?, 0)",
-                    (one.key, change.order.price, round_number),
+                    "INSERT INTO purchases (key, price, round_number, bought_in, asked) "
+                    "VALUES (?, ?, ?, ?, 0)",
+                    (one.key, change.order.price, round_number, books.orders),
                 ).lastrowid
                 execute("INSERT INTO purchase_contents VALUES (?, ?)", (added, one.packed))
                 purchases.append(kept.hold("purchase", added or 0, one.packed, one.origin, now))
             self._note(change.failed)
-            execute("DELETE FROM unheard")
             told = Entry(
                 event="order",
                 at=now,
                 round_number=round_number,
-                most_uses=most_uses(change.order),
+                most_uses=0 if isinf(change.order.horizon) else int(change.order.horizon),
                 gone=tuple(gone),
                 samples=tuple(samples),
                 purchases=tuple(purchases),
@@ -206,11 +209,3 @@ class SqliteStore(SqliteWaiting):
         if self.books().void_round < round_number:
             with transaction(self._connection):
                 self._write(with_void(self.books(), round_number))
-
-    @names_the_file
-    def unheard(self) -> dict[int, int]:
-        """Return how many samples were let go since the last order, by their uses."""
-        rows = self._connection.execute("SELECT uses, count FROM unheard").fetchall()
-        if not all(type(cell) is int and cell > 0 for row in rows for cell in row):
-            raise self._damaged("counts samples that it let go by no numbers")
-        return dict(rows)

@@ -41,17 +41,18 @@ class SqliteWaiting(SqliteBooks):
         with transaction(self._connection, "DEFERRED"):  # books and rows of one moment
             most = self.books().under_way
             rows = self._connection.execute(
-                "SELECT key, price, round_number, asked, purchase_contents.number IS NULL "
+                "SELECT key, price, round_number, bought_in, asked, "
+                "purchase_contents.number IS NULL "
                 "FROM purchases LEFT JOIN purchase_contents USING (number) "
                 "ORDER BY purchases.number LIMIT ?",
                 (most + 1,),
             ).fetchall()
-        kinds = all(_kinds(row) == (str, float, int, int, int) for row in rows)
+        kinds = all(_kinds(row) == (str, float, int, int, int, int) for row in rows)
         if len(rows) != most or not kinds:
             raise self._damaged(f"holds other purchases than the {most} of its books")
         return [
-            Purchase(key, price, now, bool(asked), bool(is_void))
-            for key, price, now, asked, is_void in rows
+            Purchase(key, price, now, bought_in, bool(asked), bool(is_void))
+            for key, price, now, bought_in, asked, is_void in rows
         ]
 
     @names_the_file

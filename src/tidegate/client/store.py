@@ -25,6 +25,8 @@ class Books:
     """Created with the buffer: a client that has lost one comes back with another."""
     last_round: int = 0
     """The newest round whose order was applied."""
+    orders: int = 0
+    """Orders that were applied."""
     void_round: int = 0
     """Orders up to this round that were not applied never will be."""
     cursor: str | None = None
@@ -62,6 +64,17 @@ class Books:
     record_digest: str = ""
     """Of that entry, and so of all before it."""
 
+    @property
+    def total_bought(self) -> int:
+        """Samples that were bought, whatever became of them."""
+        return self.total_admitted + self.total_refused + self.under_way
+
+    @property
+    def read(self) -> int:
+        """Samples of the stream that were read, whatever became of them."""
+        seen = self.total_seen or self.total_admitted + self.total_set_aside
+        return seen + self.total_passed
+
     def __post_init__(self) -> None:
         if not (self.run and self.client and self.buffer_id and self.buffer_capacity >= 1):
             raise ValueError(f"books need a run, a client, an id and capacity for a sample: {self}")
@@ -69,7 +82,18 @@ class Books:
         choices = self.total_seen, self.candidates, self.chosen_round
         purchases = self.under_way, self.under_way_spent, self.total_refused, self.total_refunded
         gone = self.total_expired, self.total_erased, self.total_passed, self.record_number
-        if min(self.last_round, self.void_round, *admissions, *choices, *purchases, *gone) < 0:
+        if (
+            min(
+                self.last_round,
+                self.void_round,
+                self.orders,
+                *admissions,
+                *choices,
+                *purchases,
+                *gone,
+            )
+            < 0
+        ):
             raise ValueError(f"these books are not possible: {self}")
 
 
@@ -93,6 +117,8 @@ class StoredSample:
     admitted_round: int
     uses: int
     """Rounds in which it was trained on."""
+    bought_in: int
+    """Number of the order that bought it."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +144,8 @@ class Candidate:
     chosen: bool = False
     """Whether it is to be paid for; else it waits."""
     origin: Origin = Origin()
+    bought_in: int = 0
+    """Number of the order that bought it, if it was under way."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +156,8 @@ class Purchase:
     price: float
     round_number: int
     """Of the order that bought it."""
+    bought_in: int
+    """Number of that order among those that the client applied."""
     asked: bool = False
     """Whether the supplier is known to have been asked."""
     is_void: bool = False
@@ -178,6 +208,8 @@ class Change:
     """Keys of purchases that have arrived, or never will."""
     origins: Sequence[Origin] = ()
     """Of the samples that are admitted, in their order; now and nobody where it is empty."""
+    bought_in: Sequence[int] = ()
+    """Numbers of the orders that bought them; the present one where it is empty."""
 
     @property
     def round_number(self) -> int:
@@ -257,10 +289,6 @@ class Store(Protocol):
 
     def whose(self, subject: str) -> str | None:
         """Return the keyed hash of a subject; None for a forgotten one."""
-        ...
-
-    def unheard(self) -> dict[int, int]:
-        """Return how many samples were let go since the last order, by their uses."""
         ...
 
 

@@ -1,7 +1,6 @@
 """The results of a run: one folder with its configuration and one row a round."""
 
 import contextlib
-import dataclasses
 import importlib.metadata
 import itertools
 import json
@@ -52,7 +51,7 @@ class RowWriter:
         terms = bound_terms(sizes, learning)
         distinct = done.distinct_samples
         row = {
-            **dataclasses.asdict(done),
+            **done.numbers(),
             "reuse_uniformity": done.effective_samples / distinct if distinct else 1.0,
             "accuracy": accuracy,
             "loss": loss,

@@ -4,9 +4,6 @@
 ClientApp. This is the only folder that imports flwr, besides ``tidegate.experiments``.
 """
 
-import tidegate.flower.flower_internals  # noqa: F401 - first, because it refuses a Flower it does not know
-
-# isort: split
 from tidegate.flower.client import ClientGate, GatedRound
 from tidegate.flower.control_settings import ClientTrust, Deployment, Planning
 from tidegate.flower.folded_fedavg import FoldedFedAvg

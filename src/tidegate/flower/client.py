@@ -280,7 +280,7 @@ class ClientGate:
             buffer_id=books.buffer_id,
             void_round=books.void_round,
             candidates=0 if selection is None else selection.candidates,
-            seen=books.total_seen,
+            read=books.read,
             last_taken=last_taken(books),
         )
         folder = buffer_folder(context)

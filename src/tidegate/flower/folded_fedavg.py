@@ -53,12 +53,13 @@ class _Sum:
 
     def __init__(self) -> None:
         self._values: NDArray[np.float64] | None = None
-        self._kind = np.dtype(np.float16)
+        self._weights: dict[np.dtype[Any], float] = {}
+        """Of arrays of each type: a single client does not decide the type for all."""
 
     def add(self, values: NDArray[Any], weight: float) -> None:
         """Add an array; integers and booleans have an average that is neither."""
         kind = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
-        self._kind = np.promote_types(self._kind, kind)
+        self._weights[kind] = self._weights.get(kind, 0.0) + weight
         weighed = np.multiply(values, weight, dtype=np.float64)
         if self._values is None:
             self._values = np.asarray(weighed)
@@ -67,4 +68,5 @@ class _Sum:
 
     def average(self, total: float) -> NDArray[Any]:
         """Return the average, as FedAvg would."""
-        return np.asarray(self._values / total, dtype=self._kind)  # type: ignore[operator]
+        kind = max(self._weights, key=self._weights.__getitem__)
+        return np.asarray(self._values / total, dtype=kind)  # type: ignore[operator]

@@ -4,9 +4,9 @@ import hashlib
 
 from flwr.app import Message
 
+from tidegate._internal.words import on_a_line
 from tidegate.errors import DamagedFileError, SupplierError, TidegateError, WireError
 from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
-from tidegate.flower.local_grid import LONGEST_REASON
 from tidegate.flower.records import NOT_IN_MODS, REMEDIES, expect, find, key_of
 from tidegate.wire import Address, Introduction, Receipt
 
@@ -39,7 +39,7 @@ def may_pass(reply: Message) -> bool:
 def introduction_in(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:
     """Return a node's introduction, under the name that it is registered with, or else its own."""
     if reply.has_error():
-        reason = str(reply.error.reason)[:LONGEST_REASON]
+        reason = on_a_line(reply.error.reason)
         remedy = f"; {REMEDIES[Introduction]}" if lacks_gate(reply) else ""
         raise WireError(f"it replied without an introduction: {reason}{remedy}")
     introduction = expect(reply.content, Introduction)

@@ -13,14 +13,16 @@ from pathlib import Path
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp import ServerApp
 
 from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import (
     CLIENT_RAISED,
     SERVER_NODE_ID,
+    OwnGrid,
     Run,
     act_as_server,
+    delivered,
     name_message,
     run_of,
 )
@@ -44,7 +46,7 @@ class Answers:
     first_failure: str = ""
 
 
-class LocalGrid(Grid):
+class LocalGrid(OwnGrid):
     """A grid whose nodes are function calls in this process.
 
     Nodes keep their buffers in the ``tidegate-folder`` of their node-config or run-config;
@@ -155,13 +157,13 @@ class LocalGrid(Grid):
 
     def _answer(self, message: Message) -> Message:
         """Return the ClientApp's reply; if it raises, an error reply like Flower's."""
-        delivered = Message(_own_copy(message.content), metadata=message.metadata)  # type: ignore[call-overload]
+        arrived = delivered(message, _own_copy(message.content))
         node_id = message.metadata.dst_node_id
         kind = message.metadata.message_type.partition(".")[0]
         kind = "introduction" if asks_who(message.content) else kind
         self.answers.sent[kind] += 1
         try:
-            return self._client_app(delivered, self._contexts[node_id])
+            return self._client_app(arrived, self._contexts[node_id])
         except Exception as failure:
             reason = f"{type(failure).__name__}: {failure}"
             self.answers.failed[kind] += 1

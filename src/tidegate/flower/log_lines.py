@@ -32,6 +32,12 @@ NOT_SAVED = (
     "%s changes its attributes (%s), which a resumed run will not restore: add state_dict() and "
     "load_state_dict(), whose state is saved with the run"
 )
+STOPPED = (
+    "should_stop ended the run after round %d%s; the same app with the same folder, if there is "
+    "one, continues it"
+)
+"""``tidegate watch`` knows its beginning."""
+UNDER_WAY = ", with %s paid for and under way"
 NOBODY_TOOK_PART = (
     "no client took part in this run and no round was run: check that nodes are online, and "
     "start it again"
@@ -85,6 +91,14 @@ def tell_of_other_clients(ledger: Ledger, grid: Grid) -> None:
     known, here = len(ledger.accounts), len(list(grid.get_node_ids()))
     if here != known > 0:
         logger.warning(OTHER_CLIENTS, known, here, known)
+
+
+def tell_of_stop(rounds: Sequence[FleetRound]) -> None:
+    """Log that the user's own ``should_stop`` ends the run, and what has not arrived yet."""
+    if rounds:
+        under_way = rounds[-1].under_way
+        more = UNDER_WAY % counted(under_way, "sample") if under_way else ""
+        logger.info(STOPPED, rounds[-1].round_number, more)
 
 
 def tell_of_end(rounds: Sequence[FleetRound], num_rounds: int) -> None:

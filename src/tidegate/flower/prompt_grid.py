@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tidegate.flower.flower_internals import NodeInfo, Run
+from tidegate.flower.flower_internals import NodeInfo, OwnGrid, Run
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.messages import AT_ONCE
 
@@ -65,8 +65,10 @@ def _arriving(
         time.sleep(min(pause, begun + timeout - now))
 
 
-class PromptGrid(Grid):
+class PromptGrid(OwnGrid):
     """A grid that yields replies as they arrive, a few at a time."""
+
+    purpose = "FoldedFedAvg", "FedAvg needs no grid of its own"
 
     def __init__(self, grid: Grid) -> None:
         self._grid = grid

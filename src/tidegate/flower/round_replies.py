@@ -11,18 +11,25 @@ from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from tidegate._internal.words import on_a_line
 from tidegate.errors import WireError
 from tidegate.flower.flower_internals import CLIENT_RAISED
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.records import expect
-from tidegate.flower.updates import UpdateCheck, has_form_of, of_one_form, usable_metrics
+from tidegate.flower.updates import (
+    UpdateCheck,
+    check_metrics,
+    has_form_of,
+    of_one_form,
+    usable_metrics,
+)
 from tidegate.server.controller import Controller
 from tidegate.wire import Receipt
 
 FORM_DIFFERS = (
-    "%s is left out of the average: its reply has other records or names than most replies"
+    "%s is left out of the average: its reply has other records, names or types than most replies"
 )
 RAN_SHORT = (
     "%s bought fewer samples than ordered: its stream ran dry, or its supplier failed; see the "
@@ -50,6 +57,8 @@ class RoundReplies:
     """The check for updates of the model."""
     importance: Mapping[str, float] | None
     weight_key: str
+    loss_key: str | None
+    """The metric by which the strategy weighs updates, if it is one that must not be negative."""
     used: int = 0
     """Number of replies that were passed on."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -95,21 +104,21 @@ class RoundReplies:
         client = sent.client
         try:
             if reply.has_error():
-                raise WireError(reply.error.reason)  # noqa: TRY301 - one way for all failures
+                raise WireError(on_a_line(reply.error.reason))  # noqa: TRY301 - one way for all failures
             receipt = expect(reply.content, Receipt)
             if receipt.round_number != sent.round_number:
                 raise WireError(  # noqa: TRY301
                     f"it was asked in round {sent.round_number}, but its receipt is for round "
                     f"{receipt.round_number}"
                 )
-            was_dry = self.controller.ledger.account(client).exhausted
+            was_dry = self.controller.ledger.account(client).newest.is_dry
             on_time = self.controller.book(client, receipt).on_time
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
             self._note(sent, reply, failure)
             self.nodes.forget([client])  # the next round asks it how far it got
             return False
-        if receipt.exhausted and not was_dry:
+        if receipt.is_dry and not was_dry:
             logger.warning(RAN_SHORT, client)
         if not (on_time and receipt.occupancy):
             return False
@@ -121,6 +130,7 @@ class RoundReplies:
             weight *= self.importance.get(client, 1.0)
         try:
             self.updates.check(reply.content)
+            check_metrics(reply.content, self.weight_key, self.loss_key)
         except WireError as refused:
             logger.warning("%s is left out of the average: %s", client, refused)
             return False

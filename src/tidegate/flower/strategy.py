@@ -9,7 +9,9 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
@@ -27,6 +29,7 @@ from tidegate.flower.control_settings import (
     check_groups,
 )
 from tidegate.flower.control_terms import control_terms, membership_of, numbered_on
+from tidegate.flower.flower_internals import check_flower, check_later_arguments, flower_version
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.global_model import GlobalModel
 from tidegate.flower.local_grid import LocalGrid
@@ -54,6 +57,7 @@ from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards import Shard
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
+ShouldStop = Callable[[int, Result], bool]
 
 logger = logging.getLogger("flwr.tidegate")
 """A child of Flower's logger, so that its records appear in Flower's log."""
@@ -140,12 +144,16 @@ class AdmissionControl(Strategy):
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: EvaluateFunction | None = None,
+        **later: Any,
     ) -> Result:
         """Run the rounds that are left; all of them if the folder holds no earlier run.
 
-        The arguments are Flower's. Rounds keep their numbers over a restart, also in the result and
-        in ``evaluate_fn``, while Flower's log counts those of this start.
+        The arguments are Flower's; those of newer versions, such as ``should_stop`` (1.43), are
+        given by name. Rounds keep their numbers over a restart, also in the result, in
+        ``evaluate_fn`` and in ``should_stop``, while Flower's log counts those of this start.
         """
+        check_flower(flower_version())
+        check_later_arguments(later)
         self._timeout = timeout
         self._seconds_to_live = timeout if self._time_to_live is None else self._time_to_live
         held = nullcontext() if self._checkpoint is None else self._checkpoint.held(grid)
@@ -157,6 +165,8 @@ class AdmissionControl(Strategy):
                     grid.keep_buffers(self._checkpoint.buffers)
             before = self._rounds_before
             grid = PromptGrid(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
+            if later.get("should_stop") is not None:
+                later["should_stop"] = self._stopping(later["should_stop"], before)
             with self._sinks.kept(self.rounds):
                 result = super().start(
                     grid,
@@ -166,6 +176,7 @@ class AdmissionControl(Strategy):
                     train_config,
                     evaluate_config,
                     self._sinks.measuring(evaluate_fn, before),
+                    **later,
                 )
             if self._membership is not None:
                 self._membership.leave(self._running().report(), self.rounds)
@@ -233,6 +244,7 @@ class AdmissionControl(Strategy):
             updates=self._model.updates,
             importance=self._importance,
             weight_key=self._weight_key,
+            loss_key=getattr(self.strategy, "train_loss_key", None),
         )
         average, metrics = round_replies.averaged_by(self.strategy, now, replies)
         arrays = None if average is None else self._model.accept(average, now)
@@ -274,6 +286,17 @@ class AdmissionControl(Strategy):
         """Log the wrapped strategy and the terms."""
         logger.info("\t├──> Admission control: budget %g a round", self._budget)
         self.strategy.summary()
+
+    def _stopping(self, should_stop: ShouldStop, before: int) -> ShouldStop:
+        """Wrap ``should_stop``: rounds continue over a restart, and the model is the run's own."""
+
+        def stops(server_round: int, result: Result) -> bool:
+            so_far = numbered_on(replace(result, arrays=self._model.arrays), before)
+            if stop := should_stop(server_round + before, so_far):
+                log_lines.tell_of_stop(self.rounds)
+            return stop
+
+        return stops
 
     def _nobody(self, now: int) -> list[Message]:
         """Skip a round in which no client can take part; its number is used again."""

@@ -20,8 +20,8 @@ from tidegate.flower.reading import NUMBERS, Layout, remember
 ROUNDING = 1e-6
 """The most that averaging may take from an integer."""
 
-Form = frozenset[tuple[str, type, frozenset[tuple[str, int | None]]]]
-"""Names and kinds of the records in a reply, with the names and list lengths in each."""
+Form = frozenset[tuple[str, type, frozenset[tuple[str, str | int]]]]
+"""Names and kinds of the records in a reply, with the names, types and list lengths in each."""
 
 
 class UpdateCheck:
@@ -90,6 +90,23 @@ def check_array(name: str, array: Array, expected: Array | None) -> None:
             f"its array {name!r} is {values.dtype} of {values.shape}, but the model's is {kind} "
             f"of {shape}"
         )
+
+
+def check_metrics(content: RecordDict, weight_key: str, loss_key: str | None) -> None:
+    """Refuse metrics that would spoil the average of the whole fleet, with a reason.
+
+    Args:
+        content: of a client's reply after training.
+        weight_key: the metric that weighs a reply, which the server writes itself.
+        loss_key: the metric by which the strategy weighs updates, which is never negative.
+    """
+    for record in content.metric_records.values():
+        for name, metric in record.items():
+            values = metric if isinstance(metric, list) else [metric]
+            if name != weight_key and not all(map(math.isfinite, values)):
+                raise WireError(f"its metric {name!r} is not finite")
+            if name == loss_key and min(values, default=0) < 0:
+                raise WireError(f"its metric {name!r} is below 0, but the strategy weighs by it")
 
 
 def usable_metrics(content: RecordDict, weight_key: str) -> bool:
@@ -220,8 +237,12 @@ def _form(content: RecordDict) -> Form:
     )
 
 
-def _held(record: Mapping[str, Any]) -> list[tuple[str, int | None]]:
-    return [(name, len(one) if isinstance(one, list) else None) for name, one in record.items()]
+def _held(record: Mapping[str, Any]) -> list[tuple[str, str | int]]:
+    """Return what is in a record: each name, with the type of an array or the length of a list."""
+    return [
+        (name, one.dtype if isinstance(one, Array) else len(one) if isinstance(one, list) else "")
+        for name, one in record.items()
+    ]
 
 
 def _check_finite(name: str, values: NDArray[Any]) -> None:

@@ -61,9 +61,9 @@ class Delays:
         return not self.longest
 
     @property
-    def mean(self) -> float:
-        """The average number of rounds that a purchase takes."""
-        return (self.shortest + self.longest) / 2
+    def constant(self) -> bool:
+        """Whether all purchases take equally long."""
+        return self.shortest == self.longest
 
     @property
     def told(self) -> str:

@@ -90,7 +90,7 @@ def _audit_of(folder: Path, run: str) -> Audit | None:
 
 
 def _compared(name: str, audit: Audit | None, account: Mapping[str, Any] | None) -> NodeBooks:
-    booked = 0.0 if account is None else account["total_spent"] - account["total_refunded"]
+    booked = 0.0 if account is None else _booked(account)
     if audit is None or account is None:
         unused = audit is None and account is None  # it never took part
         told = [] if unused else ["it is known to only one side"]
@@ -101,14 +101,20 @@ def _compared(name: str, audit: Audit | None, account: Mapping[str, Any] | None)
     paid = books.total_spent - books.total_refunded
     if not _same(paid, booked):
         problems.append(f"it paid {paid:.10g}, but the ledger says {booked:.10g}")
-    if books.total_admitted != account["total_admitted"]:
+    admitted = account["lost"]["admitted"] + account["newest"]["admitted"]
+    if books.total_admitted != admitted:
         problems.append(
-            f"it admitted {books.total_admitted} samples, but the ledger says "
-            f"{account['total_admitted']}"
+            f"it admitted {books.total_admitted} samples, but the ledger says {admitted}"
         )
     if account["outstanding"] is not None:
         problems.append("it has an order without a reply")
     return NodeBooks(name, books.total_admitted, paid, booked, problems)
+
+
+def _booked(account: Mapping[str, Any]) -> float:
+    """Return what the server booked for a client, less refunds."""
+    parts = account["lost"], account["newest"]
+    return math.fsum(part["spent"] - part["refunded"] for part in parts)
 
 
 def newest_round(folder: Path) -> tuple[int, float]:

@@ -15,7 +15,7 @@ from tidegate.report.run_state import RunState
 from tidegate.report.tables import amount
 from tidegate.runs.client_view import ClientView
 from tidegate.runs.reader import RunView
-from tidegate.runs.server_log import how_stopped
+from tidegate.runs.server_log import how_stopped, last_lines
 
 MOST_NAMES = 6
 """The most clients to name; the others are counted."""
@@ -60,6 +60,10 @@ COUNTS = {
     "empty": "empty_clients",
 }
 """The figure of a run that counts the clients with each problem of ``ClientView.troubles``."""
+AS_ASKED = "should_stop ended the run"
+"""How the line begins that a server logs where the app's own ``should_stop`` ends a run."""
+LINES_AT_END = 5
+"""Of the log, that may have it."""
 NAMES = (
     SERVER_DEAD,
     SERVER_STOPPED,
@@ -115,7 +119,7 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
         what = f"its process ended without a message, in round {now:,}"
         to_do = f"{again}: it continues with round {now:,}, and nothing is paid twice"
         return [Alarm("red", SERVER_DEAD, what, to_do)]
-    if state.kind == "stopped" and (how := how_stopped(view.folder)) is not None:
+    if state.kind == "stopped" and (how := _how_stopped(view)) is not None:
         what = f"{how}, after round {now - 1:,}"
         return [Alarm("yellow", SERVER_STOPPED, what, f"to go on, {again}")]
     if state.kind == "stopped":
@@ -140,6 +144,14 @@ def _of_server(view: RunView, state: RunState) -> list[Alarm]:
         "look in server.log: it names nodes that the server leaves out or that do not reply"
     )
     return [Alarm("yellow", NO_PRICE, what, to_do)]
+
+
+def _how_stopped(view: RunView) -> str | None:
+    """Return how somebody, or the app's own ``should_stop``, ended a run early; else None."""
+    lines = last_lines(view.folder, LINES_AT_END) if view.ending == "over" else []
+    if any(AS_ASKED in line for line in lines):
+        return AS_ASKED
+    return how_stopped(view.folder)
 
 
 def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) -> list[Alarm]:

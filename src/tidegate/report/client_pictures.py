@@ -1,4 +1,4 @@
-"""Pictures that compare clients: samples bought, and the rounds that bought those they hold."""
+"""Pictures that compare clients: samples bought, and the ages of those they hold."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -19,17 +19,11 @@ LONGEST = 14
 """Characters of a client's name beside its row."""
 LARGEST = 130.0
 """Area of the largest dot, in square points."""
-MISSED = (
-    "The server counts a client's orders: where a client missed rounds, samples that it bought "
-    "before may be of an earlier round than shown."
-)
 MakePicture = Callable[["Figure", str, str], Picture]
 
 
 def client_pictures(clients: Sequence[ClientView], picture: MakePicture) -> list[Picture]:
-    """Draw one row a client: samples bought so far, and samples held, by round of purchase.
-
-    The server's books do not hold the rounds of samples that have left.
+    """Draw one row a client: samples bought so far, and samples held, by age.
 
     Args:
         clients: the clients in the order of their rows; only the first are drawn.
@@ -55,29 +49,22 @@ def _bought(clients: Sequence[ClientView], picture: MakePicture, few: str) -> Pi
 
 
 def _held(clients: Sequence[ClientView], picture: MakePicture, few: str) -> Picture:
-    figure, axes = new_panel("samples held, by the round that bought them")
-    dots = [
-        (bought, row, count)
-        for row, one in enumerate(clients)
-        for bought, count in one.batches
-        if count
-    ]
+    figure, axes = new_panel("samples held, by age")
+    dots = [(age, row, count) for row, one in enumerate(clients) for age, count in one.held]
     most = max((count for _, _, count in dots), default=0)
     if dots:
         rounds, rows, counts = zip(*dots, strict=True)
         sizes = [LARGEST * count / most for count in counts]
         axes.scatter(rounds, rows, s=sizes, color=COLOURS[0], alpha=0.8, edgecolors=INK)
     _name_rows(axes, clients)
-    axes.set_xlabel("round")
+    axes.set_xlabel("orders since they were bought")
     axes.locator_params(axis="x", integer=True)
     told = "; ".join(
-        f"{one.name} {one.stored:,} of rounds {one.batches[0][0]:,} to {one.batches[-1][0]:,}"
+        f"{one.name} {one.stored:,} of ages {one.held[0][0]:,} to {one.held[-1][0]:,}"
         for one in clients
-        if one.batches
+        if one.held
     )
     caption = f"The largest dot is {counted(most, 'sample')}.{few}"
-    if any(one.missed and one.batches for one in clients):
-        caption += f" {MISSED}"
     return picture(figure, f"Samples held, by client: {told or 'none at all'}.", caption)
 
 

@@ -49,8 +49,13 @@ def incidents(view: RunView) -> list[Incident]:
         _kind("D", _not_finite(view), lambda _: "a metric was not finite"),
         _kind("P", paused_rounds(view), lambda _: "clients bought nothing: buying was paused"),
         _counted(view, "A", _missing(view), f"node{{s}} did not take part: {_why_missing(view)}"),
-        _counted(view, "S", lambda row: row.failing_suppliers, "supplier{s} failed"),
-        _counted(view, "F", lambda row: row.full_spools, "stream{s} had no room for more messages"),
+        _counted(view, "S", _reported("failing_suppliers"), "supplier{s} failed"),
+        _counted(
+            view,
+            "F",
+            _reported("full_spools"),
+            "stream{s} had no room for more messages",
+        ),
     ]
     return [one for one in found if one.spans]
 
@@ -82,6 +87,11 @@ def rounds_in_words(spans: Sequence[Span]) -> str:
 
 def _kind(mark: str, rounds: Sequence[int], words: Callable[[int], str]) -> Incident:
     return Incident(mark, words(len(rounds)), _spans(rounds))
+
+
+def _reported(name: str) -> Callable[[FleetRound], int]:
+    """Return how to read what clients report of themselves in a round."""
+    return lambda row: int(row.health.get(name, 0))
 
 
 def _counted(view: RunView, mark: str, count: Callable[[FleetRound], int], words: str) -> Incident:

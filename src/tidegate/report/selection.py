@@ -19,7 +19,7 @@ def selection_in_words(clients: Sequence[ClientView]) -> list[str]:
         return []
     few, many = (pick(one.candidates for one in choosing) for pick in (min, max))
     among = f"{few:,}" if few == many else f"{few:,} to {many:,}"
-    seen = sum(one.seen for one in choosing)
+    seen = sum(one.read for one in choosing)
     admitted = sum(one.total_admitted for one in choosing)
     told = (
         f"{len(choosing):,} of {len(clients):,} clients choose by a ranking of their own among "

@@ -57,20 +57,15 @@ class OldestFirstBuffers:
         """Return all slots of these clients: each can take a fresh sample."""
         return self.capacities[who]
 
-    def empty(self, who: Members, reserved: IntArray | int = 0) -> int:
-        """Return how many slots of these clients are empty and not reserved."""
-        return int(self._empty(who, reserved).sum())
-
-    def _empty(self, who: Members, reserved: IntArray | int) -> IntArray:
-        empty: IntArray = self.capacities[who] - self.occupancy[who] - reserved
-        return np.maximum(empty, 0)
+    def empty(self, who: Members) -> int:
+        """Return how many slots of these clients are empty."""
+        return int((self.capacities[who] - self.occupancy[who]).sum())
 
     def wanted(
         self,
         who: Members,
         thresholds: Sequence[float],
         price: float | FloatArray,
-        reserved: IntArray | int = 0,
     ) -> IntArray:
         """Return how many samples each of these clients admits under a rule.
 
@@ -79,24 +74,17 @@ class OldestFirstBuffers:
             thresholds: the price up to which a slot takes a fresh sample: first for an empty slot,
                 then by the uses of its sample; the last for all older ones.
             price: one for all, or each client's own.
-            reserved: slots for samples that are under way: empty ones first, then those of the
-                oldest.
         """
         by_age = thresholds[1:] or thresholds
         too_young = np.searchsorted(by_age, price)  # samples with fewer uses stay at this price
-        empty = self._empty(who, reserved)
+        empty = self.capacities[who] - self.occupancy[who]
         wanted: IntArray = np.where(np.less_equal(price, thresholds[0]), empty, 0)
         if np.min(too_young, initial=len(by_age)) == len(by_age):
             return wanted
         latest = np.where(too_young < len(by_age), self.clocks[who] - 1 - too_young, -1)
         for table, chosen, columns in self._tables(who):
             came = latest[chosen].astype(np.int32)
-            old = table[:, columns] <= came
-            if np.any(reserved):
-                first, slots = self.admitted[who][chosen], self.capacities[who][chosen]
-                taken = np.broadcast_to(reserved, latest.shape)[chosen]
-                old &= ~_overwritten(len(table), first, slots, taken)
-            wanted[chosen] += old.sum(axis=0)
+            wanted[chosen] += (table[:, columns] <= came).sum(axis=0)
         return wanted
 
     def step(self, who: Members, admissions: CountArray) -> Stored:

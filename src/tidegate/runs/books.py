@@ -164,7 +164,7 @@ class RunBooks:
         self, client: str, account: Account, books: Books, plan: int
     ) -> tuple[object, ...]:
         text, capacity = account_text(account), account.buffer_capacity
-        is_noted = account.under_way > 0 or account.retired_in > 0
+        is_noted = account.newest.under_way > 0 or account.retired_in > 0
         is_planned = client in books.roster.places and books.allocation is not None
         told = checksum(client, capacity, text)
         dealt, number = _dealt(client, books, plan), books.accounts.number(client)

@@ -11,18 +11,16 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import MISSING, fields, replace
+from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from tidegate._internal.saving import reading
+from tidegate._internal.saving import plain, reading
 from tidegate._internal.sqlite_file import FileKind, check_tables, opened_to_read, transaction
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.folder import FORMAT_VERSION, REMEDY
-from tidegate.server.account import Account
-from tidegate.server.ledger import account_from
-from tidegate.wire import Order
+from tidegate.server.account import Account, Lost
+from tidegate.wire import Order, Receipt
 
 WHOLE, REAL, TEXT, BYTES = (f"{kind} NOT NULL" for kind in ("INTEGER", "REAL", "TEXT", "BLOB"))
 DEALT = f"plan {WHOLE}", f"ordered {WHOLE}", f"credits {REAL}"
@@ -57,11 +55,6 @@ BOOKS_KIND = FileKind(
     remedy=REMEDY,
     page_size=1024,  # a round touches accounts all over the file, a page each
 )
-OWN = frozenset({"buffer_capacity", "outstanding"})
-"""Fields of an account that have a column or a row of their own."""
-DEFAULTS: Mapping[str, Any] = MappingProxyType(
-    {one.name: one.default for one in fields(Account) if one.default is not MISSING}
-)
 OF_ONE_CLIENT = ("count", "price")
 """Fields of an order that differ from client to client; the others are its rule."""
 
@@ -83,20 +76,36 @@ def check(found: int, *values: object) -> None:
 
 
 def account_text(account: Account) -> str:
-    """Return an account as text, without defaults and fields that have their own column."""
-    told = {
+    """Return an account as text, without what has columns or rows of its own."""
+    return json.dumps(
+        {
+            "buffer_id": account.buffer_id,
+            "newest": _without_defaults(account.newest),
+            "candidates": account.candidates,
+            "lost": _without_defaults(account.lost),
+            "missing": account.missing,
+            "retired_in": account.retired_in,
+        }
+    )
+
+
+def _without_defaults(values: Receipt | Lost) -> dict[str, Any]:
+    """Return the fields that differ from their defaults: most are 0 for most clients."""
+    return {
         name: value
-        for name, value in vars(account).items()
-        if name not in OWN and value != DEFAULTS[name]
+        for name, value in vars(values).items()
+        if value or name in ("run", "round_number")
     }
-    return json.dumps(told)
 
 
 def account_of(text: str, capacity: int, order: Order | None) -> Account:
     """Restore an account from ``account_text``."""
-    told = {**json.loads(text), "buffer_capacity": capacity, "outstanding": None}
-    account = account_from({"batches": (), "lost_batches": (), **told})
-    return account if order is None else replace(account, outstanding=order)
+    content = json.loads(text)
+    content["newest"]["holding"] = tuple(content["newest"].get("holding", ()))
+    content["missing"] = tuple(content["missing"])
+    content["newest"] = Receipt(**content["newest"])
+    content["lost"] = plain(Lost, content["lost"])
+    return plain(Account, {**content, "buffer_capacity": capacity, "outstanding": order})
 
 
 def order_of(rule: Mapping[str, Any], count: int, price: float) -> Order:
@@ -181,12 +190,8 @@ def read_books(path: Path) -> dict[str, Any] | None:
             "SELECT number, client, capacity, is_planned, content, checksum FROM accounts"
         ):
             check(told, client, capacity, text)
-            accounts[client] = {
-                **DEFAULTS,
-                **json.loads(text),
-                "buffer_capacity": capacity,
-                "outstanding": orders.get(number),
-            }
+            account = account_of(text, capacity, None)
+            accounts[client] = {**asdict(account), "outstanding": orders.get(number)}
             if is_planned:
                 absences[client] = looks - away.get(number, looks)
         ledger = {**controller["ledger"], "accounts": accounts}

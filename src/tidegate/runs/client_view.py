@@ -23,17 +23,14 @@ class ClientView:
     """Whether an order of an earlier round has no receipt."""
     is_retired: bool
     """Whether an operator has retired it, or has asked the server to."""
-    batches: Sequence[tuple[int, int]] = ()
-    """What it stores: the round that admitted samples, and how many of them are left. The books
-    count its orders, so rounds are counted back from its last one, as if it had missed none."""
+    held: Sequence[tuple[int, int]] = ()
+    """What it stores or will store: ages, in orders since the purchase, and samples of each."""
     candidates: int = 0
     """Candidates that it reads for an order; 0 if it takes samples as they come."""
-    seen: int = 0
-    """Samples that its present buffer has read from the stream, if it chooses among them."""
+    read: int = 0
+    """Samples that its present buffer has read from the stream."""
     failed: bool = False
     """Whether it owes a receipt, or was left out, because of an error or a refused reply."""
-    missed: int = 0
-    """Rounds up to its last one in which it applied no order."""
     troubles: Sequence[str] = ()
     """Problems of its purchases by its last receipt: ``empty`` (it holds nothing, and nothing is
     under way), ``short`` (it bought fewer samples than ordered in the last round, or in an earlier
@@ -56,27 +53,27 @@ def client_view(
         now: the round under way, or the next one.
         requests: whom operators have asked to retire, or to let in again.
     """
-    order, missed = account["outstanding"], account["last_round"] - account["applied"]
+    order, newest, lost = account["outstanding"], account["newest"], account["lost"]
     is_retired = requests.get(name, account["retired_in"] > 0)
+    under_way = newest["bought"] - newest["admitted"] - newest["refused"]
     troubles = {
-        "empty": not (account["batches"] or account["under_way"]),
-        "short": account["exhausted"] and account["last_round"] == now - 1,
-        "suppliers": account["supplier_fails"],
-        "spools": account["spool_full"],
+        "empty": not (newest["occupancy"] or under_way),
+        "short": newest["is_dry"] and newest["round_number"] == now - 1,
+        "suppliers": newest["health"].get("failing_suppliers", 0) > 0,
+        "spools": newest["health"].get("full_spools", 0) > 0,
     }
     return ClientView(
         name=name,
         buffer_capacity=account["buffer_capacity"],
-        stored=sum(count for _, count in account["batches"]),
-        total_admitted=account["total_admitted"],
-        total_spent=account["total_spent"],
-        last_round=account["last_round"],
+        stored=newest["occupancy"],
+        total_admitted=lost["admitted"] + newest["admitted"],
+        total_spent=lost["spent"] + newest["spent"],
+        last_round=newest["round_number"],
         away_for=away_for,
         owes_answer=order is not None and order["round_number"] < now and not is_retired,
         is_retired=is_retired,
-        batches=[(since + 1 + missed, count) for since, count in account["batches"]],
-        missed=missed,
+        held=[(age, count) for age, count in enumerate(newest["holding"], start=1) if count],
         candidates=account["candidates"],
-        seen=account["seen"],
+        read=newest["read"],
         troubles=() if is_retired else tuple(one for one, here in troubles.items() if here),
     )

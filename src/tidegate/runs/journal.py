@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tidegate._internal.words import on_a_line
 from tidegate.runs.folder import METRICS
 from tidegate.runs.server_mark import this_boot, this_machine
 from tidegate.runs.sinks import Moment, Source
@@ -20,8 +21,6 @@ MOST_NAMED = 1000
 """At most so many clients are named in a line."""
 MOST_REASONS = 6
 """At most so many reasons for leaving clients out are written in a line."""
-LONGEST_ERROR = 500
-"""Characters of an error."""
 
 
 class Journal:
@@ -49,7 +48,7 @@ class Journal:
         line |= {"averaged": moment.averaged, "failed": len(moment.failed)}
         if moment.failed:
             names, reasons = list(moment.failed), list(moment.failed.values())
-            line |= {"failed_clients": names[:MOST_NAMED], "error": _on_a_line(reasons[0])}
+            line |= {"failed_clients": names[:MOST_NAMED], "error": on_a_line(reasons[0])}
         left_out = _numbered(moment.left_out)
         if left_out != self._left_out:  # or it would fill the file in a long run
             line["left_out"] = left_out
@@ -77,14 +76,8 @@ def _numbered(left_out: Mapping[str, str]) -> dict[str, Any]:
     named = itertools.islice(left_out.items(), MOST_NAMED)
     return {
         "clients": {name: places[reason] for name, reason in named},
-        "reasons": [_on_a_line(one) for one in itertools.islice(places, MOST_REASONS)],
+        "reasons": [on_a_line(one) for one in itertools.islice(places, MOST_REASONS)],
     }
-
-
-def _on_a_line(error: str) -> str:
-    """Return the beginning of a client's error, which may hold any character."""
-    plain = "".join(one if one.isprintable() else " " for one in error[:LONGEST_ERROR])
-    return " ".join(plain.split())
 
 
 def versions() -> dict[str, str]:

@@ -24,6 +24,17 @@ RUN_STOPPED = "somebody stopped the run (flwr stop), or the SuperLink was starte
 INTERRUPTED = "somebody interrupted the run (Ctrl-C)"
 
 
+class Indented(logging.Formatter):
+    """Writes a record of several lines with the later ones indented.
+
+    A text of somebody else, such as a client's exception, then looks like no record of its own.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as text."""
+        return super().format(record).replace("\n", "\n    ")
+
+
 def in_words(wrong: Exception) -> str:
     """Return the kind of an exception, and what it says."""
     return f"{type(wrong).__name__}: {wrong}"
@@ -55,7 +66,7 @@ def logged(
     handler = logging.handlers.RotatingFileHandler(
         folder / LOG, maxBytes=LARGEST, backupCount=1, encoding="utf-8", delay=True
     )
-    form = logging.Formatter("%(asctime)s UTC %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
+    form = Indented("%(asctime)s UTC %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S")
     form.converter = time.gmtime
     handler.setFormatter(form)
     handler.addFilter(is_of_use)
@@ -88,6 +99,8 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 def how_stopped(folder: Path) -> str | None:
     """Return how somebody stopped a run that ended early, by the end of its log; else None."""
     end = " ".join(last_lines(folder, 1))
+    if end.startswith(" "):  # the end of a longer record
+        return None
     return next((how for how in (RUN_STOPPED, INTERRUPTED) if f"{ENDING}{how}" in end), None)
 
 

@@ -8,7 +8,7 @@ accounts changed since they were last saved, and reads accounts in a file when t
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegate._internal.replacing import with_changes
 from tidegate.errors import WireError
@@ -33,30 +33,25 @@ class Sums:
 
     refunded: int = 0
     """In units, all accounts."""
-    refused: int = 0
-    set_aside: int = 0
     under_way: int = 0
     """Members', as all that follow."""
     under_way_spent: int = 0
     """In units."""
-    failing_suppliers: int = 0
-    full_spools: int = 0
-    spool_dropped: int = 0
     empty_clients: int = 0
+    health: dict[str, float] = field(default_factory=dict)
+    """By name, what their newest receipts say."""
 
     def add(self, account: Account, sign: int = 1) -> None:
         """Add an account, or subtract it again."""
-        self.refunded += sign * units(account.total_refunded)
-        self.refused += sign * account.total_refused
-        self.set_aside += sign * account.total_set_aside
+        newest = account.newest
+        self.refunded += sign * (units(account.lost.refunded) + units(newest.refunded))
         if account.retired_in:
             return
-        self.under_way += sign * account.under_way
-        self.under_way_spent += sign * units(account.under_way_spent)
-        self.failing_suppliers += sign * account.supplier_fails
-        self.full_spools += sign * account.spool_full
-        self.spool_dropped += sign * account.spool_dropped
-        self.empty_clients += sign * (not (account.batches or account.under_way))
+        self.under_way += sign * newest.under_way
+        self.under_way_spent += sign * units(newest.under_way_spent)
+        self.empty_clients += sign * account.is_empty
+        for name, value in newest.health.items():
+            self.health[name] = self.health.get(name, 0) + sign * value
 
 
 class Accounts:
@@ -167,7 +162,7 @@ class Accounts:
 
     def _note(self, client: str, account: Account) -> None:
         _keep(self.unanswered, client, is_in=account.outstanding is not None)
-        _keep(self.waiting, client, is_in=account.under_way > 0 and not account.retired_in)
+        _keep(self.waiting, client, is_in=account.newest.under_way > 0 and not account.retired_in)
         _keep(self.retired, client, is_in=account.retired_in > 0)
 
 

@@ -1,5 +1,6 @@
 """Ask a price feed, and report its exceptions as failures of the feed."""
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
@@ -10,24 +11,30 @@ MOST_AHEAD = 512
 """Rounds whose prices a feed is asked for in advance."""
 SHOWN = 3
 """Names of clients in a message."""
+BY_NAME = (
+    "prices are by client name: the SuperNode's registered name, or tidegate-client in its "
+    "node-config, or partition-N for its partition-id"
+)
+NO_PRICE = f"no order for %s in round %d: the price feed only knows %s; {BY_NAME}"
+
+logger = logging.getLogger("flwr.tidegate")
 
 
 def asked_price(
     feed: PriceFeed, round_number: int, clients: Sequence[str]
 ) -> float | Mapping[str, float]:
-    """Return what a sample costs in a round: one price for all, or one for each client."""
+    """Return what a sample costs in a round: one price for all, or one for each known client."""
     with _fed(round_number):
         price = feed.at(round_number, clients)
     if isinstance(price, Mapping):
         unknown = [client for client in clients if client not in price]
         if unknown:
+            logger.warning(NO_PRICE, _some(unknown), round_number, _some(price))
+        if len(unknown) == len(clients):
             raise SupplierError(
                 "the price feed",
-                (
-                    f"has no price for {_some(unknown)} in round {round_number}, only for "
-                    f"{_some(price)}; prices are by client name: the SuperNode's registered name, "
-                    "or tidegate-client in its node-config, or partition-N for its partition-id"
-                ),
+                f"has no price for {_some(unknown)} in round {round_number}, only for "
+                f"{_some(price)}; {BY_NAME}",
             )
     return price
 

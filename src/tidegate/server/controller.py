@@ -10,18 +10,19 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, cast
 
+from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash
-from tidegate.admission.rule import AdmissionRule, FleetOrder, GrantedRule
+from tidegate.admission.rule import AdmissionRule, GrantedRule
 from tidegate.errors import ConfigurationError
-from tidegate.server.fleet import Terms
+from tidegate.policies.decision import decide
+from tidegate.server.fleet import FleetStock, Terms
 from tidegate.server.fleet_round import Decision, FleetRound
 from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
 from tidegate.server.progress import Progress
 from tidegate.server.shards import Report
-from tidegate.server.spending import within_cash
 from tidegate.server.standing import Standing
-from tidegate.wire import LARGEST_AMOUNT, Address, Introduction, Order, Receipt
+from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Address, Introduction, Order, Receipt
 
 
 class Controller:
@@ -123,30 +124,39 @@ class Controller:
             budget = self._terms.purse.budget(self._at.round_number, earned)
             expected = self._terms.purse.rate(self._at.round_number)
             usual = (earned + budget) / self._at.round_number
-        admission = self._rule(budget, expected)
+        policy = replace(self._fleet.policy, admission=self._rule(budget, expected))
         members = self._fleet.members(
             {one for one in present if self._ledger.account(one).outstanding is None}
         )
-        quote = self._fleet.quote(self._at.round_number, members, self._at.waits.mean_delay)
-        self._server = admission.learn(self._server, quote)
-        room, limit = self._fleet.room(members)
-        wanted, most = admission.decide(self._server, quote, limit), None
-        each = wanted.each_pays_its_own(quote) and not self._terms.sums_only
-        if self._at.pause.rounds_left:
-            wanted, most = FleetOrder(0.0), 0
-        elif not each:
-            wanted, most = wanted.within(self._cash(budget), quote, limit)
-        counts = self._fleet.split(members, wanted.total_admission, room, most)
+        now, paused = self._at.round_number, self._at.pause.rounds_left > 0
+        quote, members = self._fleet.quote(now, members)
+        clients = [client for _, client in members]
+        self._server = policy.admission.learn(self._server, quote)
+        unsettled = self._ledger.exposure + self._ledger.booked.spent
+        decided = decide(
+            policy,
+            self._server,
+            quote,
+            stock=FleetStock(self._fleet, clients, now),
+            allocation=self._fleet.allocation or Allocation.start(policy.shares),
+            round_number=now,
+            who=self._fleet.numbers(members),
+            cash=self._cash(budget, unsettled),
+            unsettled=unsettled,
+            budget=usual,
+            paused=paused,
+        )
+        self._fleet.allocation = decided.allocation
         orders = {}
-        for place, ((number, client), count) in enumerate(zip(members, counts, strict=True)):
+        for place, client in enumerate(clients):
             price = quote.price if quote.own is None else float(quote.own[place])
-            orders[client] = self._order(number, client, count, price, wanted.thresholds)
-        if each and wanted.thresholds and wanted.total_admission:
-            least = self._fleet.least(members, quote, self._at.round_number, usual)
-            orders = within_cash(orders, self._ledger, self._cash(budget, wanted.money), least)
+            count = NO_LIMIT if decided.counts is None else int(decided.counts[place])
+            is_owed = decided.owed is not None and decided.owed[place] > 0
+            thresholds = (price,) if is_owed else decided.thresholds  # it is owed at any price
+            orders[client] = self._fleet.order(now, client, price, count, thresholds, paused=paused)
         for client, order in orders.items():
             self._ledger.send(client, order)
-        ordered = None if wanted.thresholds else wanted.total_admission
+        ordered = None if decided.thresholds else decided.total
         slots = self._fleet.slots(members)
         decision = Decision(quote.price, ordered, budget, expected, len(orders), slots)
         self._at = replace(self._at, decision=decision)
@@ -160,7 +170,7 @@ class Controller:
             heard = replace(
                 decision,
                 answered=decision.answered + 1,
-                exhausted=decision.exhausted + receipt.exhausted,
+                exhausted=decision.exhausted + receipt.is_dry,
             )
             self._at = replace(self._at, decision=heard)
         return booking
@@ -181,13 +191,11 @@ class Controller:
             training_size=totals.training_size,
             prior_uses=totals.prior_uses,
         )
-        ended = tally.distinct_samples + self._ledger.refused
         # If no client stores anything, all purchases are under way, and none of them was in vain.
         in_vain = self._ledger.exposure + (totals.spent if totals.training_size else 0.0)
         self._at = after = Progress(
             round_number=at.round_number + 1,
             tally=tally,
-            waits=at.waits.after_round(self._ledger.under_way, ended),
             overspend=at.overspend + (totals.spent - decision.budget),
             pause=at.pause.after_round(used=used, spent=in_vain),
         )
@@ -209,11 +217,12 @@ class Controller:
             distinct_samples=tally.distinct_samples,
             effective_samples=tally.effective_sample_size,
             pause=after.pause.rounds_left,
-            set_aside=self._ledger.set_aside,
             retired=self._ledger.retired,
             under_way=self._ledger.under_way,
             under_way_spent=self._ledger.under_way_spent,
-            **self._ledger.troubles(at.round_number),
+            oldest_under_way=self._ledger.oldest_under_way(at.round_number),
+            empty_clients=self._ledger.accounts.sums.empty_clients,
+            health=self._ledger.health,
             refunded=self._ledger.refunded,
         )
 
@@ -260,29 +269,9 @@ class Controller:
             return self._fleet.policy.admission
         return self._granted_rule.granted(budget, expected)
 
-    def _cash(self, budget: float, left: float = math.inf) -> float:
+    def _cash(self, budget: float, unsettled: float) -> float:
         """Return the most that a round may cost; orders without a reply count as spent."""
-        unsettled = self._ledger.exposure + self._ledger.booked.spent
         if self._fleet.ahead is None:
-            return left - unsettled
+            return math.inf
         so_far, ahead = self._at.overspend + unsettled, self._fleet.ahead * self._terms.budget
-        return min(cash(budget, self._at.round_number, so_far, ahead), left - unsettled)
-
-    def _order(
-        self, number: int, client: str, count: int, price: float, thresholds: tuple[float, ...]
-    ) -> Order:
-        """Return a client's order; a buffer that never changes is filled before round 1."""
-        retention, horizon = self._fleet.retention(number)
-        if retention == "frozen":
-            count = 0 if self._at.pause.rounds_left else self._fleet.first_fill(number, client)
-            price = price if self._fleet.policy.charge_prefill else 0.0
-        order = Order(
-            run=self.run,
-            round_number=self._at.round_number,
-            price=price,
-            retention=retention,
-            retention_horizon=horizon,
-            count=count,
-            thresholds=thresholds,
-        )
-        return self._ledger.account(client).within_losses(order)
+        return cash(budget, self._at.round_number, so_far, ahead)

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tidegate._internal.arrays import EVERYONE, IntArray, Members
+from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate.admission.allocation import Allocation
-from tidegate.admission.floor import least_counts
 from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.cohorts import Cohorts, share_reached
 from tidegate.errors import ConfigurationError
@@ -25,7 +24,7 @@ from tidegate.server.asking import asked_price, known_prices
 from tidegate.server.ledger import Ledger
 from tidegate.server.roster import Roster
 from tidegate.server.shards import Purse
-from tidegate.wire import NO_LIMIT, Retention
+from tidegate.wire import NO_LIMIT, Order, Retention
 
 ROUNDING = 1e-9
 """Slots; what a division may lose."""
@@ -112,8 +111,8 @@ class Fleet:
     """The clients in the plan, sorted by name."""
 
     def __init__(self, terms: Terms, ledger: Ledger, roster: Roster | None = None) -> None:
-        self._terms = terms
-        self._ledger = ledger
+        self.terms = terms
+        self.ledger = ledger
         self.roster = roster or Roster()
         self._policy: JointPolicy[Any] | None = None
         self.allocation: Allocation | None = None
@@ -132,9 +131,9 @@ class Fleet:
     def policy(self) -> JointPolicy[Any]:
         """The policy for the present fleet."""
         if self._policy is None:
-            terms = self._terms
+            terms = self.terms
             problem = Problem(
-                buffer_capacities=[self._planned_capacity(client) for client in self.roster.places],
+                buffer_capacities=[self.planned_capacity(client) for client in self.roster.places],
                 budget=terms.budget,
                 mean_price=terms.prices.mean(terms.num_rounds),
                 num_rounds=terms.num_rounds,
@@ -165,17 +164,17 @@ class Fleet:
     @property
     def ahead(self) -> float | None:
         """Rounds whose budget may be spent early; None for no limit."""
-        limits = self._terms.spend_ahead, self.policy.spend_ahead
+        limits = self.terms.spend_ahead, self.policy.spend_ahead
         return min((one for one in limits if one is not None), default=None)
 
     @property
     def away(self) -> int:
         """Clients in the plan that were offline when the last round began."""
-        return len(self.roster.away.keys() - self._ledger.accounts.retired.keys())
+        return len(self.roster.away.keys() - self.ledger.accounts.retired.keys())
 
     def see(self, present: Collection[str], online: Collection[str]) -> None:
         """Add new clients, and remove those that are retired or were offline for K rounds."""
-        retired = self._ledger.accounts.retired.keys()
+        retired = self.ledger.accounts.retired.keys()
         new, gone = self.roster.look(present, online) - retired, retired & self.roster.places.keys()
         if self.roster.away and self.retention(0)[0] == "k_step":  # or nobody's samples expire
             gone |= self.roster.absent_for(self._rounds_kept)
@@ -194,113 +193,99 @@ class Fleet:
 
     def members(self, chosen: Collection[str]) -> list[tuple[int, str]]:
         """Return the clients that take part, each with its number in the fleet."""
-        retired, places = self._ledger.is_retired, self.roster.places
+        retired, places = self.ledger.is_retired, self.roster.places
         return sorted((places[one], one) for one in chosen if one in places and not retired(one))
-
-    def split(
-        self,
-        members: Sequence[tuple[int, str]],
-        total_admission: float,
-        room: IntArray | None,
-        most: int | None,
-    ) -> list[int]:
-        """Split a total into whole samples, one number for each client; infinity limits none."""
-        if self.allocation is None:
-            raise ValueError("there is no plan yet")
-        if math.isinf(total_admission):
-            return [NO_LIMIT] * len(members)
-        who = self._numbers(members)
-        counts, self.allocation = self.allocation.allocate(total_admission, room, most, who)
-        whole: list[int] = counts.tolist()
-        return whole
-
-    def room(self, members: Sequence[tuple[int, str]]) -> tuple[IntArray | None, float]:
-        """Return the room of each of these clients, by its last receipt, and of all together."""
-        if not self.policy.hard_capacity:
-            return None, math.inf
-        room = np.array([self.room_of(*one) for one in members], dtype=np.int64)
-        limit = float(room[self.policy.shares[self._numbers(members)] > 0].sum())
-        if self._terms.sums_only:
-            slots = [self._planned_capacity(client) for _, client in members]
-            room = np.array(slots, dtype=np.int64)
-        return room, limit
 
     def slots(self, members: Sequence[tuple[int, str]]) -> int:
         """Return the planned slots of these clients."""
-        return sum(self._planned_capacity(client) for _, client in members)
+        return sum(self.planned_capacity(client) for _, client in members)
 
-    def _numbers(self, members: Sequence[tuple[int, str]]) -> Members:
+    def numbers(self, members: Sequence[tuple[int, str]]) -> Members:
         """Return the indices of clients in the fleet."""
         if len(members) == len(self):
             return EVERYONE
         return np.array([number for number, _ in members], dtype=np.int64)
 
-    def room_of(self, number: int, client: str) -> int:
-        """Return how many samples a client can store beside those that it must keep."""
-        account = self._ledger.account(client)
-        retention, horizon = self.retention(number)
-        capacity = self._planned_capacity(client)
-        if retention == "oldest_first":
-            return capacity
-        return max(capacity - account.carried_samples(horizon) - account.under_way, 0)
+    def order(
+        self,
+        round_number: int,
+        client: str,
+        price: float,
+        count: int = NO_LIMIT,
+        thresholds: tuple[float, ...] = (),
+        *,
+        paused: bool = False,
+    ) -> Order:
+        """Return a client's order; a buffer that never changes is filled before round 1."""
+        retention, horizon = self.retention(self.roster.places[client])
+        if retention == "frozen":
+            count = 0 if paused else self.first_fill(client)
+            price = price if self.policy.charge_prefill else 0.0
+        order = Order(
+            run=self.ledger.run,
+            round_number=round_number,
+            price=price,
+            retention=retention,
+            retention_horizon=horizon,
+            count=count,
+            thresholds=thresholds,
+        )
+        return self.ledger.account(client).within_losses(order)
 
-    def first_fill(self, number: int, client: str) -> int:
+    def room_of(self, client: str) -> int:
+        """Return how many samples a client can buy beside those that it must keep."""
+        slots = self.planned_capacity(client)
+        if self.retention(self.roster.places[client])[0] == "oldest_first":
+            return slots
+        return max(slots - self.held_by(client), 0)
+
+    def held_by(self, client: str) -> int:
+        """Return the samples in a client's plan that its next order leaves there."""
+        retention, horizon = self.retention(self.roster.places[client])
+        until = math.inf if retention == "frozen" else horizon or math.inf
+        return sum(self.ledger.account(client).kept(until))
+
+    def first_fill(self, client: str) -> int:
         """Return how many samples fill a buffer that never changes, before its first round."""
-        if self._terms.sums_only:
-            return self._planned_capacity(client)  # a full one admits nothing
-        account = self._ledger.account(client)
-        if account.total_admitted or account.under_way:
-            return 0
-        return self.room_of(number, client)
+        if self.terms.sums_only:
+            return self.planned_capacity(client)  # a full one admits nothing
+        account = self.ledger.account(client)
+        return 0 if account.admitted or account.newest.under_way else self.room_of(client)
 
     def quote(
-        self, round_number: int, members: Sequence[tuple[int, str]], delay: float = 0.0
-    ) -> Quote:
-        """Return what a sample costs these clients in a round, or the whole fleet if none."""
+        self, round_number: int, members: list[tuple[int, str]]
+    ) -> tuple[Quote, list[tuple[int, str]]]:
+        """Return what a sample costs these clients in a round, and those that have a price.
+
+        Where no client takes part, it is what a sample costs the whole fleet.
+        """
         asked = members or [(number, client) for client, number in self.roster.places.items()]
         clients = [client for _, client in asked]
-        price = asked_price(self._terms.prices, round_number, clients)
+        price = asked_price(self.terms.prices, round_number, clients)
         if isinstance(price, Mapping):
-            own = [fed_price(price.get(one), round_number, one) for one in clients]
-            shares = self.policy.shares[self._numbers(asked)]
+            asked = [(number, client) for number, client in asked if client in price]
+            members = asked if members else []
+            own = [fed_price(price[client], round_number, client) for _, client in asked]
+            shares = self.policy.shares[self.numbers(asked)]
             quote = Quote.of(np.array(own, dtype=np.float64), shares)
         else:
-            ahead = known_prices(self._terms.prices, round_number)
+            ahead = known_prices(self.terms.prices, round_number)
             quote = Quote(fed_price(price, round_number), ahead=ahead)
-        quote = replace(quote, delay=delay)
-        if self.retention(0)[0] != "oldest_first":
-            return quote
-        return replace(quote, empty_slots=sum(self._empty_slots(*one) for one in members))
+        if self.retention(0)[0] == "oldest_first":
+            empty = sum(self._empty_slots(client) for _, client in members)
+            quote = replace(quote, empty_slots=empty)
+        return quote, members
 
-    def least(
-        self, members: Sequence[tuple[int, str]], quote: Quote, round_number: int, budget: float
-    ) -> IntArray:
-        """Return the samples that each client buys in any case, from its part of the budget."""
-        accounts = [self._ledger.account(client) for _, client in members]
-        uses = self.retention(0)[1]  # a rule by age is the same for all
-        held = [one.carried_samples(uses) + one.under_way for one in accounts]
-        is_dry = np.array([one.exhausted for one in accounts], dtype=bool)
-        least = least_counts(
-            self.policy.least_share,
-            budget * self.policy.shares[self._numbers(members)],
-            np.asarray(quote.own)[: len(members)],  # the whole fleet's, if no client takes part
-            np.array([one.paid for one in accounts], dtype=np.float64),
-            np.array(held, dtype=np.int64),
-            round_number,
-        )
-        return np.where(is_dry, np.minimum(least, 1), least)
-
-    def _empty_slots(self, number: int, client: str) -> int:
+    def _empty_slots(self, client: str) -> int:
         """Return the slots that a client can fill, if samples stay until others replace them."""
-        account = self._ledger.account(client)
-        if account.exhausted:
+        account = self.ledger.account(client)
+        if account.newest.is_dry:
             return 0
-        filled = account.carried_samples(self.retention(number)[1]) + account.under_way
-        return max(self._planned_capacity(client) - filled, 0)
+        return max(self.planned_capacity(client) - self.held_by(client), 0)
 
-    def _planned_capacity(self, client: str) -> int:
+    def planned_capacity(self, client: str) -> int:
         """Return B_m: all slots of a client, unless some are left for peaks."""
-        return planned_slots(self._ledger.accounts.capacity(client), self._terms.headroom)
+        return planned_slots(self.ledger.accounts.capacity(client), self.terms.headroom)
 
     def _replan(self, clients: list[str]) -> None:
         """Plan for another fleet; clients that stay keep the fractions that they are owed."""
@@ -314,3 +299,53 @@ class Fleet:
         owed = old.unserved
         kept = [float(owed[before[client]]) if client in before else 0.0 for client in clients]
         self.allocation = Allocation.start(shares, np.array(kept))
+
+
+class FleetStock:
+    """What the clients of one round hold, by their newest receipts.
+
+    If decisions depend only on sums, every client counts as if its buffer were to be filled anew,
+    and nothing is reserved for any.
+    """
+
+    def __init__(self, fleet: Fleet, clients: Sequence[str], round_number: int) -> None:
+        self._fleet = fleet
+        self._clients = clients
+        self._round_number = round_number
+        self._by_sums = fleet.terms.sums_only
+
+    def room(self) -> IntArray:
+        """Return how many samples each can buy within its capacity."""
+        of_client = self._fleet.planned_capacity if self._by_sums else self._fleet.room_of
+        return np.array([of_client(client) for client in self._clients], dtype=np.int64)
+
+    def total_room(self) -> float:
+        """Return how many samples all can buy within their capacities."""
+        room = np.array([self._fleet.room_of(client) for client in self._clients], dtype=np.int64)
+        places = [self._fleet.roster.places[client] for client in self._clients]
+        return float(room[self._fleet.policy.shares[places] > 0].sum())
+
+    def wanted(self, thresholds: Sequence[float], prices: FloatArray) -> IntArray:
+        """Return how many samples each buys under a rule by age, at its own price."""
+        if self._by_sums:
+            return self.room()
+        wanted = []
+        for client, price in zip(self._clients, prices.tolist(), strict=True):
+            order = self._fleet.order(
+                self._round_number, client, price, thresholds=tuple(thresholds)
+            )
+            wanted.append(self._fleet.ledger.account(client).most_bought(order))
+        return np.array(wanted, dtype=np.int64)
+
+    def reserves(self) -> tuple[FloatArray, IntArray, IntArray]:
+        """Return what each has paid, how many samples it holds, and the most reserved for it."""
+        accounts = [self._fleet.ledger.account(client) for client in self._clients]
+        reserved = [
+            0 if self._by_sums else 1 if account.newest.is_dry else account.buffer_capacity
+            for account in accounts
+        ]
+        return (
+            np.array([account.paid for account in accounts], dtype=np.float64),
+            np.array([self._fleet.held_by(client) for client in self._clients], dtype=np.int64),
+            np.array(reserved, dtype=np.int64),
+        )

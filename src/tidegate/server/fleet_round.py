@@ -1,6 +1,9 @@
 """A round of a running fleet: while it is under way, and what it did."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tidegate.wire import HEALTH
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,6 @@ class FleetRound:
     """N_eff(t)."""
     pause: int = 0
     """Coming rounds in which clients buy nothing, because their purchases could not be used."""
-    set_aside: int = 0
-    """Samples so far that clients could not read, acquire or store, and skipped."""
     retired: int = 0
     """Clients that an operator has retired."""
     under_way: int = 0
@@ -50,16 +51,18 @@ class FleetRound:
     """Committed for them."""
     oldest_under_way: int = 0
     """Rounds since the oldest of them was bought."""
-    failing_suppliers: int = 0
-    """Clients whose supplier could not be reached or did not reply."""
-    full_spools: int = 0
-    """Clients whose stream has no room for more."""
-    spool_dropped: int = 0
-    """Messages that streams have dropped so far, because they were full."""
     empty_clients: int = 0
     """Clients that hold no sample, and to which none is under way."""
     refunded: float = 0.0
     """What suppliers have paid back so far."""
+    health: Mapping[str, float] = field(default_factory=dict)
+    """What clients report of themselves, by name (``wire.HEALTH``), summed."""
+
+    def numbers(self) -> dict[str, float]:
+        """Return everything as plain numbers, by name."""
+        values = {name: value for name, value in vars(self).items() if name != "health"}
+        known = dict.fromkeys((name for name in HEALTH if name != "waiting_since"), 0)
+        return {**values, **known, **self.health}
 
     @property
     def told(self) -> str:

@@ -46,16 +46,17 @@ def welcome(
     _check_capacity(account, introduction, largest_buffer)
     if account.buffer_id == buffer_id:
         last_round = newest.round_number if newest else 0
-        if last_round < account.last_round:
+        booked = account.newest.round_number
+        if last_round < booked:
             raise WireError(
                 f"the buffer of {client} is an old copy: the server booked round "
-                f"{account.last_round}, but the buffer has none after {last_round}. {BEGIN_AGAIN}"
+                f"{booked}, but the buffer has none after {last_round}. {BEGIN_AGAIN}"
             )
-        if newest is not None and last_round != account.last_round:
+        if newest is not None and last_round != booked:
             _settle_unheard(ledger, client, newest, now)
         ledger.open(client, introduction.buffer_capacity, buffer_id)
         ledger.void(client, last_round, introduction.void_round)
-    elif newest is not None and account.losses and not account.buffer_id:
+    elif newest is not None and account.lost.buffers and not account.buffer_id:
         raise WireError(
             f"{client} had an order without a reply when it was retired, and the server gave up "
             f"its buffer with that order. {BEGIN_AGAIN}"
@@ -74,7 +75,7 @@ def welcome(
         logger.warning(
             "%s has lost its buffer, with the receipts up to round %d. It begins again; %.4g "
             "that it may have paid without a reply is booked as spent",
-            *(client, account.last_round, lost),
+            *(client, account.newest.round_number, lost),
         )
     ledger.introduce(client, introduction)
 

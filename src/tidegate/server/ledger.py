@@ -1,8 +1,8 @@
 """The server's books: what was ordered, admitted and paid, each order once.
 
 A client has one order at a time. Before the next one it replies, or says how far it got and that it
-will no longer apply the order. The server therefore knows exactly what a client's buffer holds, and
-refuses every receipt that contradicts it.
+will no longer apply the order. The newest receipt therefore says what a client bought, paid and
+holds, and the server refuses one that does not follow from the receipt before it.
 """
 
 import logging
@@ -33,7 +33,7 @@ class Booking:
 logger = logging.getLogger("flwr.tidegate")
 """Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
-NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
+NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, prior_uses=0, carried=0)
 
 
 class Ledger:
@@ -84,32 +84,24 @@ class Ledger:
         """Committed for them."""
         return self.accounts.sums.under_way_spent / UNITS
 
-    def troubles(self, now: int) -> dict[str, int]:
-        """Return what an operator should know about buffers and purchases, by column name."""
-        waiting = (self.accounts[one].oldest_under_way for one in self.accounts.waiting)
-        sums = self.accounts.sums
-        return {
-            "oldest_under_way": now - min(filter(None, waiting), default=now),
-            "failing_suppliers": sums.failing_suppliers,
-            "full_spools": sums.full_spools,
-            "spool_dropped": sums.spool_dropped,
-            "empty_clients": sums.empty_clients,
-        }
+    @property
+    def health(self) -> dict[str, float]:
+        """What clients report of themselves, by name, summed."""
+        sums = self.accounts.sums.health
+        return {name: sums[name] for name in sums if sums[name] and name != "waiting_since"}
+
+    def oldest_under_way(self, now: int) -> int:
+        """Return the rounds since the oldest purchase under way was bought, as clients say."""
+        waiting = (
+            self.accounts[client].newest.health.get("waiting_since", 0)
+            for client in self.accounts.waiting
+        )
+        return now - int(min(filter(None, waiting), default=now))
 
     @property
     def refunded(self) -> float:
         """What suppliers have paid back, for all clients."""
         return self.accounts.sums.refunded / UNITS
-
-    @property
-    def refused(self) -> int:
-        """Purchases that will never arrive, for all clients."""
-        return self.accounts.sums.refused
-
-    @property
-    def set_aside(self) -> int:
-        """Samples that could not be used, for all clients."""
-        return self.accounts.sums.set_aside
 
     def open(self, client: str, buffer_capacity: int, buffer_id: str = "") -> None:
         """Open an account for a client; an existing one stays as it is."""
@@ -119,11 +111,11 @@ class Ledger:
     def introduce(self, client: str, introduction: Introduction) -> None:
         """Note how far a client has read its stream, and how much it reads for an order."""
         after = self.account(client).introduced(introduction)
-        if introduction.seen > max(after.seen, after.total_admitted):
+        if introduction.candidates and introduction.read > after.newest.read:
             logger.warning(
                 "%s reports %d samples read from its stream, more than its orders allow; the "
                 "server ignores this count",
-                *(client, introduction.seen),
+                *(client, introduction.read),
             )
         self.accounts[client] = after
 
@@ -194,10 +186,11 @@ class Ledger:
                 f"{client} has not replied to round {account.outstanding.round_number}; it needs "
                 "to before it gets another order"
             )
-        if order.round_number <= account.last_round:
+        booked = account.newest.round_number
+        if order.round_number <= booked:
             raise WireError(
-                f"{client} has replied to round {account.last_round} and cannot get an order for "
-                "an earlier round"
+                f"{client} has replied to round {booked} and cannot get an order for an earlier "
+                "round"
             )
         self.accounts.send(client, order)
 
@@ -216,7 +209,10 @@ class Ledger:
     def book(self, client: str, receipt: Receipt) -> Booking:
         """Book a receipt; one booked before adds nothing, an impossible one is refused."""
         account = self.account(client)
-        if receipt.run == self.run and receipt.round_number <= account.last_round:
+        before = account.newest
+        if receipt.run != self.run:
+            raise WireError(f"the receipt of {client} is for run {receipt.run!r}")
+        if receipt.round_number <= before.round_number:
             return Booking(0, 0.0, on_time=False)
         order = account.outstanding
         if account.retired_in:
@@ -226,19 +222,19 @@ class Ledger:
             )
         if order is None or order.round_number != receipt.round_number:
             raise WireError(f"{client} was not sent an order for round {receipt.round_number}")
-        receipt.check_answers(order, buffer_capacity=account.buffer_capacity)
         try:
-            after = account.after(receipt, order)
+            after = account.after(receipt)
         except WireError as refused:
             raise WireError(f"the receipt of {client} is refused: {refused}") from None
-        if after.total_set_aside > account.total_set_aside:
+        set_aside = receipt.health.get("set_aside", 0)
+        if set_aside > before.health.get("set_aside", 0):
             logger.warning(
-                "%s set aside samples that it could not read, acquire or store: %d now, %d in "
-                "all; its own log and its buffer name them",
-                *(client, after.total_set_aside - account.total_set_aside, after.total_set_aside),
+                "%s set aside samples that it could not read, acquire or store: %d in all; its "
+                "own log and its buffer name them",
+                *(client, set_aside),
             )
         booking = Booking(
-            admitted=receipt.admitted,
+            admitted=receipt.admitted - before.admitted,
             spent=after.paid - account.paid,
             on_time=receipt.round_number > self._closed_round,
         )
@@ -262,41 +258,14 @@ class Ledger:
         return totals
 
     def to_record(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
-        accounts = {client: account_record(self.accounts[client]) for client in self.accounts}
-        return {**self.control_record(), "accounts": accounts}
-
-    def control_record(self) -> dict[str, Any]:
-        """Return everything but the accounts."""
-        booked = vars(self._booked)
-        return {"run": self.run, "closed_round": self._closed_round, "booked": booked}
+        """Return everything but the accounts, for JSON."""
+        return {"run": self.run, "closed_round": self._closed_round, "booked": vars(self._booked)}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any], accounts: Accounts | None = None) -> "Ledger":
-        """Restore a ledger from ``to_record``, or from ``control_record`` and these accounts."""
-        if accounts is None:
-            accounts = Accounts()
-            for client, values in record["accounts"].items():
-                accounts[client] = account_from(values)
+    def from_record(cls, record: Mapping[str, Any], accounts: Accounts) -> "Ledger":
+        """Restore a ledger from ``to_record`` and these accounts."""
         booked = plain(RoundTotals, record["booked"])
         return cls(record["run"], accounts, record["closed_round"], booked)
-
-
-def account_record(account: Account) -> dict[str, Any]:
-    """Return an account, for JSON."""
-    sent = account.outstanding
-    return {**vars(account), "outstanding": sent and sent.to_record()}
-
-
-def account_from(values: Mapping[str, Any]) -> Account:
-    """Restore an account from ``account_record``."""
-    batches = {
-        name: tuple((int(since), int(count)) for since, count in values[name])
-        for name in ("batches", "lost_batches")
-    }
-    sent = values["outstanding"]
-    order = None if sent is None else Order.from_record(sent)
-    return plain(Account, {**values, **batches, "outstanding": order})
 
 
 def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotals:
@@ -306,6 +275,6 @@ def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotal
         admitted=totals.admitted + booking.admitted,
         spent=totals.spent + booking.spent,
         training_size=totals.training_size + trained * receipt.occupancy,
-        expiring=totals.expiring + trained * receipt.expiring,
-        prior_uses=totals.prior_uses + trained * receipt.prior_uses,
+        prior_uses=totals.prior_uses + trained * (receipt.uses - receipt.occupancy),
+        carried=totals.carried + trained * (sum(receipt.holding) - receipt.expiring),
     )

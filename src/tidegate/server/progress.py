@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tidegate._internal.saving import plain
-from tidegate.admission.waiting import WaitTally
 from tidegate.server.buying_pause import BuyingPause
 from tidegate.server.fleet_round import Decision
 from tidegate.theory.reuse import ReuseTally
@@ -20,7 +19,6 @@ class Progress:
     round_number: int = 1
     """The next round, or the one under way."""
     tally: ReuseTally = field(default_factory=ReuseTally)
-    waits: WaitTally = field(default_factory=WaitTally)
     overspend: float = 0.0
     """Σ (C_τ - C) up to the last round."""
     decision: Decision | None = None
@@ -43,7 +41,6 @@ class Progress:
         return cls(
             round_number=number,
             tally=plain(ReuseTally, tally),
-            waits=plain(WaitTally, record["waits"]),
             overspend=overspend,
             decision=None if decision is None else plain(Decision, decision),
             pause=plain(BuyingPause, record["pause"]),

@@ -53,7 +53,7 @@ class Standing:
         control = {
             "terms": self.terms.fixed(),
             **self.at.to_record(),
-            "ledger": self.ledger.control_record(),
+            "ledger": self.ledger.to_record(),
         }
         rule = None if self.rule_state is None else to_bytes(self.rule_state)
         fleet = self.fleet

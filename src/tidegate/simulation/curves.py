@@ -168,7 +168,7 @@ def play(
 
 
 def _limit(problem: Problem, law: PriceLaw, most_uses: int | None) -> float | None:
-    if not problem.delays.none:
+    if not problem.delays.constant:
         return None
     try:
         prices = price_distribution(law, problem.num_rounds)

@@ -1,8 +1,4 @@
-"""Purchases under way in a simulated fleet, as counts.
-
-The rules are those of a client with a supplier (``client.slots``): a purchase has a slot from the
-order that buys it, and its sample joins the buffer with the client's first order after the delay.
-"""
+"""Purchases under way in a simulated fleet, as counts: what was bought, until it arrives."""
 
 from dataclasses import dataclass, field, replace
 
@@ -52,12 +48,16 @@ class Deliveries:
             bought=np.zeros(clients, dtype=np.int64),
         )
 
-    def reserved(self, who: Members) -> IntArray | int:
-        """Return the slots of these clients that purchases under way have taken."""
-        return self.under_way[who] if self.longest else 0
-
-    def step(self, now: int, who: Members, bought: CountArray) -> CountArray:
+    def step(
+        self, now: int, who: Members, bought: CountArray, most: IntArray | None = None
+    ) -> CountArray:
         """Book what these clients buy in a round.
+
+        Args:
+            now: t.
+            who: the clients.
+            bought: samples of each.
+            most: the most that may join each buffer at once; more wait for the next order.
 
         Returns:
             The samples that join their buffers.
@@ -68,7 +68,9 @@ class Deliveries:
         self.come[:] += self.due[now % rows]
         self.due[now % rows] = 0
         arrived = self.come[who].copy()
-        self.come[who] = 0
+        if most is not None:
+            arrived = np.minimum(arrived, most).astype(np.int32)
+        self.come[who] -= arrived
         if self.shortest == self.longest:
             self.due[(now + rows - 1) % rows, who] += bought
         else:

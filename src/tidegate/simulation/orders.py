@@ -1,98 +1,71 @@
-"""How a simulated fleet follows an order: quotes, room, and how many samples each client buys.
-
-Slots of purchases under way (``reserved``) count as neither empty nor old, as they do for a client
-with a supplier (``client.slots``) and for the server.
-"""
+"""How a simulated fleet follows an order: quotes, room, and how many samples each client buys."""
 
 import dataclasses
 import itertools
-import math
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tidegate._internal.arrays import CountArray, FloatArray, IntArray, Members
 from tidegate._internal.randomness import PRICES, generator
-from tidegate.admission.allocation import Allocation
-from tidegate.admission.floor import least_counts
-from tidegate.admission.rule import FleetOrder, Quote
+from tidegate.admission.rule import Quote
 from tidegate.errors import ConfigurationError
-from tidegate.policies import JointPolicy
+from tidegate.policies.decision import Decision
 from tidegate.prices import FedPrices, Price, PriceLaw, length_of
 from tidegate.retention.buffers import Buffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
 
 
-def quote_for(
-    price: Price,
-    shares: FloatArray,
-    who: Members,
-    buffers: Buffers,
-    reserved: IntArray | int,
-    delay: float,
-) -> Quote:
+def quote_for(price: Price, shares: FloatArray, who: Members, planned: Buffers) -> Quote:
     """Return the quote for the clients that take part, or for the fleet if none does."""
     if not isinstance(price, float) and len(price[who]):
         price, shares = price[who], shares[who]
-    quote = dataclasses.replace(Quote.of(price, shares), delay=delay)
-    if not isinstance(buffers, OldestFirstBuffers):
+    quote = Quote.of(price, shares)
+    if not isinstance(planned, OldestFirstBuffers):
         return quote
-    return dataclasses.replace(quote, empty_slots=buffers.empty(who, reserved))
+    return dataclasses.replace(quote, empty_slots=planned.empty(who))
 
 
-def room_for(buffers: Buffers, who: Members, reserved: IntArray | int) -> IntArray:
-    """Return how many samples each of these clients can buy within its capacity."""
-    room = buffers.room(who)
-    if isinstance(buffers, OldestFirstBuffers):
-        return room  # a fresh sample replaces another; the rule accounts for reserved slots
-    free: IntArray = np.maximum(room - reserved, 0)
-    return free
+@dataclass(frozen=True, eq=False)
+class SimulatedStock:
+    """What the clients of one round hold."""
 
+    planned: Buffers
+    """With what is under way."""
+    paid: FloatArray
+    """What each client of the fleet has paid so far."""
+    who: Members
 
-def least_for(
-    policy: JointPolicy[Any],
-    buffers: Buffers,
-    reserved: IntArray | int,
-    paid: FloatArray,
-    prices: FloatArray,
-    who: Members,
-    round_number: int,
-) -> IntArray:
-    """Return the least that each of these clients buys, at its own price."""
-    least = least_counts(
-        policy.least_share,
-        policy.admission.budget * policy.shares[who],
-        prices,
-        paid[who],
-        buffers.occupancy[who] + reserved,
-        round_number,
-    )
-    room: IntArray = np.maximum(buffers.room(who) - reserved, 0)
-    return np.minimum(least, room)
+    def room(self) -> IntArray:
+        """Return how many samples each can buy within its capacity."""
+        return self.planned.room(self.who)
 
+    def total_room(self) -> float:
+        """Return how many samples all can buy within their capacities."""
+        return float(self.room().sum())
 
-def buys(
-    allocation: Allocation,
-    buffers: Buffers,
-    order: FleetOrder,
-    price: Price,
-    room: IntArray | None,
-    most: int | None,
-    who: Members,
-    reserved: IntArray | int,
-) -> tuple[CountArray, Allocation]:
-    """Return how many samples each of these clients buys, by its part of a total or by a rule."""
-    if not order.thresholds:
-        return allocation.allocate(order.total_admission, room, most, who)
-    if not isinstance(buffers, OldestFirstBuffers):
-        raise TypeError(f"a rule by age needs oldest-first buffers, got {buffers!r}")
-    wanted = buffers.wanted(who, order.thresholds, price, reserved)
-    if math.isinf(order.total_admission):
-        return wanted.astype(np.int32), allocation
-    limits, allocation = allocation.allocate(order.total_admission, room, most, who)
-    return np.minimum(wanted, limits).astype(np.int32), allocation
+    def wanted(self, thresholds: Sequence[float], prices: Price) -> IntArray:
+        """Return how many samples each buys under a rule by age."""
+        if not isinstance(self.planned, OldestFirstBuffers):
+            raise TypeError(f"a rule by age needs oldest-first buffers, got {self.planned!r}")
+        return self.planned.wanted(self.who, thresholds, prices)
+
+    def reserves(self) -> tuple[FloatArray, IntArray, IntArray]:
+        """Return what each has paid, how many samples it holds, and the most reserved for it."""
+        held = self.planned.occupancy[self.who].astype(np.int64)
+        return self.paid[self.who], held, self.room()
+
+    def buys(self, decision: Decision, prices: Price) -> CountArray:
+        """Return how many samples each buys."""
+        bought = decision.counts
+        if decision.thresholds and decision.owed is None:
+            wanted = self.wanted(decision.thresholds, prices)
+            bought = wanted if bought is None else np.minimum(wanted, bought)
+        if bought is None:
+            raise ValueError("a decision without a rule has counts")
+        return bought.astype(np.int32)
 
 
 def with_prices_ahead(

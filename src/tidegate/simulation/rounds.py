@@ -7,7 +7,8 @@ A round may reach only a cohort. Then n(t) is what the cohort trains on, and all
 samples stay as they are: they neither age nor expire.
 
 Samples may arrive rounds after they were bought (``Problem.delays``). Money counts in the round
-that buys them, and a purchase has its slot from then on (``Deliveries``).
+that buys them, and the rule decides on the planned buffers, in which a purchase counts from then on
+(``tidegate.buffer``); training sees what has arrived.
 """
 
 import dataclasses
@@ -25,23 +26,18 @@ from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, generator
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.debt import cash, certificate_holds
-from tidegate.admission.floor import with_least
 from tidegate.admission.rule import RoundTotals, State
-from tidegate.admission.waiting import WaitTally
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
+from tidegate.policies.decision import decide
 from tidegate.prices import Price, Prices, as_price, check_length, law_of
 from tidegate.problem import Problem
-from tidegate.retention.buffers import Buffers
-from tidegate.retention.oldest_first import OldestFirstBuffers
+from tidegate.retention.buffers import Buffers, RetentionRule
+from tidegate.retention.k_step import KStepRetention
+from tidegate.retention.oldest_first import OldestFirst
+from tidegate.retention.partly_frozen import PartlyFrozenRetention
 from tidegate.simulation.deliveries import Deliveries
-from tidegate.simulation.orders import (
-    buys,
-    least_for,
-    quote_for,
-    room_for,
-    with_prices_ahead,
-)
+from tidegate.simulation.orders import SimulatedStock, quote_for, with_prices_ahead
 from tidegate.theory.bounds import SampleSizes, bound_terms
 from tidegate.theory.reuse import ReuseTally
 
@@ -58,10 +54,14 @@ class SimulationState(Generic[State]):
     """Rounds played so far."""
     server: State
     allocation: Allocation
-    buffers: Buffers
+    planned: Buffers
+    """What is stored or under way, and will be."""
+    stored: Buffers
+    """What has arrived; the planned buffers themselves where samples arrive at once."""
     deliveries: Deliveries
     tally: ReuseTally
-    waits: WaitTally
+    bought: IntArray
+    """Samples that each client has bought so far."""
     paid: FloatArray
     """What each client has paid so far."""
     occupancy_sums: IntArray
@@ -72,17 +72,17 @@ class SimulationState(Generic[State]):
     @property
     def admitted(self) -> IntArray:
         """Samples that each client has admitted so far, without those before its first round."""
-        if isinstance(self.buffers, OldestFirstBuffers):  # the allocation does not count a rule's
-            return self.buffers.admitted.copy()
-        admitted: IntArray = self.allocation.ordered - self.deliveries.reserved(EVERYONE)
-        return admitted
+        return self.bought - (self.deliveries.under_way if self.deliveries.longest else 0)
 
     def copy(self) -> "SimulationState[State]":
         """Return an independent copy."""
+        planned = self.planned.copy()
         return dataclasses.replace(
             self,
-            buffers=self.buffers.copy(),
+            planned=planned,
+            stored=self.stored.copy() if self.deliveries.longest else planned,
             deliveries=self.deliveries.copy(),
+            bought=self.bought.copy(),
             paid=self.paid.copy(),
             occupancy_sums=self.occupancy_sums.copy(),
         )
@@ -144,7 +144,7 @@ class Run:
     def excess(self) -> IntArray:
         """Σ_t (n_m(t) - B_m) over the rounds that each client took part in."""
         state = self.final
-        return state.occupancy_sums - self.problem.capacities * state.buffers.clocks
+        return state.occupancy_sums - self.problem.capacities * state.planned.clocks
 
     @property
     def certificate_holds(self) -> bool:
@@ -155,18 +155,38 @@ class Run:
 
 def begin(policy: JointPolicy[State], problem: Problem, seed: int = 0) -> SimulationState[State]:
     """Return the state before round 1; the seed is for delays, if they are drawn."""
+    capacities, rounds = problem.capacities, problem.num_rounds
+    planned = policy.retention.buffers(capacities, rounds)
+    stored = planned
+    if not problem.delays.none:
+        stored = _stored_retention(policy).buffers(capacities, rounds)
     return SimulationState(
         round_number=0,
         server=policy.admission.start(),
         allocation=Allocation.start(policy.shares),
-        buffers=policy.retention.buffers(problem.capacities, problem.num_rounds),
+        planned=planned,
+        stored=stored,
         deliveries=Deliveries.start(problem, seed),
         tally=ReuseTally(),
-        waits=WaitTally(),
+        bought=np.zeros(problem.num_clients, dtype=np.int64),
         paid=np.zeros(problem.num_clients),
         occupancy_sums=np.zeros(problem.num_clients, dtype=np.int64),
         overspend=0.0,
     )
+
+
+def _stored_retention(policy: JointPolicy[Any]) -> RetentionRule:
+    """Return how long samples stay that arrive late: within a hard capacity they replace others."""
+    rule = policy.retention
+    if not policy.hard_capacity:
+        return rule
+    if isinstance(rule, PartlyFrozenRetention):
+        return dataclasses.replace(rule, active=_within_capacity(rule.active))
+    return _within_capacity(rule)
+
+
+def _within_capacity(rule: RetentionRule) -> RetentionRule:
+    return OldestFirst(rule.retention_horizon) if isinstance(rule, KStepRetention) else rule
 
 
 def play_round(
@@ -188,42 +208,43 @@ def play_round(
         ahead: the known prices of the next rounds.
     """
     capacities, price = problem.capacities[who], as_price(price)
-    reserved = state.deliveries.reserved(who)
-    delay = state.waits.mean_delay
-    quote = quote_for(price, policy.shares, who, state.buffers, reserved, delay)
+    quote = quote_for(price, policy.shares, who, state.planned)
     quote = dataclasses.replace(quote, ahead=ahead)
     if not isinstance(price, float):
         price = price[who]
-    now, money, budget = state.round_number + 1, math.inf, policy.admission.budget
-    if policy.spend_ahead is not None:
-        money = cash(budget, now, state.overspend, policy.spend_ahead * budget)
+    now, budget = state.round_number + 1, policy.admission.budget
+    ahead_of_budget = policy.spend_ahead
+    money = math.inf
+    if ahead_of_budget is not None:
+        money = cash(budget, now, state.overspend, ahead_of_budget * budget)
     server = policy.admission.learn(state.server, quote)
-    room, limit = None, math.inf
-    if policy.hard_capacity:
-        room = room_for(state.buffers, who, reserved)
-        limit = float(room.sum())
-    order, most = policy.admission.decide(server, quote, limit), None
-    if not order.each_pays_its_own(quote):
-        order, most = order.within(money, quote, limit)
-    held = state.allocation, state.buffers
-    bought, allocation = buys(*held, order, price, room, most, who, reserved)
-    if order.each_pays_its_own(quote) and order.total_admission:
-        own = np.asarray(price)
-        least = least_for(policy, state.buffers, reserved, state.paid, own, who, now)
-        cost = min(money, order.money)
-        bought = with_least(bought.astype(np.int64), least, own, cost)[0].astype(np.int32)
+    stock = SimulatedStock(state.planned, state.paid, who)
+    decision = decide(
+        policy,
+        server,
+        quote,
+        stock=stock,
+        allocation=state.allocation,
+        round_number=now,
+        who=who,
+        cash=money,
+    )
+    bought = stock.buys(decision, price)
     state.paid[who] += price * bought
+    state.bought[who] += bought
 
-    arrived = state.deliveries.step(state.round_number + 1, who, bought)
-    stored = state.buffers.step(who, arrived)
+    most = capacities if policy.hard_capacity else None
+    arrived = state.deliveries.step(now, who, bought, most)
+    planned = state.planned.step(who, bought)
+    stored = state.stored.step(who, arrived) if state.deliveries.longest else planned
     state.occupancy_sums[who] += stored.occupancy
     paid_for = bought + (stored.fresh - arrived) * policy.charge_prefill
     totals = RoundTotals(
         admitted=int(stored.fresh.sum()),
         spent=float(np.sum(price * paid_for)),
         training_size=int(stored.occupancy.sum()),
-        expiring=int(stored.expiring.sum()),
         prior_uses=stored.prior_uses,
+        carried=int(planned.occupancy.sum()) - int(planned.expiring.sum()),
         slots=int(capacities.sum()),
     )
     server = policy.admission.settle(server, totals)
@@ -233,10 +254,10 @@ def play_round(
         prior_uses=totals.prior_uses,
     )
     row = RoundRow(
-        round_number=state.round_number + 1,
+        round_number=now,
         clients=len(capacities),
         price=quote.price,
-        ordered=float(totals.admitted) if order.thresholds else order.total_admission,
+        ordered=float(bought.sum()) if decision.thresholds else decision.total,
         admitted=totals.admitted,
         spent=totals.spent,
         overspend=state.overspend + totals.spent - budget,
@@ -251,9 +272,8 @@ def play_round(
         state,
         round_number=row.round_number,
         server=server,
-        allocation=allocation,
+        allocation=decision.allocation,
         tally=tally,
-        waits=state.waits.after_round(row.under_way, tally.distinct_samples),
         overspend=row.overspend,
     )
     return after, row

@@ -48,6 +48,7 @@ class Played:
         after = replace(
             before,
             last_round=round_number,
+            orders=before.orders + 1,
             cursor=str(total),
             total_admitted=total,
             total_spent=before.total_spent + 2.0 * admitted,
@@ -66,14 +67,10 @@ class Played:
         receipt = Receipt(
             run=RUN,
             round_number=round_number,
-            admitted=admitted,
-            spent=2.0 * admitted,
+            bought=after.total_bought,
+            admitted=total,
+            spent=after.total_spent,
             occupancy=kept + admitted,
-            expiring=0,
-            prior_uses=sum(one.uses for one in self.stored[len(removed) :]),
-            total_admitted=total,
-            total_spent=after.total_spent,
-            exhausted=False,
         )
         packed = [self.store.pack(sample) for sample in fresh]
         return Change(order, receipt, before, after, removed, packed, failed), fresh
@@ -86,7 +83,10 @@ class Played:
         start = change.before.total_admitted
         self.stored = [
             *(replace(one, uses=one.uses + 1) for one in self.stored[gone:]),
-            *(StoredSample(start + place, round_number, 1) for place in range(len(fresh))),
+            *(
+                StoredSample(start + place, round_number, 1, change.books.orders)
+                for place in range(len(fresh))
+            ),
         ]
         self.samples = [*self.samples[gone:], *fresh]
         self.answers[round_number] = change.order, change.receipt

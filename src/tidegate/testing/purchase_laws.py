@@ -16,7 +16,7 @@ def keeps_purchases_until_they_end(played: Played) -> None:
         ended = [one.key for one in expected if not played.draw.integers(0, 3)]
         buy(played, now, keys, ended)
         expected = [one for one in expected if one.key not in ended]
-        expected += [Purchase(key, price(now), now) for key in keys]
+        expected += [Purchase(key, price(now), now, now) for key in keys]
         compare(played, expected, f"after the order of round {now}")
         told = {one.key for one in expected if played.draw.integers(0, 2)}
         played.store.mark_asked(sorted(told))
@@ -28,7 +28,7 @@ def keeps_purchases_until_they_end(played: Played) -> None:
 def refuses_purchases_from_old_books(played: Played) -> None:
     """A change that is refused buys nothing and ends nothing."""
     buy(played, 1, ["a", "b"], [])
-    bought = [Purchase(key, price(1), 1) for key in ("a", "b")]
+    bought = [Purchase(key, price(1), 1, 1) for key in ("a", "b")]
     stale, _ = played.change(2)
     buy(played, 2, [], [])
     fresh = [Candidate("c", played.store.pack("c"))]

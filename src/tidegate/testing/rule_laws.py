@@ -9,7 +9,7 @@ from tidegate.admission.rule import Quote, RoundTotals
 from tidegate.admission.state import ServerState
 from tidegate.testing.settings import Subject, tried
 
-NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, expiring=0, prior_uses=0)
+NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, prior_uses=0, carried=0)
 
 
 def _saved(state: object) -> bytes:
@@ -47,7 +47,7 @@ def settling_follows_receipts_not_orders(subject: Subject, law: str) -> None:
         close = math.isclose(debt, 7.0, rel_tol=1e-6)
         trial.expect(close, f"7 more than the budget was spent, but its debt is {debt:g}")
         # A report that is late, or does not add up, is survived: the next order can be given.
-        odd = dataclasses.replace(NOTHING, training_size=10, expiring=1)
+        odd = dataclasses.replace(NOTHING, training_size=10, carried=9)
         state = rule.learn(rule.settle(state, odd), Quote(4.0))
         order = rule.decide(state, Quote(4.0), math.inf)
         whole = bool(order.thresholds) or 0 <= order.total_admission < math.inf
@@ -59,11 +59,11 @@ def what_came_back_decides_the_next_order(subject: Subject, law: str) -> None:
     setting, trial = next(tried(law, subject.settings()))
     with trial.raises_nothing():
         rule = setting.policy(subject.make).admission
-        some = RoundTotals(admitted=90, spent=0.0, training_size=60, expiring=20, prior_uses=9)
+        some = RoundTotals(admitted=90, spent=0.0, training_size=60, prior_uses=9, carried=40)
         state = rule.settle(rule.start(), some)
         if isinstance(state, ServerState):
             counted = state.distinct_samples, state.carried_samples
-            found = f"of 90 admitted and 60 - 20 that stay it counts {counted}"
+            found = f"of 90 admitted and 40 that stay it counts {counted}"
             trial.expect(counted == (90, 40), found)
 
 

@@ -128,7 +128,7 @@ def hard_capacity_is_never_exceeded(subject: Subject, law: str) -> None:
         capacities = setting.problem.capacities
         with trial.raises_nothing():
             for who, after, row in setting.steps(setting.policy(subject.make)):
-                over = int((after.buffers.occupancy - capacities).max())
+                over = int((after.planned.occupancy - capacities).max())
                 told = f"in round {row.round_number}"
                 trial.expect(over <= 0, f"{told} a client stored {over} samples too many")
                 trial.expect(row.overflow == 0, f"{told} the overflow is {row.overflow}")

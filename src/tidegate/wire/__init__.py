@@ -1,9 +1,12 @@
 """Everything of ours that crosses the network: orders, receipts, and who is speaking to whom."""
 
 from tidegate.wire.messages import (
+    HEALTH,
     LARGEST_CAPACITY,
+    MOST_AGES,
     MOST_CANDIDATES,
     MOST_IN_A_ROW,
+    MOST_PASSED,
     NO_LIMIT,
     Address,
     Introduction,
@@ -18,21 +21,26 @@ from tidegate.wire.record import (
     LONGEST_NAME,
     MOST_AMOUNTS,
     WIRE_VERSION,
+    Health,
     Plain,
     Record,
 )
 
 __all__ = [
+    "HEALTH",
     "LARGEST_AMOUNT",
     "LARGEST_CAPACITY",
     "LARGEST_INTEGER",
     "LONGEST_NAME",
+    "MOST_AGES",
     "MOST_AMOUNTS",
     "MOST_CANDIDATES",
     "MOST_IN_A_ROW",
+    "MOST_PASSED",
     "NO_LIMIT",
     "WIRE_VERSION",
     "Address",
+    "Health",
     "Introduction",
     "Order",
     "Plain",

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tidegate.wire.record import AGES, Record, refusal
+from tidegate.wire.record import Health, Record, refusal
 
 LARGEST_CAPACITY = 100_000_000
 """Samples of one client: counts of its admissions are kept in 4 bytes, far from their end."""
@@ -18,8 +18,20 @@ MOST_IN_A_ROW = 20
 source (a share that is not mounted, a codec that fits nothing), and costs no sample."""
 MOST_CANDIDATES = 100_000
 """That a client reads for an order: what it reads and sets aside is believed in proportion."""
-ROUNDING = 1e-9
-"""Relative, of sums of money."""
+MOST_AGES = 800
+"""Ages that a receipt tells apart: as many as a rule has thresholds for stored samples."""
+MOST_PASSED = 1000
+"""Samples of forgotten subjects that a client skips for an order."""
+HEALTH = {
+    "set_aside": "samples that could not be used",
+    "expired": "samples held for too long",
+    "erased": "samples of forgotten subjects",
+    "waiting_since": "round of the oldest purchase",
+    "failing_suppliers": "1 if the supplier did not reply",
+    "full_spools": "1 if the stream has no room",
+    "spool_dropped": "messages dropped unread",
+}
+"""What the gate reports of itself, and what it means."""
 DIGEST_LENGTH = 16
 """Hexadecimal digits: enough to tell the cursors of one stream apart."""
 
@@ -54,6 +66,11 @@ class Order(Record):
     fills empty slots first; then the oldest samples make room."""
 
     @property
+    def evicts(self) -> bool:
+        """Whether fresh samples take the place of stored ones."""
+        return self.retention == "oldest_first"
+
+    @property
     def horizon(self) -> float:
         """Rounds of training after which a sample leaves; infinity where none does."""
         return (self.retention != "frozen" and self.retention_horizon) or math.inf
@@ -75,159 +92,61 @@ class Order(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Receipt(Record):
-    """What an order led to, and what the client has admitted and paid in all.
+    """What a client has bought, paid and holds after an order.
 
-    The totals are cumulative: the newest receipt says what the client has paid in all.
+    *Money* and *holding* are checked against the order and the receipt before it. *Health* is kept,
+    summed and shown, and nothing is decided by it. Money is counted from the beginning of the
+    buffer, so that the newest receipt says all.
     """
 
     run: str
     round_number: int
-    """Of the order that it answers."""
-    admitted: int
-    """Fresh samples that train from this round on."""
-    spent: float
-    """Committed in this round, for the samples that it bought."""
-    occupancy: int
-    """n_m(t), samples trained on in this round."""
-    expiring: int
-    """Those of them that are gone before the next round."""
-    prior_uses: int
-    """Sum, over the stored samples, of the earlier rounds each was trained on."""
-    total_admitted: int
-    total_spent: float
+    """Of the order that it answers; 0 before the first."""
+    bought: int = 0
+    """Samples bought in all."""
+    admitted: int = 0
+    """Those of them that have arrived, and trained."""
+    refused: int = 0
+    """Those of them that will never arrive."""
+    spent: float = 0.0
     """Committed in all, before refunds."""
-    exhausted: bool = False
-    """The stream, or the supplier, delivered fewer samples than were asked for."""
-    asked: int = 0
-    """Samples of this round that were bought and will arrive later."""
-    arrived: int = 0
-    """Those of the admitted that were bought in earlier rounds."""
-    under_way: int = 0
-    """Samples that were bought and have not arrived yet, including those of this round."""
+    refunded: float = 0.0
+    """The part of it that was paid back."""
     under_way_spent: float = 0.0
-    """Committed for them."""
-    oldest_under_way: int = 0
-    """The round that bought the oldest of them; 0 if nothing is under way."""
-    supplier_fails: bool = False
-    """The supplier could not be asked, or did not reply, since the last order."""
-    spool_full: bool = False
-    """The stream's spool accepts no more messages."""
-    spool_dropped: int = 0
-    """Messages that it dropped unread in all, because it was full."""
-    total_refused: int = 0
-    """Samples that were bought in all and will never arrive."""
-    total_refunded: float = 0.0
-    """Refunded part of what was committed, in all."""
-    set_aside: int = 0
-    """Samples that this buffer has skipped in all, because they could not be read, acquired or
-    stored."""
-    seen: int = 0
-    """Samples that this buffer has read from the stream in all; 0 if the client does not choose
-    among candidates."""
+    """Committed for the samples under way: bought, and neither admitted nor refused."""
+    holding: tuple[int, ...] = ()
+    """The planned buffer (``tidegate.buffer``): samples by age, from age 1 on. The last of
+    ``MOST_AGES`` counts all that are as old or older."""
+    expiring: int = 0
+    """The oldest of them, which leave the plan before the next order."""
+    occupancy: int = 0
+    """n_m(t), samples stored and trained on in this round."""
+    uses: int = 0
+    """Sum, over the stored samples, of the rounds that each has trained in, with this one."""
+    read: int = 0
+    """Samples of the stream that this buffer has read in all, whatever became of them."""
+    is_dry: bool = False
+    """The stream, or the supplier, delivered fewer samples than were asked for."""
     last_taken: str = ""
     """``cursor_digest`` of how far the stream was read; empty if unknown."""
-    gone: tuple[float, ...] = field(default=(), metadata=AGES)
-    """Samples that left the buffer since the last receipt, because they were held for too long or
-    their subject is forgotten: pairs of the rounds that they had trained in, and how many."""
-    total_expired: int = 0
-    """Samples that have left it in all, because they were held for too long."""
-    total_erased: int = 0
-    """Samples that have left it in all, because their subject is forgotten."""
-    passed: int = 0
-    """Samples of the stream that were skipped in all, because their subject is forgotten."""
     record: str = ""
     """Digest of the client's record up to this order; empty if it keeps none."""
-
-    def _check(self) -> None:
-        if self.round_number < 1:
-            raise refusal("round_number", self.round_number, "at least 1")
-        if self.gone:
-            self._check_gone()
-        self._check_held()
-        self._check_under_way()
-        if self.total_admitted < self.admitted:
-            least = f"at least this round's {self.admitted}"
-            raise refusal("total_admitted", self.total_admitted, least)
-        if self.total_spent < self.spent:
-            raise refusal("total_spent", self.total_spent, f"at least this round's {self.spent}")
-        if self.total_refunded > self.total_spent * (1 + ROUNDING):
-            back = f"at most the {self.total_spent} committed in all"
-            raise refusal("total_refunded", self.total_refunded, back)
-        most_aside = MOST_IN_A_ROW * self.total_admitted
-        if self.seen:
-            if self.seen < self.total_admitted:
-                least = f"0, or at least the {self.total_admitted} samples admitted in all"
-                raise refusal("seen", self.seen, least)
-            most_aside = self.seen - self.total_admitted
-        if self.set_aside > most_aside:
-            raise refusal("set_aside", self.set_aside, f"at most {most_aside}")
-
-    def _check_gone(self) -> None:
-        """Check that what has left is counted by age, and is part of what has left in all."""
-        ages, counts = self.gone[::2], self.gone[1::2]
-        if len(ages) != len(counts) or not all(one >= 1 and one % 1 == 0 for one in self.gone):
-            raise refusal("gone", self.gone, "pairs of whole numbers")
-        if not all(first < second for first, second in itertools.pairwise(ages)):
-            raise refusal("gone", self.gone, "pairs, each of more rounds than the one before")
-        left = self.total_expired + self.total_erased
-        if sum(counts) > left:
-            raise refusal("samples gone", sum(counts), f"at most the {left} in all")
-
-    def _check_held(self) -> None:
-        """Check that what is stored includes what arrived and what expires, and its age."""
-        occupancy, admitted = self.occupancy, self.admitted
-        if admitted > occupancy:
-            raise refusal("admitted", admitted, f"at most the occupancy {occupancy}")
-        if self.expiring > occupancy:
-            raise refusal("expiring", self.expiring, f"at most the occupancy {occupancy}")
-        most = (occupancy - admitted) * (self.round_number - 1)
-        if self.prior_uses > most:
-            raise refusal("prior_uses", self.prior_uses, f"at most {most}")
-        if self.arrived > admitted:
-            raise refusal("arrived", self.arrived, f"<= {admitted}")
-
-    def _check_under_way(self) -> None:
-        """Check that a receipt without purchases under way says nothing about them."""
-        if self.asked > self.under_way:
-            raise refusal("asked", self.asked, f"<= {self.under_way}")
-        if self.under_way_spent and not self.under_way:
-            raise refusal("under_way_spent", self.under_way_spent, "0 where nothing is under way")
-        oldest = self.round_number if self.under_way else 0
-        if self.oldest_under_way > oldest:
-            raise refusal("oldest_under_way", self.oldest_under_way, f"<= {oldest}")
+    health: Health = field(default_factory=dict)
+    """How the client is, by name: ``HEALTH`` says what Tidegate's own gate reports."""
 
     @property
-    def bought(self) -> int:
-        """Samples that the order of this round led to, whether they came at once or will later."""
-        return self.admitted - self.arrived + self.asked
+    def under_way(self) -> int:
+        """Samples that were bought and have not ended."""
+        return self.bought - self.admitted - self.refused
 
-    def gone_by_uses(self) -> dict[int, int]:
-        """Return how many samples left since the last receipt, by their uses."""
-        return {
-            int(uses): int(count)
-            for uses, count in zip(self.gone[::2], self.gone[1::2], strict=True)
-        }
+    @property
+    def paid(self) -> float:
+        """What was committed, less refunds."""
+        return self.spent - self.refunded
 
-    def check_answers(self, order: Order, *, buffer_capacity: int | None = None) -> None:
-        """Refuse a receipt that cannot be the reply to this order.
-
-        Args:
-            order: the newest order that the client was sent.
-            buffer_capacity: B_m if it is a hard limit.
-        """
-        if self.run != order.run:
-            raise refusal("run", self.run, f"the order's {order.run!r}")
-        now = order.round_number
-        if self.round_number > now:
-            raise refusal("round_number", self.round_number, f"at most {now}")
-        if self.round_number == now:
-            bought, price = self.bought, order.price * self.bought
-            if bought > order.count:
-                raise refusal("samples bought", bought, f"<= {order.count}")
-            if not math.isclose(self.spent, price):
-                raise refusal("spent", self.spent, f"the price, {price}")
-        if buffer_capacity is not None and self.occupancy > buffer_capacity:
-            raise refusal("occupancy", self.occupancy, f"at most the capacity {buffer_capacity}")
+    def _check(self) -> None:
+        if len(self.holding) > MOST_AGES:
+            raise refusal("holding", len(self.holding), f"of at most {MOST_AGES} ages")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +189,7 @@ class Introduction(Record):
     """It will apply no order up to this round that it has not applied before."""
     candidates: int = 0
     """That it reads from its stream for an order, if it chooses among them."""
-    seen: int = 0
+    read: int = 0
     """As in a receipt; an order that was never answered may have read some more."""
     last_taken: str = ""
     """As in a receipt."""

@@ -5,18 +5,17 @@ the wrong kind or out of range is refused with a reason.
 """
 
 import dataclasses
+import math
 import reprlib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Self
 
 from tidegate.errors import WireError
 
 WIRE_VERSION = 1
-"""Raised when a record gains or loses a field, or a field changes its meaning; other versions are
-refused, never guessed at."""
+"""Raised when a record changes; other versions are refused, never guessed at."""
 SAME_VERSION = "install the same version of tidegate on the server and on every node"
 
 LARGEST_INTEGER = 2**63 - 1
@@ -30,13 +29,14 @@ WHOLE = f"a whole number from 0 to {LARGEST_INTEGER}"
 AMOUNT = f"a float from 0 to {LARGEST_AMOUNT:g}"
 MOST_AMOUNTS = 1001
 """In a list. Of thresholds: one for an empty slot, and a thousand ages."""
-Plain = str | int | float | bool | list[float]
-"""Values that a record may hold: those that Flower's records can carry."""
-
-MOST_AGES = 5000
-"""The most different ages of samples that a client reports at once."""
-AGES: Mapping[str, int] = MappingProxyType({"most": 2 * MOST_AGES})
-"""Metadata of a list with two numbers for each age."""
+MOST_COUNTS = 1000
+"""In a list of whole numbers."""
+MOST_HEALTH = 50
+"""Names of a client's health."""
+Health = Mapping[str, float]
+"""Numbers by name that are shown and never interpreted."""
+Plain = str | int | float | bool | list[float] | list[int] | dict[str, float]
+"""Values that a record may hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,11 @@ class Record:
     def to_record(self) -> dict[str, Plain]:
         """Return the record as plain values."""
         record: dict[str, Plain] = {"version": WIRE_VERSION, **vars(self)}
-        for name, _ in _shape(type(self)).lists:
+        shape = _shape(type(self))
+        for name in (*shape.amount_lists, *shape.count_lists):
             record[name] = list(vars(self)[name])
+        for name in shape.healths:
+            record[name] = dict(vars(self)[name])
         return record
 
     @classmethod
@@ -73,8 +76,8 @@ class Record:
             raise WireError(f"{told}; {SAME_VERSION}")
         values: dict[str, Any] = dict(record)
         del values["version"]
-        for name, _ in shape.lists:
-            if isinstance(values[name], list):
+        for name in (*shape.amount_lists, *shape.count_lists):
+            if isinstance(values.get(name), list):
                 values[name] = tuple(values[name])
         return cls(**values)
 
@@ -89,14 +92,15 @@ class _Shape:
     """The fields of a kind of record, by what they hold."""
 
     keys: frozenset[str]
-    """Of a record; all are required."""
+    """Of a record with all of its fields."""
     names: tuple[tuple[str, bool], ...]
     """Of texts, and whether each may be empty."""
     whole: tuple[str, ...]
     amounts: tuple[str, ...]
     truths: tuple[str, ...]
-    lists: tuple[tuple[str, int], ...]
-    """Of lists of amounts, and how long each may be."""
+    amount_lists: tuple[str, ...]
+    count_lists: tuple[str, ...]
+    healths: tuple[str, ...]
 
 
 _SHAPES: dict[type, _Shape] = {}
@@ -110,10 +114,10 @@ def _shape(kind: type[Record]) -> _Shape:
 
 
 def _look_up(kind: type[Record]) -> _Shape:
-    fields = dataclasses.fields(kind)
+    fields, hints = dataclasses.fields(kind), typing.get_type_hints(kind)
 
-    def holding(what: type) -> list["dataclasses.Field[Any]"]:
-        return [one for one in fields if (typing.get_origin(one.type) or one.type) is what]
+    def holding(what: object) -> tuple["dataclasses.Field[Any]", ...]:
+        return tuple(one for one in fields if hints[one.name] == what)
 
     return _Shape(
         keys=frozenset({"version", *(one.name for one in fields)}),
@@ -121,11 +125,13 @@ def _look_up(kind: type[Record]) -> _Shape:
         whole=tuple(one.name for one in holding(int)),
         amounts=tuple(one.name for one in holding(float)),
         truths=tuple(one.name for one in holding(bool)),
-        lists=tuple((one.name, one.metadata.get("most", MOST_AMOUNTS)) for one in holding(tuple)),
+        amount_lists=tuple(one.name for one in holding(tuple[float, ...])),
+        count_lists=tuple(one.name for one in holding(tuple[int, ...])),
+        healths=tuple(one.name for one in holding(Health)),
     )
 
 
-def _check_kinds(message: Record) -> None:
+def _check_kinds(message: Record) -> None:  # noqa: C901 - a loop for each kind
     """Check that every field has its kind and fits the wire and a database.
 
     Written out kind by kind: this runs for every message, and a call for every field would cost
@@ -148,13 +154,34 @@ def _check_kinds(message: Record) -> None:
     for name in shape.truths:
         if type(values[name]) is not bool:
             raise refusal(name, values[name], "true or false")
-    for name, most in shape.lists:
-        _check_list(name, values[name], most)
+    for name in shape.amount_lists:
+        _check_list(name, values[name], float, MOST_AMOUNTS, LARGEST_AMOUNT)
+    for name in shape.count_lists:
+        _check_list(name, values[name], int, MOST_COUNTS, LARGEST_INTEGER)
+    for name in shape.healths:
+        _check_health(name, values[name])
 
 
-def _check_list(name: str, value: object, most: int) -> None:
-    if type(value) is not tuple or len(value) > most:
-        raise refusal(name, value, f"a tuple of at most {most}")
-    for amount in value:
-        if type(amount) is not float or not 0 <= amount <= LARGEST_AMOUNT:
-            raise refusal(name, amount, AMOUNT)
+def _check_list(
+    name: str, values: Any, kind: type[int | float], longest: int, largest: float
+) -> None:
+    if type(values) is not tuple or len(values) > longest:
+        raise refusal(name, values, f"a tuple of at most {longest}")
+    if not values:
+        return
+    # Written for speed: a receipt has hundreds of ages.
+    right_kind = set(map(type, values)) == {kind}
+    if not right_kind or (kind is float and any(map(math.isnan, values))):
+        raise refusal(name, values, f"{kind.__name__}s from 0 to {largest:g}")
+    if min(values) < 0 or max(values) > largest:
+        raise refusal(name, values, f"{kind.__name__}s from 0 to {largest:g}")
+
+
+def _check_health(name: str, values: Any) -> None:
+    if type(values) is not dict or len(values) > MOST_HEALTH:
+        raise refusal(name, values, f"a dictionary of at most {MOST_HEALTH} numbers")
+    for key, value in values.items():
+        if type(key) is not str or not (key.isidentifier() and len(key) <= LONGEST_NAME):
+            raise refusal(f"a name in {name}", key, "a Python identifier")
+        if type(value) not in (int, float) or not 0 <= value <= LARGEST_AMOUNT:
+            raise refusal(key, value, AMOUNT)

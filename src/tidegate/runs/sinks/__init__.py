@@ -5,7 +5,6 @@ exceptions are logged and go no further: a sink never stops a run, and delays it
 a few seconds at most.
 """
 
-import dataclasses
 import logging
 import numbers
 import queue
@@ -53,9 +52,9 @@ class Moment:
 
     def numbers(self) -> dict[str, float]:
         """Return everything as plain numbers, by name; without the round's own number."""
-        told = {name: float(value) for name, value in dataclasses.asdict(self.done).items()}
-        del told["round_number"]
-        return told | {"budget": self.budget, "away": self.away, "averaged": self.averaged}
+        numbers = {name: float(value) for name, value in self.done.numbers().items()}
+        del numbers["round_number"]
+        return numbers | {"budget": self.budget, "away": self.away, "averaged": self.averaged}
 
 
 class Sink(Protocol):

@@ -31,6 +31,8 @@ GAUGES = {
     "averaged": "Clients whose models went into the last average.",
     "exhausted": "Clients whose stream gave less than was ordered.",
     "set_aside": "Samples so far that clients could not read, acquire or store.",
+    "expired": "Samples so far that left because they had been held for too long.",
+    "erased": "Samples so far that left because their subject is forgotten.",
     "under_way": "Samples that clients have bought and that have not come yet.",
     "under_way_spent": "Committed for them.",
     "oldest_under_way": "Rounds since the oldest of them was bought.",
@@ -126,8 +128,9 @@ class Prometheus:
             self._counters["admitted"].labels(self._run).inc(sum(row.admitted for row in before))
             if before:
                 last = before[-1]
-                for name in self._gauges.keys() & vars(last).keys():
-                    self._gauges[name].set(getattr(last, name))
+                for name, value in last.numbers().items():
+                    if name in self._gauges:
+                        self._gauges[name].set(value)
                 self._gauges["budget"].set((spent - last.overspend) / len(before))
                 self._round.set(last.round_number)
 

@@ -24,7 +24,8 @@ def heard(folder: Path) -> list[str]:
     _, content = saved_content(folder)
     ledger = content["controller"]["ledger"]
     last = ledger["closed_round"]
-    return [name for name, one in ledger["accounts"].items() if one["last_round"] == last > 0]
+    booked = {name: one["newest"]["round_number"] for name, one in ledger["accounts"].items()}
+    return [name for name, newest in booked.items() if newest == last > 0]
 
 
 def closed_rounds(folder: Path) -> int:

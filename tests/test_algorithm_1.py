@@ -1,0 +1,117 @@
+"""Algorithm 1 as one reads it counts what the simulation counts, bit for bit."""
+
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from check_size import at_size
+from experiment_scripts import load
+
+import tidegate
+from tidegate._internal.arrays import FloatArray
+from tidegate._internal.randomness import PRICES, generator
+
+SCRIPT = Path(__file__).parents[1] / "examples" / "paper" / "algorithm_1.py"
+
+
+@pytest.fixture
+def paper(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return load(SCRIPT, monkeypatch)
+
+
+@pytest.mark.parametrize("setting", ["mnist", "cifar10", "imagenette"])
+@pytest.mark.parametrize("seed", range(2))
+def test_every_round_is_that_of_the_simulation(setting: str, seed: int, paper: ModuleType) -> None:
+    experiment = tidegate.EXPERIMENTS[setting]
+    problem = experiment.problem(at_size(60, 400, quick=30))
+    run = tidegate.simulate(tidegate.make_policy("acdpp", problem), problem, experiment.price, seed)
+    draw = np.random.default_rng(seed)
+    clients = [
+        paper.Client(
+            draw.integers(0, 256, (20_000, 3), dtype=np.uint8), draw.integers(0, 10, 20_000)
+        )
+        for _ in range(problem.num_clients)
+    ]
+    path = experiment.price.rounds(generator(seed, PRICES))
+    prices = [float(next(path)) for _ in range(problem.num_rounds)]
+    rows, models = zip(*paper.algorithm_1(problem, clients, prices), strict=True)
+    for column in rows[0]:
+        assert [row[column] for row in rows] == run.columns[column].tolist(), column
+    assert np.ptp(models[-1]) > 0
+
+
+def test_a_client_trains_by_gradient_descent_on_all_it_stores(paper: ModuleType) -> None:
+    """Against differences of the loss; three samples, of which one has left the buffer."""
+    draw = np.random.default_rng(0)
+    client = paper.Client(draw.integers(0, 256, (3, 4), dtype=np.uint8), np.array([1, 7, 7]))
+    client.admit(1)
+    client.drop(1)
+    client.admit(2)
+    assert client.ages.tolist() == [1, 1, 1]
+    assert client.stored.tolist() == [1, 2]
+    model = draw.normal(size=(4, 10))
+
+    def loss(weights: FloatArray) -> float:
+        likely = paper.probabilities(weights, client.inputs[1:] / 255)
+        return float(-np.log(likely[:, 7]).mean())
+
+    one_step = tidegate.LearningConstants(local_steps=1, learning_rate=0.25)
+    step = client.train(model, one_step)
+    for place in np.ndindex(4, 10):
+        nudge = np.zeros((4, 10))
+        nudge[place] = 1e-5
+        slope = (loss(model + nudge) - loss(model - nudge)) / 2e-5
+        assert step[place] == pytest.approx(-0.25 * slope, abs=1e-5)
+
+
+def test_one_local_step_of_each_client_is_one_step_on_all_samples(paper: ModuleType) -> None:
+    """eq:global-aggregation with eq:memory-proportional-weight, where all α_m are equal."""
+    learning = tidegate.LearningConstants(local_steps=1, learning_rate=0.5)
+    problem = tidegate.Problem(
+        buffer_capacities=[2, 7], budget=9.0, mean_price=1.0, num_rounds=2, learning=learning
+    )
+    draw = np.random.default_rng(0)
+    clients = [
+        paper.Client(draw.integers(0, 256, (99, 3), dtype=np.uint8), draw.integers(0, 10, 99))
+        for _ in range(2)
+    ]
+    ((row, model),) = paper.algorithm_1(problem, clients, [1.0])
+    together = paper.Client(
+        np.concatenate([client.inputs[: client.read] for client in clients]),
+        np.concatenate([client.labels[: client.read] for client in clients]),
+    )
+    together.admit(len(together.labels))
+    assert row["training_size"] == len(together.labels) > 8
+    step = together.train(np.zeros((3, 10), dtype=np.float32), learning)
+    assert model == pytest.approx(step, abs=1e-6)
+
+
+def test_streams_are_shared_out_two_digits_a_client(paper: ModuleType) -> None:
+    labels = np.repeat(np.arange(10), 6)
+    inputs = np.arange(60, dtype=np.uint8)[:, None]
+    clients = paper.two_digits_each(inputs, labels, 10, np.random.default_rng(0))
+    assert [sorted(set(client.labels.tolist())) for client in clients] == [
+        sorted({digit, (digit + 1) % 10}) for digit in range(10)
+    ]
+    everything = np.concatenate([client.inputs[:, 0] for client in clients])
+    assert sorted(everything.tolist()) == list(range(60))
+
+
+@pytest.mark.long
+@pytest.mark.data("mnist")
+def test_it_prints_the_row_and_draws_the_figures(
+    paper: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paper.main(20, 2, tmp_path / "figures.png")
+    row = dict(line.rsplit(maxsplit=3)[::2] for line in capsys.readouterr().out.splitlines()[1:])
+    assert list(row) == [f"{name}" for name in paper.MEASURES]
+    assert (tmp_path / "figures.png").stat().st_size > 10_000
+
+
+def test_without_data_it_says_where_it_looked(
+    paper: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paper, "DATA", tmp_path)
+    with pytest.raises(SystemExit, match="set TIDEGATE_DATA"):
+        paper.main(20, 1, None)

@@ -1,0 +1,87 @@
+"""``docs/paper.md`` leaves out no item of the paper, and what it names is there."""
+
+import importlib
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs" / "paper.md").read_text("utf-8")
+ROWS = [
+    [cell.strip() for cell in line.strip("|").split(" | ")]
+    for line in PAGE.splitlines()
+    if line.startswith("| ") and not line.startswith("| paper |")
+]
+PAPER = Path(os.environ.get("TIDEGATE_PAPER", ROOT.parent / "shared" / "paper"))
+VERDICTS = (
+    "exact", "corrected", "refuted", "decided", "undecided", "model", "assumption", "step", "holds",
+    "formula exact", "order holds", "on average", "[as far as", "as above",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def source() -> str:
+    files = [PAPER] if PAPER.is_file() else sorted(PAPER.glob("*.t[ex][xt]*"))
+    for file in files:
+        if "\\documentclass" in (text := file.read_text("utf-8")):
+            return text
+    pytest.skip(f"no source of the paper in {PAPER}; set TIDEGATE_PAPER")
+
+
+def test_every_label_has_a_row(source: str) -> None:
+    labels = set(re.findall(r"\\label\{([^}]*)\}", source))
+    wanted = {label for label in labels if not re.match(r"(sub)?sec:|subsec:|app:", label)}
+    named = {label for row in ROWS for label in re.findall(r"`([a-z]+:[^`]+)`", row[0])}
+    assert wanted - named == set()
+    assert named - wanted == set()
+    assert len(wanted) > 120
+
+
+def test_every_numbered_equation_has_a_row_with_its_number(source: str) -> None:
+    equations = re.findall(r"\\begin\{equation\}(.*?)\\end\{equation\}", source, re.DOTALL)
+    cells = " ".join(row[0] for row in ROWS)
+    for number, equation in enumerate(equations, start=1):
+        label = re.search(r"\\label\{([^}]*)\}", equation)
+        assert (f"({number}) `{label[1]}`" if label else f"({number})") in cells
+
+
+def test_every_definition_and_result_has_a_row(source: str) -> None:
+    items = " ".join(row[0] for row in ROWS)
+    for kind in ("Definition", "Assumption", "Lemma", "Theorem", "Corollary", "Remark"):
+        count = len(re.findall(rf"\\begin\{{{kind.lower()}\}}", source))
+        assert count
+        for number in range(1, count + 1):
+            assert re.search(rf"\b{kind} {number}\b", items), f"{kind} {number}"
+
+
+def test_every_row_has_its_cells_and_a_verdict() -> None:
+    for row in ROWS:
+        assert len(row) == 5, row
+        assert row[4].startswith(VERDICTS), row
+
+
+def test_every_name_is_there() -> None:
+    links = re.findall(r"\[`([\w.]+)`\]\(\.\./([\w/]+)\.py\)", PAGE)
+    assert len(links) > 150
+    for name, place in links:
+        if place.startswith("src/"):
+            thing: object = importlib.import_module(place.removeprefix("src/").replace("/", "."))
+            for part in name.split("."):
+                thing = getattr(thing, part)
+        else:
+            *owner, last = name.split(".")
+            text = (ROOT / f"{place}.py").read_text("utf-8")
+            for definition in [*(f"class {part}" for part in owner), f"def {last}("]:
+                assert definition in text, name
+
+
+def test_every_command_names_a_script_and_options_that_it_has() -> None:
+    commands = set(re.findall(r"^python .*$|(?<=`)python [^`]*(?=`)", PAGE, re.MULTILINE))
+    assert len(commands) > 5
+    for command in commands:
+        _, script, *options = command.split()
+        text = (ROOT / script).read_text("utf-8")
+        for option in options:
+            assert not option.startswith("--") or f'"{option}"' in text, command
