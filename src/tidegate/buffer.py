@@ -142,29 +142,30 @@ def planned(ages: Sequence[int], capacity: int) -> list[int]:
     return sorted(ages)[:capacity]
 
 
-def may_follow(now: Holding, kept: Holding, bought: int, under_way: int) -> bool:
+def may_follow(now: Holding, held: Holding, bought: int, under_way: int) -> bool:
     """Return whether a plan can be that after an order.
 
     Nothing becomes older than it is: at most as many samples have an age of a + 1 or more as had a
     or more before. What the plan had replaced may come back where a purchase under way is refused.
 
     Args:
-        now: the plan after the order.
-        kept: the plan before it, without the expired samples.
+        now: as a receipt tells it after the order.
+        held: as the receipt before told it, with the samples that have expired since: where a
+            horizon grows, these may stay.
         bought: for the order.
         under_way: purchases under way before the order.
 
-    >>> may_follow((2, 2), kept=(2, 1), bought=2, under_way=0)
+    >>> may_follow((2, 2), held=(2, 1), bought=2, under_way=0)
     True
-    >>> may_follow((2, 1, 2), kept=(2, 1), bought=2, under_way=0)
+    >>> may_follow((2, 1, 2), held=(2, 1), bought=2, under_way=0)
     False
     """
     if now and now[0] > bought:
         return False
-    older, before = sum(now[1:]), sum(kept)
+    older, before = sum(now[1:]), sum(held)
     for place in range(1, len(now)):
         if older > before + under_way:
             return False
         older -= now[place]
-        before -= kept[place - 1] if place <= len(kept) else 0
+        before -= held[place - 1] if place <= len(held) else 0
     return True

@@ -8,7 +8,7 @@ from typing import Any
 from tidegate.client.forgotten import NOBODY
 from tidegate.client.store import Candidate, FailedSample, Origin, Store
 from tidegate.client.streams import Limited, Stream
-from tidegate.wire import MOST_IN_A_ROW
+from tidegate.wire import MOST_IN_A_ROW, MOST_PASSED
 
 Acquire = Callable[[Any, str], Any]
 """Given a sample and its key, pays for it (fetches the label, switches the sensor on) and returns
@@ -20,8 +20,6 @@ chooses among candidates, these were stored before, and arrive as the codec retu
 Subject = Callable[[Any], str | None]
 """Given a sample as the stream has it, returns whom or what it is about; None or "" for nobody."""
 
-MOST_PASSED = 1000
-"""The most samples of forgotten subjects that are skipped for one order."""
 TRIES = 3
 """Tries after which a failing sample is skipped. One is not enough: a file may be locked for a
 moment, and a supplier be away for a round; a damaged sample stays damaged."""
