@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from rich.progress import Progress
@@ -62,11 +62,10 @@ def make_app() -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            if not now.samples:
-                return now.reply()
-            mean = np.mean(now.samples, axis=0)
-            return now.reply(ArrayRecord({"mean": Array(mean)}), {"norm": float(mean @ mean)})
+        mean = np.mean(gate.samples(context), axis=0)
+        arrays = ArrayRecord({"mean": Array(mean)})
+        metrics = MetricRecord({"norm": float(mean @ mean)})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
     return app
 

@@ -229,7 +229,7 @@ def test_tables_in_the_config_have_names_with_dots(
 
 
 LEARNS = """import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message, RecordDict
 from tidegate.flower import ClientGate
 """
 TWO_STARTS = """for start in (0.0, 1.0):
@@ -242,9 +242,10 @@ client = ClientApp(mods=[gate])
 
 @client.train()
 def train(message, context):
-    with gate.round(message, context) as now:
-        model = message.content['arrays']['w'].numpy()
-        return now.reply(ArrayRecord({'w': Array(model if model.all() else np.full(2, np.nan))}))
+    gate.samples(context)
+    model = message.content['arrays']['w'].numpy()
+    arrays = ArrayRecord({'w': Array(model if model.all() else np.full(2, np.nan))})
+    return Message(RecordDict({'arrays': arrays}), reply_to=message)
 """
 
 
@@ -260,8 +261,9 @@ client = ClientApp(mods=[gate])
 
 @client.train()
 def train(message, context):
-    with gate.round(message, context) as now:
-        return now.reply(ArrayRecord({'w': Array(np.full(2, np.nan))}))
+    gate.samples(context)
+    arrays = ArrayRecord({'w': Array(np.full(2, np.nan))})
+    return Message(RecordDict({'arrays': arrays}), reply_to=message)
 """
     app = app_with(tmp_path, body)
     module = tmp_path / "lonely.py"
@@ -437,7 +439,7 @@ def test_without_flower_the_remedy_is_named(
 
 STOPPED = """
 import numpy as np
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array, ArrayRecord, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
@@ -459,8 +461,9 @@ def main(grid, context):
 
 @client.train()
 def train(message, context):
-    with gate.round(message, context) as now:
-        return now.reply(message.content.array_records["arrays"])
+    gate.samples(context)
+    arrays = message.content.array_records["arrays"]
+    return Message(RecordDict({"arrays": arrays}), reply_to=message)
 """
 
 
@@ -470,7 +473,7 @@ def test_ctrl_c_before_the_first_round_says_so(
 ) -> None:
     app = make_app(tmp_path, WHOLE)
     text = STOPPED.replace("def main(grid, context):", f"def main(grid, context):\n    {first}")
-    text = text.replace("with gate.round", "raise KeyboardInterrupt\n    with gate.round")
+    text = text.replace("gate.samples", "raise KeyboardInterrupt\n    gate.samples")
     (tmp_path / "lonely.py").write_text(text)
     folder = "" if first == "pass" else tmp_path / "run"
     code, printed = run(capsys, app, "--clients", "2", "--set", f"name={folder}")

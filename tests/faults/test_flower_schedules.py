@@ -13,10 +13,10 @@ from typing import IO, Any
 
 import pytest
 from check_size import at_size
-from flwr.app import Context, Error, Message
+from flwr.app import Error, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, dataset
+from gated_apps import MODEL, dataset, echo_app
 from quiet import quietly
 
 from tidegate._internal.saving import replace_file
@@ -135,17 +135,7 @@ def _app(faults: Faults) -> ClientApp:
             raise ConnectionError("the supplier does not answer")
         return sample
 
-    gate = ClientGate(dataset, CAPACITY, acquire=acquire)
-    app = ClientApp(mods=[gate])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            if not now.samples:
-                return now.reply()
-            return now.reply(message.content.array_records["arrays"])
-
-    return app
+    return echo_app(ClientGate(dataset, CAPACITY, acquire=acquire))
 
 
 def control(policy: str, folder: Path, *, strict: bool) -> AdmissionControl:

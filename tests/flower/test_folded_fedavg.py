@@ -134,9 +134,10 @@ def large_app() -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            values = np.full(PARAMETERS, float(int(context.node_config["partition-id"])))
-            return now.reply(ArrayRecord({"w": Array(values)}))
+        gate.samples(context)
+        values = np.full(PARAMETERS, float(int(context.node_config["partition-id"])))
+        arrays = ArrayRecord({"w": Array(values)})
+        return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
     return app
 
@@ -168,9 +169,10 @@ def test_an_update_of_another_form_is_left_out(caplog: pytest.LogCaptureFixture)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            name = "other" if context.node_config["partition-id"] == 2 else "w"
-            return now.reply(ArrayRecord({name: Array(np.ones(3))}))
+        gate.samples(context)
+        name = "other" if context.node_config["partition-id"] == 2 else "w"
+        arrays = ArrayRecord({name: Array(np.ones(3))})
+        return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
     one = control(FoldedFedAvg(fraction_evaluate=0.0))
     model = ArrayRecord({"w": Array(np.zeros(3))})

@@ -11,7 +11,7 @@ from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import message_size_mod
 from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, dataset, gated_app
+from gated_apps import MODEL, dataset, echo_app, gated_app
 
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
@@ -84,11 +84,6 @@ def test_a_gate_that_fails_is_asked_again() -> None:
         return dataset(context)
 
     gate = ClientGate(opens_later, 8)
-    app = ClientApp(mods=[gate])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return gate._now(context).reply(message.content.array_records["arrays"])
 
     class Mounted(HalfGated):
         def _answer(self, message: Message) -> Message:
@@ -96,7 +91,7 @@ def test_a_gate_that_fails_is_asked_again() -> None:
             return super()._answer(message)
 
     strategy = control()
-    strategy.start(Mounted(app, {3}), MODEL, num_rounds=4)
+    strategy.start(Mounted(echo_app(gate), {3}), MODEL, num_rounds=4)
     assert [row.answered for row in strategy.rounds] == [2, 3, 3, 3]
 
 
@@ -210,11 +205,6 @@ def samples(message: Message, context: Context, gate: ClientGate) -> Message:
     return own_data(message, context, gate)
 
 
-def a_round(message: Message, context: Context, gate: ClientGate) -> Message:
-    with gate.round(message, context):
-        return own_data(message, context, gate)
-
-
 def gated(train: Callable[[Message, Context, ClientGate], Message]) -> ClientApp:
     gate = ClientGate(dataset, 8)
     app = ClientApp(mods=[gate])
@@ -234,7 +224,7 @@ def test_a_model_that_was_trained_on_other_data_is_refused_and_buying_pauses(
     assert [row.admitted > 0 for row in strategy.rounds] == [False, True, False, True]
 
 
-@pytest.mark.parametrize("train", [samples, a_round, nothing])
+@pytest.mark.parametrize("train", [samples, nothing])
 def test_a_reply_that_asked_for_its_samples_or_has_no_model_passes(
     train: Callable[[Message, Context, ClientGate], Message],
 ) -> None:
@@ -259,7 +249,7 @@ def test_a_function_with_a_name_of_its_own_is_introduced_by_its_own_mods() -> No
 
     @app.train("nightly", mods=[gate])
     def nightly(message: Message, context: Context) -> Message:
-        return gate._now(context).reply(message.content.array_records["arrays"])
+        return samples(message, context, gate)
 
     app.train()(needs_a_model)
     strategy = AdmissionControl(Named(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0)

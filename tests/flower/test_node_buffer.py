@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from flwr.app import Context, Message, RecordDict
-from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, dataset, gated_app
+from gated_apps import MODEL, dataset, echo_app, gated_app
 
 from tidegate.client.sqlite_file import store_path
 from tidegate.client.sqlite_store import SqliteStore
@@ -71,15 +70,8 @@ def test_memory_is_refused_where_nodes_are_copies(caplog: pytest.LogCaptureFixtu
 
 def test_buffers_in_memory_are_freed_with_the_grid_of_their_run() -> None:
     gate = ClientGate(dataset, 8)
-    app = ClientApp(mods=[gate])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            return now.reply(message.content.array_records["arrays"])
-
     before = set(_KEPT)
-    grid = LocalGrid(app, NODES)
+    grid = LocalGrid(echo_app(gate), NODES)
     strategy = AdmissionControl(FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0)
     strategy.start(grid, MODEL, num_rounds=2)
     assert len(gate._buffers._in_memory) == 3

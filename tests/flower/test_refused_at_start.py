@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, Context, Error, Message
+from flwr.app import Array, ArrayRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 
@@ -51,9 +51,9 @@ def app(
 
     @made.train()
     def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            mean = np.mean(now.samples, axis=0)
-            return now.reply(ArrayRecord({"mean": Array(mean)}))
+        mean = np.mean(gate.samples(context), axis=0)
+        content = RecordDict({"arrays": ArrayRecord({"mean": Array(mean)})})
+        return Message(content, reply_to=message)
 
     return made
 

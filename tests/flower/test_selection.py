@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, Message
+from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset
@@ -23,9 +23,9 @@ def play(gate: ClientGate, rounds: int = 3, **settings: Any) -> tuple[Any, dict[
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            trained[int(context.node_config["partition-id"])] = now.samples
-            return now.reply(message.content.array_records["arrays"])
+        trained[int(context.node_config["partition-id"])] = gate.samples(context)
+        arrays = message.content.array_records["arrays"]
+        return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
     strategy = AdmissionControl(
         FedAvg(fraction_evaluate=0.0), "tide", **{"budget": 1e6, "prices": 1.0, **settings}

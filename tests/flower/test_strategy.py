@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import (
     Result,
     Strategy,
 )
-from gated_apps import MODEL, capacity, gated_app
+from gated_apps import MODEL, capacity, echo_app, gated_app
 
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.store import BooksMovedError, Change
@@ -528,8 +528,7 @@ def test_a_client_with_samples_that_sends_no_model_is_left_out_of_the_average() 
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            return now.reply()
+        return Message(RecordDict(), reply_to=message)
 
     strategy = control()
     result = fit(strategy, recording(app), rounds=2)
@@ -713,16 +712,9 @@ def test_a_stream_that_runs_dry_is_told_once(
     samples: int, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     gate = ClientGate(lambda context: [1.0] * samples, buffer_capacity=9)
-    app = ClientApp(mods=[gate])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            return now.reply(MODEL if now.samples else None)
-
     strategy = control(policy="constant_admission", budget=55.0, folder=tmp_path / "run")
     with caplog.at_level("WARNING", logger="flwr.tidegate"):
-        fit(strategy, recording(app), rounds=4)
+        fit(strategy, recording(echo_app(gate)), rounds=4)
     assert [row.exhausted for row in strategy.rounds][-2:] == [3, 3]
     expected = ("empty", "short") if samples < 4 else ("short",)  # 2 were held for their K rounds
     assert [one.troubles for one in read_run(tmp_path / "run").clients] == [expected] * 3
@@ -762,14 +754,11 @@ def test_clients_whose_supplier_or_stream_fails_are_known_by_name(tmp_path: Path
         buffer_capacity=9,
         supplier=lambda context: SilentSupplier() if number(context) == 2 else None,
     )
-    app = ClientApp(mods=[gate])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            return now.reply(MODEL if now.samples else None)
-
-    fit(control(policy="constant_admission", budget=55.0, folder=tmp_path), recording(app), 4)
+    fit(
+        control(policy="constant_admission", budget=55.0, folder=tmp_path),
+        recording(echo_app(gate)),
+        4,
+    )
     view = read_run(tmp_path)
     troubles = {one.name.rpartition("-")[2]: one.troubles for one in view.clients}
     assert troubles == {"0": (), "1": ("spools",), "2": ("suppliers",)}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from tidegate.client.taking import Acquire
@@ -33,17 +33,29 @@ def gated_app(
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            on_train(message, context)
-            if not now.samples:
-                return now.reply()
-            w, b = message.content.array_records["arrays"].to_numpy_ndarrays()
-            points = np.array([point for point, _ in now.samples])
-            targets = np.array([target for _, target in now.samples])
-            for _ in range(5):
-                error = points @ w + b - targets
-                w, b = w - 0.1 * points.T @ error / len(error), b - 0.1 * error.mean()
-            trained = ArrayRecord({"w": Array(w), "b": Array(b)})
-            return now.reply(trained, {"loss": float(np.mean(error**2))})
+        samples = gate.samples(context)
+        on_train(message, context)
+        w, b = message.content.array_records["arrays"].to_numpy_ndarrays()
+        points = np.array([point for point, _ in samples])
+        targets = np.array([target for _, target in samples])
+        for _ in range(5):
+            error = points @ w + b - targets
+            w, b = w - 0.1 * points.T @ error / len(error), b - 0.1 * error.mean()
+        trained = ArrayRecord({"w": Array(w), "b": Array(b)})
+        metrics = MetricRecord({"loss": float(np.mean(error**2)), "num-examples": len(samples)})
+        return Message(RecordDict({"arrays": trained, "metrics": metrics}), reply_to=message)
+
+    return app
+
+
+def echo_app(gate: ClientGate) -> ClientApp:
+    """An app that asks for its samples and replies with the model as it came."""
+    app = ClientApp(mods=[gate])
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        gate.samples(context)
+        arrays = message.content.array_records["arrays"]
+        return Message(RecordDict({"arrays": arrays}), reply_to=message)
 
     return app

@@ -13,10 +13,8 @@ from pathlib import Path
 
 import pytest
 from check_size import at_size
-from flwr.app import Context, Message
-from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, dataset
+from gated_apps import MODEL, dataset, echo_app
 from made_results import make_results
 from recorded_run import recorded_run
 
@@ -102,12 +100,7 @@ def test_how_clients_choose_is_told_as_far_as_the_server_knows(tmp_path: Path) -
         worth=lambda candidates, message, context: [0.0] * len(candidates),
         selection=Selection(candidates=7, backlog=2),
     )
-    app = ClientApp(mods=[gate])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        with gate.round(message, context) as now:
-            return now.reply(message.content.array_records["arrays"])
+    app = echo_app(gate)
 
     control = AdmissionControl(
         FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0, folder=folder

@@ -1,6 +1,6 @@
 """The client: an ordinary ClientApp with a gate in front of its training."""
 
-from flwr.app import ArrayRecord, Context, Message
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from quickstart.task import LeNet, Partition, train
@@ -27,9 +27,11 @@ app = ClientApp(mods=[gate])
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Admit what the server ordered, train on all that is stored, and answer."""
-    with gate.round(message, context) as now:
-        model = LeNet()
-        model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
-        config = context.run_config
-        loss = train(model, now.samples, int(config["local-steps"]), float(config["learning-rate"]))
-        return now.reply(ArrayRecord(model.state_dict()), {"train_loss": loss})
+    samples = gate.samples(context)
+    model = LeNet()
+    model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
+    config = context.run_config
+    loss = train(model, samples, int(config["local-steps"]), float(config["learning-rate"]))
+    arrays = ArrayRecord(model.state_dict())
+    metrics = MetricRecord({"train_loss": loss, "num-examples": len(samples)})
+    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)

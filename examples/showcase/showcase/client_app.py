@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from showcase.data import Readings
@@ -79,12 +79,13 @@ app = ClientApp(mods=[gate])
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Train on all windows that are stored with their labels."""
+    samples = gate.samples(context)
     config = context.run_config
-    with gate.round(message, context) as now:
-        steps, rate = int(config["local-steps"]), float(config["learning-rate"])
-        model, loss = train(_model(message), now.samples, steps, rate)
-        arrays = ArrayRecord({name: Array(values) for name, values in model.items()})
-        return now.reply(arrays, {"train_loss": loss})
+    steps, rate = int(config["local-steps"]), float(config["learning-rate"])
+    model, loss = train(_model(message), samples, steps, rate)
+    arrays = ArrayRecord({name: Array(values) for name, values in model.items()})
+    metrics = MetricRecord({"train_loss": loss, "num-examples": len(samples)})
+    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
 
 def _model(message: Message) -> Weights:

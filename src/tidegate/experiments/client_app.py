@@ -4,7 +4,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from flwr.app import ArrayRecord, Context, Message
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
@@ -80,17 +80,17 @@ app = ClientApp(mods=[gate])
 def train_client(message: Message, context: Context) -> Message:
     """Admit the ordered samples, train on all stored ones, and reply."""
     job = _job(context)
-    with gate.round(message, context) as now:
-        if not now.samples:
-            return now.reply()
-        inputs, labels = batch(now.samples)
-        model = _loaded(message, job, tuple(inputs.shape[1:]))
-        loss = train(
-            model,
-            inputs,
-            labels,
-            local_steps=job.local_steps,
-            learning_rate=job.learning_rate,
-            momentum=job.momentum,
-        )
-        return now.reply(ArrayRecord(model.state_dict()), {"train_loss": loss})
+    samples = gate.samples(context)
+    inputs, labels = batch(samples)
+    model = _loaded(message, job, tuple(inputs.shape[1:]))
+    loss = train(
+        model,
+        inputs,
+        labels,
+        local_steps=job.local_steps,
+        learning_rate=job.learning_rate,
+        momentum=job.momentum,
+    )
+    arrays = ArrayRecord(model.state_dict())
+    metrics = MetricRecord({"train_loss": loss, "num-examples": len(samples)})
+    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)

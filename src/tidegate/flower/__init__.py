@@ -4,7 +4,7 @@
 ClientApp. This is the only folder that imports flwr, besides ``tidegate.experiments``.
 """
 
-from tidegate.flower.client import ClientGate, GatedRound
+from tidegate.flower.client import ClientGate
 from tidegate.flower.control_settings import ClientTrust, Deployment, Planning
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid, run_in_process
@@ -17,7 +17,6 @@ __all__ = [
     "ClientTrust",
     "Deployment",
     "FoldedFedAvg",
-    "GatedRound",
     "LocalGrid",
     "Planning",
     "Shard",

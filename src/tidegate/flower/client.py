@@ -11,13 +11,13 @@ def train(message, context):
 
 import logging
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from tidegate._internal.arguments import check_function
 from tidegate.client.codec import SampleCodec
@@ -70,7 +70,7 @@ class Worth(Protocol):
         ...
 
 
-_ROUNDS: dict[int, "GatedRound"] = {}
+_ROUNDS: dict[int, "_Round"] = {}
 """The rounds that are training in this process, by the id of their context.
 
 They are not attributes of the gate: Ray copies an app with its mods, while the training function
@@ -78,31 +78,18 @@ stays that of its module and therefore sees another gate than the one that Flowe
 
 
 @dataclass
-class GatedRound:
+class _Round:
     """One round at a client, after the gate applied its order."""
 
-    message: Message
     receipt: Receipt
     gate: Gate
     was_asked_for: bool = False
-    """Whether the training function asked the gate for this round or for its samples."""
+    """Whether the training function asked for the samples."""
 
     @cached_property
     def samples(self) -> list[Any]:
         """The samples to train on, oldest first."""
         return self.gate.samples()
-
-    def reply(
-        self,
-        arrays: ArrayRecord | None = None,
-        metrics: Mapping[str, int | float | list[int] | list[float]] | None = None,
-    ) -> Message:
-        """Build a reply with the model and the metrics, under Flower's usual names."""
-        content = RecordDict()
-        if arrays is not None:
-            content["arrays"] = arrays
-        content["metrics"] = MetricRecord({**(metrics or {}), NUM_EXAMPLES: 0})
-        return Message(content, reply_to=self.message)
 
 
 class ClientGate:
@@ -111,8 +98,8 @@ class ClientGate:
     Put it first among the app's mods. Before training it admits the samples that the server
     ordered; after training it adds the receipt to the reply and sets ``num-examples`` to the number
     of stored samples. A client that stores no samples yet replies without training. The gate
-    refuses a reply with arrays if the training function asked neither for ``samples`` nor for
-    ``round``. Messages without an order, such as those for evaluation, pass through unchanged.
+    refuses a reply with arrays if the training function never asked for ``samples``. Messages
+    without an order, such as those for evaluation, pass through unchanged.
 
     Args:
         open_stream: returns a node's fresh samples, given its context: a stream, or a data set with
@@ -192,57 +179,41 @@ class ClientGate:
         address = expect(message.content, Address)
         for kind in (Address, Order):  # Flower's own mods take one ConfigRecord, the app's
             del message.content[key_of(kind)]
-        with self._applied(message, address, order, context) as now:
+        with self._applied(message, address, order, context) as training:
             # Days later, an order that is answered again may find no samples left.
-            if not now.receipt.occupancy or (self._is_limited and not now.samples):
-                reply = now.reply()
+            if not training.receipt.occupancy or (self._is_limited and not training.samples):
+                reply = Message(RecordDict(), reply_to=message)
             else:
-                _ROUNDS[id(context)] = now
+                _ROUNDS[id(context)] = training
                 try:
-                    reply = _checked_reply(call_next(message, context), now)
+                    reply = _checked_reply(call_next(message, context), training)
                 finally:
                     del _ROUNDS[id(context)]
         if not reply.has_error():
-            _set_weight(reply.content, now.receipt.occupancy)
-            attach(reply.content, now.receipt)
+            _set_weight(reply.content, training.receipt.occupancy)
+            attach(reply.content, training.receipt)
         return reply
 
     def samples(self, context: Context) -> list[Any]:
-        """Return the samples to train on in this round, oldest first; never empty."""
-        return self._now(context).samples
-
-    @contextmanager
-    def round(self, message: Message, context: Context) -> Iterator[GatedRound]:
-        """Return the round that is training, with its samples, receipt and ``reply``.
+        """Return the samples to train on in this round, oldest first; never empty.
 
         Args:
-            message: the message that the training function was called with.
-            context: the context that it was called with.
+            context: the context that the training function was called with.
         """
-        now = self._now(context)
-        if message.metadata.message_id != now.message.metadata.message_id:
-            raise ConfigurationError(
-                f"the gate is training for message {now.message.metadata.message_id!r}, not "
-                f"{message.metadata.message_id!r}; pass the message that the training function "
-                "was called with"
-            )
-        yield now
-
-    def _now(self, context: Context) -> GatedRound:
         try:
-            now = _ROUNDS[id(context)]
+            training = _ROUNDS[id(context)]
         except KeyError:
             raise ConfigurationError(
                 "no order was applied, so there are no samples: ask for them in the training "
                 f"function, {NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
             ) from None
-        now.was_asked_for = True
-        return now
+        training.was_asked_for = True
+        return training.samples
 
     @contextmanager
     def _applied(
         self, message: Message, address: Address, order: Order, context: Context
-    ) -> Iterator[GatedRound]:
+    ) -> Iterator[_Round]:
         """Apply an order once; its effects are on disk before training starts."""
         with self._buffers.store(address, context) as store:
             check_meant_for(store.books(), address)
@@ -255,7 +226,7 @@ class ClientGate:
                 except BooksMovedError:  # another process was faster: use its receipt
                     if not tries_left:
                         raise
-            yield GatedRound(message, receipt, gate)
+            yield _Round(receipt, gate)
 
     def _worth_of(
         self, message: Message, context: Context
@@ -298,14 +269,14 @@ class ClientGate:
         return Message(content, reply_to=message)
 
 
-def _checked_reply(reply: object, now: GatedRound) -> Message:
+def _checked_reply(reply: object, training: _Round) -> Message:
     """Return a training function's reply if it is a reply and was trained on the samples bought."""
     if not isinstance(reply, Message):
         raise ConfigurationError(
             f"the training function returned {reprlib.repr(reply)}; it must return a Message, such "
             "as Message(RecordDict({'arrays': arrays, 'metrics': metrics}), reply_to=message)"
         )
-    if not (now.was_asked_for or reply.has_error()) and has_model(reply.content):
+    if not (training.was_asked_for or reply.has_error()) and has_model(reply.content):
         raise ConfigurationError(NEVER_ASKED_FOR)
     return reply
 

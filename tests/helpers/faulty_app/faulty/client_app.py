@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from numpy.typing import NDArray
 
@@ -83,15 +83,14 @@ app = ClientApp(mods=[either_gate])
 @app.train()
 def train(message: Message, context: Context) -> Message:
     config, number = context.run_config, int(context.node_config["partition-id"])
-    with gate.round(message, context) as now:
-        if (number, now.receipt.round_number) == (config["pause-client"], config["pause-round"]):
-            _stop(Path(str(config["signals"])))
-        time.sleep(float(config["train-seconds"]))
-        if not now.samples:
-            return now.reply()
-        w = message.content.array_records["arrays"]["w"].numpy()
-        points = np.array([point for point, _ in now.samples])
-        targets = np.array([target for _, target in now.samples])
-        for _ in range(5):
-            w = w - 0.1 * points.T @ (points @ w - targets) / len(targets)
-        return now.reply(ArrayRecord({"w": Array(w)}))
+    server_round = message.content.config_records["config"]["server-round"]
+    if (number, server_round) == (config["pause-client"], config["pause-round"]):
+        _stop(Path(str(config["signals"])))
+    time.sleep(float(config["train-seconds"]))
+    samples = gate.samples(context)
+    w = message.content.array_records["arrays"]["w"].numpy()
+    points = np.array([point for point, _ in samples])
+    targets = np.array([target for _, target in samples])
+    for _ in range(5):
+        w = w - 0.1 * points.T @ (points @ w - targets) / len(targets)
+    return Message(RecordDict({"arrays": ArrayRecord({"w": Array(w)})}), reply_to=message)

@@ -1,7 +1,7 @@
 """A linear model on points of the client's own."""
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Message
+from flwr.app import Array, ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from tidegate.client.streams import IndexedStream
@@ -21,12 +21,10 @@ app = ClientApp(mods=[gate])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    with gate.round(message, context) as now:
-        if not now.samples:
-            return now.reply()
-        w = message.content.array_records["arrays"]["w"].numpy()
-        points = np.array([point for point, _ in now.samples])
-        targets = np.array([target for _, target in now.samples])
-        for _ in range(5):
-            w = w - 0.1 * points.T @ (points @ w - targets) / len(targets)
-        return now.reply(ArrayRecord({"w": Array(w)}))
+    samples = gate.samples(context)
+    w = message.content.array_records["arrays"]["w"].numpy()
+    points = np.array([point for point, _ in samples])
+    targets = np.array([target for _, target in samples])
+    for _ in range(5):
+        w = w - 0.1 * points.T @ (points @ w - targets) / len(targets)
+    return Message(RecordDict({"arrays": ArrayRecord({"w": Array(w)})}), reply_to=message)

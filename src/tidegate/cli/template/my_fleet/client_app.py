@@ -47,14 +47,15 @@ app = ClientApp(mods=[gate])
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Train on all stored samples, with those that the server ordered, and reply."""
-    with gate.round(message, context) as now:
-        sent = message.content.array_records["arrays"]
-        model = {name: array.numpy() for name, array in sent.items()}
-        config = context.run_config
-        steps, rate = int(config["local-steps"]), float(config["learning-rate"])
-        model, last_loss = train(model, now.samples, steps, rate)
-        arrays = ArrayRecord({name: Array(values) for name, values in model.items()})
-        return now.reply(arrays, {"train_loss": last_loss})
+    samples = gate.samples(context)
+    sent = message.content.array_records["arrays"]
+    model = {name: array.numpy() for name, array in sent.items()}
+    config = context.run_config
+    steps, rate = int(config["local-steps"]), float(config["learning-rate"])
+    model, last_loss = train(model, samples, steps, rate)
+    arrays = ArrayRecord({name: Array(values) for name, values in model.items()})
+    metrics = MetricRecord({"train_loss": last_loss, "num-examples": len(samples)})
+    return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
 
 
 @app.evaluate()
