@@ -2,7 +2,6 @@
 
     python benchmarks/rates.py                       # T up to 10^5, 20 seeds, 10 minutes
     python benchmarks/rates.py --longest 10000 --seeds 4
-    python benchmarks/rates.py --guarantees --seeds 10  # bounds beside measured values, 1 minute
 
 One client with 100 slots, budget 55, prices uniform on [1, 10]. For each pair (gamma, phi) and
 each T: averages over seeds, adjusted for the luck of the first price; then the slope of a straight
@@ -25,11 +24,9 @@ from tidegate.policies.acdpp import acdpp
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import simulate
-from tidegate.simulation.summary import estimate
 from tidegate.theory.bounds import regret
-from tidegate.theory.guarantees import IntervalEnds, acdpp_guarantees
-from tidegate.theory.parameters import contraction, penalty_weight, plan_constant_admission
-from tidegate.theory.penalty import surrogate_penalty
+from tidegate.theory.guarantees import IntervalEnds
+from tidegate.theory.parameters import contraction, plan_constant_admission
 
 PAIRS = ((0.5, 0.5), (0.3, 0.3), (0.7, 0.3), (0.2, 0.8))
 QUANTITIES = ("cost violation", "debt Z(T+1)", "regret", "omega 1", "omega 2", "omega 3")
@@ -145,47 +142,6 @@ def _slope(lengths: Sequence[int], values: FloatArray) -> float:
     return float(np.polyfit(np.log(np.array(lengths)[upper]), np.log(values[upper]), 1)[0])
 
 
-def print_guarantees(lengths: Sequence[int], seeds: int) -> None:
-    """What Lemma 1 and Theorems 2 and 3 guarantee at gamma = phi = 1/2, and what is measured."""
-    print("| T | quantity | as printed | repaired | measured |")
-    print("|---|---|---|---|---|")
-    for rounds in lengths:
-        problem = Problem(buffer_capacities=[100], budget=55.0, mean_price=5.5, num_rounds=rounds)
-        printed, proved = (
-            acdpp_guarantees(
-                problem,
-                lowest_price=1.0,
-                highest_price=10.0,
-                penalty_weight=penalty_weight(rounds, 0.5),
-                contraction=contraction(rounds, 0.5),
-                as_printed=as_printed,
-            )
-            for as_printed in (True, False)
-        )
-        policy, law = acdpp(problem), UniformPrice(1.0, 10.0)
-        runs = [simulate(policy, problem, law, seed) for seed in range(seeds)]
-        measured_values = {
-            "surrogate_penalty": [
-                float(
-                    surrogate_penalty(
-                        run.sizes.training_size, run.sizes.distinct_samples, problem.learning
-                    ).sum()
-                )
-                for run in runs
-            ],
-            "regret": [float(regret(run.sizes, 100, problem.learning)[-1]) for run in runs],
-            "cost_violation": [float(run.columns["overspend"][-1]) for run in runs],
-            "buffer_violation": [float(run.excess.sum()) for run in runs],
-        }
-        for name, values in measured_values.items():
-            mean = estimate(values)
-            print(
-                f"| {rounds:,} | {name.replace('_', ' ')} | {getattr(printed, name):,.0f} "
-                f"| {getattr(proved, name):,.0f} | {mean.mean:,.0f} ± {mean.half_width:,.0f} |",
-                flush=True,
-            )
-
-
 def print_growth(longest: int, seeds: int) -> None:
     print(f"T = {', '.join(f'{length:,}' for length in horizons(longest))}")
     print(f"{seeds} seeds; slopes over the upper half of the T values\n")
@@ -206,12 +162,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--longest", type=int, default=100_000, help="largest T")
     parser.add_argument("--seeds", type=int, default=20, help="runs for each T")
-    parser.add_argument("--guarantees", action="store_true", help="bounds, for T up to 10,000")
     options = parser.parse_args()
-    if options.guarantees:
-        print_guarantees([100, 1000, 10_000], options.seeds)
-    else:
-        print_growth(options.longest, options.seeds)
+    print_growth(options.longest, options.seeds)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,18 @@
 import json
 import shlex
 import sys
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
-from tidegate._internal.words import counted
-from tidegate.cli.plan_answer import answer
+from tidegate.cli.plan_answer import Answer, answer
+from tidegate.cli.plan_curves import traced_curves
+from tidegate.cli.plan_paper import PaperPlan, guarantees_of, looseness, no_guarantee
 from tidegate.cli.plan_words import given_in_words, in_words
 from tidegate.cli.running import (
     AsJson,
@@ -22,7 +25,6 @@ from tidegate.cli.running import (
     described,
     headline,
     limit_told,
-    progress_bar,
     run_policies,
     run_with_more,
     screen,
@@ -30,40 +32,46 @@ from tidegate.cli.running import (
     yardsticks,
 )
 from tidegate.cli.setting import Setting
-from tidegate.policies import NotApplicable
-from tidegate.policies.presets import make_policy
-from tidegate.problem import Problem
 from tidegate.report.page import check_page
 from tidegate.report.plan_page import PlanAnswer, write_plan_page
-from tidegate.report.tables import candidate_table
-from tidegate.simulation.caps import CapPoint, looked_at, try_caps
-from tidegate.simulation.curves import (
-    Curves,
-    Maker,
-    by_budget,
-    by_memory,
-    trace,
-    with_a_tenth_more,
-)
-from tidegate.simulation.offline import Candidate, candidate_horizons, select_offline, try_horizons
-from tidegate.simulation.summary import summarise
-from tidegate.theory.parameters import (
-    Plan,
-    contraction,
-    penalty_weight,
-    plan_constant_admission,
-    search_constant_admission,
-)
+from tidegate.report.tables import candidate_table, guarantee_table
+from tidegate.simulation.rounds import Run
+from tidegate.simulation.summary import PolicySummary, summarise
 
 CURVES = ("constant_admission", "acdpp", "tide")
 """Policies whose curves a page shows, unless others are chosen."""
-CURVE_SEEDS = 3
 PAPERS = "For the paper's policies:"
-TIDE = "tide"
-"""The policy that plans with a cap on uses."""
 
 
-def plan(
+@dataclass(frozen=True)
+class _Result:
+    """All that a plan found out, to be printed, or written as JSON or as a page."""
+
+    setting: Setting
+    preset: str
+    currency: str
+    seeds: int
+    runs: Mapping[str, Sequence[Run]]
+    summaries: list[PolicySummary]
+    answer: Answer | None
+    possible: Mapping[str, float]
+    paper: PaperPlan
+    as_in_paper: bool
+
+    @property
+    def given(self) -> str:
+        return given_in_words(self.setting, self.currency)
+
+    @property
+    def sentences(self) -> list[str]:
+        return in_words(self.answer, self.setting, self.currency)
+
+    @property
+    def no_guarantee(self) -> str:
+        return no_guarantee(self.setting, self.runs, self.preset)
+
+
+def plan(  # noqa: PLR0913 - one for each flag
     setting: Setting,
     *,
     policy: PolicyNames = None,
@@ -72,6 +80,15 @@ def plan(
     offline: Annotated[
         bool,
         typer.Option("--offline", help="Also choose K by the paper's offline selection (slower)."),
+    ] = False,
+    as_in_paper: Annotated[
+        bool,
+        typer.Option(
+            "--as-in-paper",
+            help="Plan the paper's game, in which policies spend ahead without limit and memory is "
+            "a limit on average only, whatever other settings say; and show what ACDPP guarantees "
+            "beside what is measured.",
+        ),
     ] = False,
     html: Annotated[
         Path | None,
@@ -109,6 +126,10 @@ def plan(
 
         tidegate plan --most-uses 10
 
+    The paper's game, with the guarantees of ACDPP beside what is measured:
+
+        tidegate plan --as-in-paper --policy constant_admission --policy acdpp
+
     A page for the people who decide on the budget, with what one more unit of money would buy, and
     what a cap on uses would cost:
 
@@ -116,205 +137,111 @@ def plan(
     """
     if html is not None:
         check_page(html)
-    problem, seeds = setting.problem, chosen_seeds(setting, seeds)
-    closed = plan_constant_admission(problem, setting.retention_horizon)
-    searched, horizon = search_constant_admission(problem), setting.retention_horizon
-    more = {
-        name: plan_constant_admission(one, horizon)
-        for name, one in with_a_tenth_more(problem).items()
-    }
-    candidates = _offline(setting, setting.seeds(seeds)) if offline else []
-    chosen = select_offline(candidates) if offline else None
+    if as_in_paper:
+        setting = setting.model_copy(update={"hard_capacity": False, "spend_ahead": None})
+    seeds = chosen_seeds(setting, seeds)
+    paper = PaperPlan.of(setting, setting.seeds(seeds), offline=offline)
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
     summaries = [summarise(name, group) for name, group in runs.items()]
     possible = yardsticks(setting)
-    weight = penalty_weight(problem.num_rounds, setting.gamma)
-    closing = contraction(problem.num_rounds, setting.phi)
-    share = closed.target_admission / problem.num_clients
     run_more = partial(run_with_more, setting, preset=preset, seeds=seeds)
-    found = answer(setting, summaries, runs, run_more)
-    given = given_in_words(setting, currency)
-    first = in_words(found, setting, currency)
-    is_even = len({size for size, _ in setting.capacities}) == 1
-    a_client = f", {share:,.3g} a client" if is_even else ""
-    advice = [
-        f"Keep a sample for {counted(closed.retention_horizon, 'round')} (K).",
-        f"Admit {closed.target_admission:,.4g} samples a round in all{a_client}.",
-        f"V = {weight:,.4g} and rho = {closing:.4g}.",
-        _searched(closed, searched),
-        *_told(more),
-    ]
-    most_uses = setting.most_uses
-    if most_uses is not None and closed.retention_horizon > most_uses:
-        ruled_out = (
-            f"They would keep a sample for {closed.retention_horizon} rounds (K), which "
-            f"--most-uses {most_uses} rules out. --retention-horizon {most_uses} plans them with "
-            "the cap."
-        )
-        advice = [ruled_out]
+    result = _Result(
+        setting=setting,
+        preset=preset,
+        currency=currency,
+        seeds=seeds,
+        runs=runs,
+        summaries=summaries,
+        answer=answer(setting, summaries, runs, run_more),
+        possible=possible,
+        paper=paper,
+        as_in_paper=as_in_paper,
+    )
     if as_json:
-        told: dict[str, Any] = {
-            "problem": described(setting),
-            "answer": None if found is None else vars(found),
-            "currency": currency,
-            "preset": preset,
-            "seeds": len(setting.seeds(seeds)),
-            **vars(closed),
-            "penalty_weight": weight,
-            "contraction": closing,
-            "finite_horizon": vars(searched),
-            "with_10_percent_more": {name: vars(plan) for name, plan in more.items()},
-            "possible": possible,
-            "policies": [summary.row() for summary in summaries],
-        }
-        if chosen is not None:
-            told["offline"] = {
-                "retention_horizon": chosen.retention_horizon,
-                "candidates": [vars(candidate) for candidate in candidates],
-            }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(_row(result), indent=2))
     else:
-        out = screen()
-        out.print(f"{headline(setting)}.", highlight=False)
-        out.print(f"{given}\n", highlight=False)
-        for line in first:
-            out.print(line, highlight=False, soft_wrap=True)
-        out.print(f"\n{PAPERS}", highlight=False)
-        for line in advice:
-            out.print(f"  {line}", highlight=False)
-        out.print()
-        if chosen is not None:
-            out.print(candidate_table(candidates, chosen))
-        show_summaries(summaries, possible)
+        _show(result, screen())
     if html is not None:
-        on_page = [name for name in policy or CURVES if name in runs]
-        money, memory, caps, not_drawn = _traced(setting, on_page, preset)
-        planned = PlanAnswer(
-            problem=f"{headline(setting)}. {given}",
-            answer=first,
-            advice=advice,
-            command=shlex.join(["tidegate", *sys.argv[1:]]),
-            recorded=setting.recorded,
-            currency=currency,
-            budget=problem.budget,
-            rounds=problem.num_rounds,
-            slots=problem.total_capacity,
-            summaries=summaries,
-            limit=possible.get("in_hindsight", possible.get("limit")),
-            limit_told=limit_told(possible),
-            by_budget=money,
-            by_memory=memory,
-            by_cap=caps,
-            not_drawn=not_drawn,
-            settings={**described(setting), "preset": preset},
-        )
-        write_plan_page(planned, html)
+        write_plan_page(_page(result, policy), html)
         typer.echo(f"wrote {html}", err=True)
 
 
-def _traced(
-    setting: Setting, policies: list[str], preset: str
-) -> tuple[Curves, Curves, list[CapPoint], str]:
-    """Compute what money, memory and a cap on uses change, with a progress bar.
-
-    Returns:
-        The three, and a sentence about policies that are not drawn; empty if all are.
-    """
-    problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
-    budgets, sizes = by_budget(problem), by_memory(problem)
-    makers = {
-        name: partial(
-            make_policy, name, options=setting.options, preset=preset, **setting.constants(name)
-        )
-        for name in policies
+def _row(result: _Result) -> dict[str, Any]:
+    """Return the result for JSON."""
+    setting = result.setting
+    row: dict[str, Any] = {
+        "problem": described(setting),
+        "answer": None if result.answer is None else vars(result.answer),
+        "currency": result.currency,
+        "preset": result.preset,
+        "seeds": len(setting.seeds(result.seeds)),
+        **result.paper.row(),
+        "possible": result.possible,
+        "policies": [summary.row() for summary in result.summaries],
     }
-    out = [
-        name
-        for name, make in makers.items()
-        if not all(_applies(make, one) for _, one in (*budgets, *sizes))
-    ]
-    makers = {name: make for name, make in makers.items() if name not in out}
-    told = _not_drawn(out, setting.most_uses, instead="" if makers else TIDE)
-    makers = makers or {TIDE: partial(make_policy, TIDE, options=setting.options)}
-    caps = looked_at(problem, setting.price_law, setting.most_uses) if TIDE in makers else {}
-    played = (len(budgets) + len(sizes)) * len(makers) + len(caps)
-    total = played * len(seeds) * problem.num_rounds
-    with progress_bar("tracing curves", total) as one_round:
-        money, memory = (
-            trace(
-                problems,
-                setting.price_law,
-                makers,
-                seeds,
-                price_per_client=setting.price_per_client,
-                most_uses=setting.most_uses,
-                each_round=one_round,
-            )
-            for problems in (budgets, sizes)
-        )
-        tried = try_caps(
-            problem,
-            setting.price_law,
-            caps,
-            lambda cap: make_policy(
-                TIDE, problem, replace(setting.options, most_uses=cap), preset=preset
-            ),
-            seeds,
-            price_per_client=setting.price_per_client,
-            each_round=one_round,
-        )
-    return money, memory, tried, told
+    if result.as_in_paper and not result.no_guarantee:
+        row["guarantees"] = {
+            one.name: {
+                "printed": one.printed,
+                "repaired": one.repaired,
+                "measured": one.measured.mean,
+                "interval": one.measured.interval,
+            }
+            for one in guarantees_of(setting, result.runs["acdpp"])
+        }
+    return row
 
 
-def _not_drawn(policies: list[str], most_uses: int | None, *, instead: str) -> str:
-    """Return a sentence about policies that a cap on uses rules out; empty if it rules out none."""
-    if not policies:
-        return ""
-    told = (
-        f"Not drawn: {', '.join(policies)}, because at some of these points they would use samples "
-        f"more often than --most-uses {most_uses} allows"
+def _show(result: _Result, out: Console) -> None:
+    """Print the result for people."""
+    setting, paper = result.setting, result.paper
+    out.print(f"{headline(setting)}.", highlight=False)
+    out.print(f"{result.given}\n", highlight=False)
+    for sentence in result.sentences:
+        out.print(sentence, highlight=False, soft_wrap=True)
+    out.print(f"\n{PAPERS}", highlight=False)
+    for sentence in paper.advice(setting):
+        out.print(f"  {sentence}", highlight=False)
+    out.print()
+    if paper.selected is not None:
+        out.print(candidate_table(paper.candidates, paper.selected))
+    if result.as_in_paper:
+        _show_guarantees(result, out)
+    show_summaries(result.summaries, result.possible)
+
+
+def _show_guarantees(result: _Result, out: Console) -> None:
+    if result.no_guarantee:
+        out.print(f"{result.no_guarantee}\n", highlight=False)
+        return
+    quantities = guarantees_of(result.setting, result.runs["acdpp"])
+    out.print(guarantee_table(quantities, result.setting.rounds), highlight=False)
+    for sentence in looseness(quantities, result.setting):
+        out.print(sentence, style="dim", highlight=False, soft_wrap=True)
+    out.print()
+
+
+def _page(result: _Result, policy: Sequence[str] | None) -> PlanAnswer:
+    """Return the content of the page, with the curves of the chosen policies."""
+    setting, problem, possible = result.setting, result.setting.problem, result.possible
+    on_page = [name for name in policy or CURVES if name in result.runs]
+    money, memory, caps, not_drawn = traced_curves(setting, on_page, result.preset)
+    return PlanAnswer(
+        problem=f"{headline(setting)}. {result.given}",
+        answer=result.sentences,
+        advice=result.paper.advice(setting),
+        command=shlex.join(["tidegate", *sys.argv[1:]]),
+        recorded=setting.recorded,
+        currency=result.currency,
+        budget=problem.budget,
+        rounds=problem.num_rounds,
+        slots=problem.total_capacity,
+        summaries=result.summaries,
+        limit=possible.get("in_hindsight", possible.get("limit")),
+        limit_told=limit_told(possible),
+        by_budget=money,
+        by_memory=memory,
+        by_cap=caps,
+        not_drawn=not_drawn,
+        settings={**described(setting), "preset": result.preset},
     )
-    return f"{told}; {instead} is drawn in their place." if instead else f"{told}."
-
-
-def _applies(make: Maker, problem: Problem) -> bool:
-    """Return whether a policy can be used: a cap on uses may be too low for its K."""
-    try:
-        make(problem)
-    except NotApplicable:
-        return False
-    return True
-
-
-def _told(more: dict[str, Plan]) -> list[str]:
-    return [
-        f"With 10 % more {name} the bound is {plan.bound_per_round:.4g} "
-        f"(K = {plan.retention_horizon}, {plan.target_admission:,.4g} samples)."
-        for name, plan in more.items()
-    ]
-
-
-def _searched(closed: Plan, searched: Plan) -> str:
-    bound = f"The paper's bound on the error (less is better) is then {closed.bound_per_round:.4g}"
-    if searched.retention_horizon == closed.retention_horizon:
-        return f"{bound}, the best of all K."
-    return (
-        f"{bound}; K = {searched.retention_horizon} would give {searched.bound_per_round:.4g} "
-        f"(try --retention-horizon {searched.retention_horizon})."
-    )
-
-
-def _offline(setting: Setting, seeds: range) -> list[Candidate]:
-    problem = setting.problem
-    horizons = candidate_horizons(problem)
-    with progress_bar("trying K", len(horizons) * len(seeds) * problem.num_rounds) as one_round:
-        return try_horizons(
-            problem,
-            setting.price_law,
-            horizons=horizons,
-            seeds=seeds,
-            options=setting.options,
-            **setting.constants("acdpp"),
-            price_per_client=setting.price_per_client,
-            each_round=one_round,
-        )

@@ -8,6 +8,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from tidegate.server.fleet_round import FleetRound
+from tidegate.simulation.guarantees import GuaranteedQuantity
 from tidegate.simulation.offline import Candidate
 from tidegate.simulation.summary import CONFIDENCE, Estimate, PolicySummary
 
@@ -149,6 +150,19 @@ def candidate_table(candidates: Sequence[Candidate], chosen: Candidate) -> Table
             f"{one.bound_per_round:.3f}",
             "chosen" if one is chosen else "",
         )
+    return table
+
+
+def guarantee_table(quantities: Sequence[GuaranteedQuantity], rounds: int) -> Table:
+    """Return a table with one line for each quantity that the paper bounds."""
+    title = f"Guarantees for ACDPP after {rounds:,} rounds"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    table.add_column("", no_wrap=True)
+    for heading in ("as printed", "repaired", "measured"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in quantities:
+        cells = amount(one.printed), amount(one.repaired), show(one.measured)
+        table.add_row(one.name.replace("_", " "), *cells)
     return table
 
 

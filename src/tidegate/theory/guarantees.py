@@ -109,6 +109,8 @@ def reuse_excess(
 class Guarantees:
     """Upper bounds for ACDPP after T rounds, in expectation over prices."""
 
+    drift_constant: float
+    """B of (C_t - C)²/2: as printed one for all rounds, repaired the mean of B_t."""
     surrogate_penalty: float
     """Of Σ E[p(t)]."""
     regret: float
@@ -126,9 +128,10 @@ def acdpp_guarantees(
     highest_price: float,
     penalty_weight: float,
     contraction: float,
+    retention_horizon: int | None = None,
     as_printed: bool = False,
 ) -> Guarantees:
-    """Return the bounds of Lemma 1, Theorems 2 and 3, and Remark 2 for the planned K and Λ̄.
+    """Return the bounds of Lemma 1, Theorems 2 and 3, and Remark 2 for the planned Λ̄.
 
     Args:
         problem: capacities, budget, mean price, rounds and learning constants; all clients take
@@ -137,6 +140,7 @@ def acdpp_guarantees(
         highest_price: no price is higher.
         penalty_weight: V.
         contraction: ρ.
+        retention_horizon: K; the planned one by default.
         as_printed: with one drift constant for all rounds, and the printed p̄, which is no bound.
 
     >>> paper = Problem(buffer_capacities=[100], budget=55.0, mean_price=5.5, num_rounds=1000)
@@ -149,16 +153,18 @@ def acdpp_guarantees(
     """
     if problem.mean_fraction_train < 1:
         raise ValueError("the guarantees assume that all clients take part in every round")
-    plan, learning = plan_constant_admission(problem), problem.learning
+    plan = plan_constant_admission(problem, retention_horizon)
+    learning = problem.learning
     horizon, rounds = plan.retention_horizon, problem.num_rounds
     ends = IntervalEnds.closing(plan.target_admission, contraction, rounds)
     drift = drift_constants(ends, lowest_price, highest_price, problem.budget)
-    drift_sum = float(drift.max() * rounds if as_printed else drift.sum())
+    drift_constant = float(drift.max() if as_printed else drift.mean())
     comparison = comparison_penalty(ends, horizon, learning, as_printed=as_printed).sum()
-    penalty = float(comparison) + drift_sum / penalty_weight
+    penalty = float(comparison) + drift_constant * rounds / penalty_weight
     oracle = bound_terms(costless_oracle_sizes(problem.total_capacity, rounds), learning)
     stored = _of_the_last(ends.upper, horizon)
     return Guarantees(
+        drift_constant=drift_constant,
         surrogate_penalty=penalty,
         regret=penalty + float(reuse_excess(ends, horizon, learning).sum() - oracle.total.sum()),
         cost_violation=math.sqrt(2 * penalty_weight * penalty),
