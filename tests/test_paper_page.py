@@ -3,9 +3,12 @@
 import importlib
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from real_data import DATA
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "paper.md").read_text("utf-8")
@@ -77,11 +80,37 @@ def test_every_name_is_there() -> None:
                 assert definition in text, name
 
 
-def test_every_command_names_a_script_and_options_that_it_has() -> None:
-    commands = set(re.findall(r"^python .*$|(?<=`)python [^`]*(?=`)", PAGE, re.MULTILINE))
-    assert len(commands) > 5
-    for command in commands:
-        _, script, *options = command.split()
-        text = (ROOT / script).read_text("utf-8")
-        for option in options:
-            assert not option.startswith("--") or f'"{option}"' in text, command
+COMMANDS = sorted(
+    set(re.findall(r"^python .*$|(?<=`)(?:python|tidegate) [^`]*(?=`)", PAGE, re.MULTILINE))
+)
+SMALL = {
+    "algorithm_1.py": "--rounds 3 --seeds 1",
+    "rates.py": "--longest 316 --seeds 2",
+    "grid.py": "--rounds 20 --seeds 1 --minutes 0.01",
+    "plan": "--rounds 20 --seeds 2",
+}
+"""The options that make a command small, by its script or its subcommand."""
+
+
+def test_every_command_is_tried() -> None:
+    tried = {Path(command.split()[1]).name for command in COMMANDS}
+    assert tried == {*SMALL, "bound.py"}  # which takes a minute: tests/experiments/test_scripts.py
+
+
+@pytest.mark.process
+@pytest.mark.data("mnist")
+@pytest.mark.parametrize("command", [one for one in COMMANDS if "bound.py" not in one])
+def test_a_command_runs(command: str, tmp_path: Path) -> None:
+    program, name, *options = command.split()
+    start = [str(ROOT / name)] if program == "python" else ["-m", program, name]
+    arguments = [*start, *options, *SMALL[Path(name).name].split()]
+    ended = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "TIDEGATE_DATA": str(DATA)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout
