@@ -1,16 +1,24 @@
-"""Algorithm 1 as one reads it counts what the simulation counts, bit for bit."""
+"""Algorithm 1 as one reads it counts what the simulation and a Flower app count, bit for bit."""
 
+import itertools
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 from check_size import at_size
 from experiment_scripts import load
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
 
 import tidegate
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
+from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, Planning
+from tidegate.prices import price_feed
+from tidegate.server.fleet_round import FleetRound
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "paper" / "algorithm_1.py"
 
@@ -20,25 +28,101 @@ def paper(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load(SCRIPT, monkeypatch)
 
 
+def random_clients(
+    paper: ModuleType, problem: tidegate.Problem, samples: int, seed: int
+) -> list[Any]:
+    draw = np.random.default_rng(seed)
+    return [
+        paper.Client(
+            draw.integers(0, 256, (samples, 3), dtype=np.uint8), draw.integers(0, 10, samples)
+        )
+        for _ in range(problem.num_clients)
+    ]
+
+
+def prices(problem: tidegate.Problem, seed: int) -> list[float]:
+    path = tidegate.UniformPrice(1, 10).rounds(generator(seed, PRICES))
+    return [float(next(path)) for _ in range(problem.num_rounds)]
+
+
 @pytest.mark.parametrize("setting", ["mnist", "cifar10", "imagenette"])
 @pytest.mark.parametrize("seed", range(2))
 def test_every_round_is_that_of_the_simulation(setting: str, seed: int, paper: ModuleType) -> None:
     experiment = tidegate.EXPERIMENTS[setting]
     problem = experiment.problem(at_size(60, 400, quick=30))
     run = tidegate.simulate(tidegate.make_policy("acdpp", problem), problem, experiment.price, seed)
-    draw = np.random.default_rng(seed)
-    clients = [
-        paper.Client(
-            draw.integers(0, 256, (20_000, 3), dtype=np.uint8), draw.integers(0, 10, 20_000)
-        )
-        for _ in range(problem.num_clients)
-    ]
-    path = experiment.price.rounds(generator(seed, PRICES))
-    prices = [float(next(path)) for _ in range(problem.num_rounds)]
-    rows, models = zip(*paper.algorithm_1(problem, clients, prices), strict=True)
+    clients = random_clients(paper, problem, 20_000, seed)
+    rows, models = zip(*paper.algorithm_1(problem, clients, prices(problem, seed)), strict=True)
     for column in rows[0]:
         assert [row[column] for row in rows] == run.columns[column].tolist(), column
     assert np.ptp(models[-1]) > 0
+
+
+SUMMED = ("spent", "overspend", "cost_debt", "effective_samples")
+"""Sums over clients, which the server's books round otherwise."""
+
+
+def flower_run(
+    paper: ModuleType, clients: list[Any], problem: tidegate.Problem, seed: int
+) -> tuple[list[FleetRound], FloatArray, dict[tuple[Any, int], list[int]]]:
+    """Play a Flower app with the same data: its rounds, its model, and what clients trained on."""
+    gate = ClientGate(
+        lambda context: range(len(clients[0].labels)),
+        lambda context: 4 * int(problem.capacities[int(context.node_config["partition-id"])]),
+    )
+    app = ClientApp(mods=[gate])
+    trained: dict[tuple[Any, int], list[int]] = {}
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        number, places = int(context.node_config["partition-id"]), gate.samples(context)
+        trained[message.content.config_records["config"]["server-round"], number] = places
+        client = paper.Client(clients[number].inputs, clients[number].labels)
+        client.stored = np.array(places)
+        model = message.content.array_records["arrays"]["model"].numpy()
+        arrays = ArrayRecord({"model": Array(model + client.train(model, problem.learning))})
+        metrics = MetricRecord({"num-examples": len(places)})
+        return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
+
+    control = AdmissionControl.as_in_paper(
+        FedAvg(fraction_evaluate=0.0),
+        "acdpp",
+        budget=problem.budget,
+        prices=price_feed("uniform:1,10", seed),
+        planning=Planning(headroom=4, learning=problem.learning),
+    )
+    start = ArrayRecord({"model": Array(np.zeros((3, 10), dtype=np.float32))})
+    grid = LocalGrid(app, [{"partition-id": number} for number in range(len(clients))])
+    result = control.start(grid, start, problem.num_rounds)
+    assert result.arrays is not None
+    return control.rounds, result.arrays["model"].numpy(), trained
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_every_round_is_that_of_the_flower_app(
+    seed: int, paper: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same counts, the same samples in every training, and the same model but for rounding."""
+    problem = tidegate.EXPERIMENTS["mnist"].problem(at_size(25, 100, quick=12))
+    clients = random_clients(paper, problem, 2000, seed)
+    rounds, model, trained = flower_run(paper, clients, problem, seed)
+    train, stored = paper.Client.train, []
+
+    def noted(client: Any, *given: Any) -> Any:
+        stored.append(client.stored.tolist())
+        return train(client, *given)
+
+    monkeypatch.setattr(paper.Client, "train", noted)
+    rows, models = zip(*paper.algorithm_1(problem, clients, prices(problem, seed)), strict=True)
+    for column in rows[0]:
+        played, counted = [getattr(row, column) for row in rounds], [row[column] for row in rows]
+        if column in SUMMED:
+            assert played == pytest.approx(counted, rel=1e-12, abs=1e-9), column
+        else:
+            assert played == counted, column
+    places = itertools.product(range(1, len(rounds) + 1), range(problem.num_clients))
+    assert stored == [trained.get(place, []) for place in places]
+    assert model == pytest.approx(models[-1], abs=1e-4)
 
 
 def test_a_client_trains_by_gradient_descent_on_all_it_stores(paper: ModuleType) -> None:

@@ -124,5 +124,7 @@ def check_groups(planning: object, trust: object, deployment: object) -> None:
 
 
 DEFAULT_PLANNING = Planning()
+PAPER_PLANNING = Planning(headroom=4)
+"""With slots for the peaks of the paper's policies, whose memory is a limit on average only."""
 DEFAULT_TRUST = ClientTrust()
 DEFAULT_DEPLOYMENT = Deployment()

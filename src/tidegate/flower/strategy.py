@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from tidegate.errors import ConfigurationError
 from tidegate.flower import log_lines
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.control_settings import (
     DEFAULT_DEPLOYMENT,
     DEFAULT_PLANNING,
     DEFAULT_TRUST,
+    PAPER_PLANNING,
     ClientTrust,
     Deployment,
     Planning,
@@ -134,6 +136,49 @@ class AdmissionControl(Strategy):
         self._outbox = Outbox()
         self._model = GlobalModel(ArrayRecord())
         self._rounds_before = 0
+
+    @classmethod
+    def as_in_paper(
+        cls,
+        strategy: Strategy,
+        policy: str | PolicyMaker,
+        *,
+        budget: float,
+        prices: Prices,
+        planning: Planning = PAPER_PLANNING,
+        **others: Any,
+    ) -> Self:
+        """Return a control that plays the paper's game: its two limits hold on average only.
+
+        *Money:* the policy may spend ahead without limit and makes up for it later. By the end of
+        round t the run has spent at most C·t and its cost debt Z(t+1). *Memory:* B_m is a client's
+        capacity divided by the headroom, by default a quarter. The client holds about B_m samples
+        on average, and as many as it has slots in peaks: in the paper's settings ACDPP needs three
+        times B_m in the first rounds. A client never stores more than it has slots; what finds no
+        room is not ordered.
+
+        Args:
+            strategy: chooses nodes and averages models.
+            policy: one of the paper's, such as ``"acdpp"``.
+            budget: C, the money for a round, on average.
+            prices: what a sample costs.
+            planning: with a headroom above 1.
+            **others: further arguments of ``AdmissionControl``, such as ``folder``.
+        """
+        if planning.headroom == 1:
+            raise ConfigurationError(
+                "planning.headroom is 1, which makes memory a hard limit; as_in_paper needs more, "
+                "such as Planning(headroom=4), or call AdmissionControl itself"
+            )
+        return cls(
+            strategy,
+            policy,
+            budget=budget,
+            prices=prices,
+            spend_ahead=None,
+            planning=planning,
+            **others,
+        )
 
     def start(
         self,
