@@ -33,6 +33,7 @@ from tidegate.problem import LearningConstants
 from tidegate.report.comparison import write_csv
 from tidegate.report.figures import look_of
 from tidegate.theory.bounds import SampleSizes, bound_terms, constant_terms
+from tidegate.theory.estimates import ModelEstimates, estimated_constants
 
 POLICIES = ("costless_oracle", "constant_admission", "acdpp", "tide")
 SHAPE, CLASSES = (1, 28, 28), 10
@@ -82,13 +83,7 @@ class Seen:
     """What was measured along one run, one entry a round."""
 
     excess: list[float] = field(default_factory=list)
-    noise: list[float] = field(default_factory=list)
-    """Root of the mean squared distance of a sample's gradient from the mean gradient."""
-    gradient: list[float] = field(default_factory=list)
-    """The largest norm of a sample's gradient."""
-    distance: list[float] = field(default_factory=list)
-    loss: list[float] = field(default_factory=list)
-    """The largest loss of a sample."""
+    estimates: list[ModelEstimates] = field(default_factory=list)
 
 
 @torch.no_grad()
@@ -102,10 +97,9 @@ def look(weights: Tensor, best: Tensor, inputs: Tensor, labels: Tensor, seen: Se
     mean = inputs.T @ wrong / len(labels)
     at_best = nn.functional.cross_entropy(inputs @ best, labels)
     seen.excess.append(float(losses.mean() - at_best))
-    seen.noise.append(float((squares.mean() - mean.square().sum()).clamp(min=0).sqrt()))
-    seen.gradient.append(float(squares.max().sqrt()))
-    seen.distance.append(float((weights - best).norm()))
-    seen.loss.append(float(losses.max()))
+    distance = float((weights - best).norm())
+    values = squares.double().numpy(), mean.double().numpy(), losses.double().numpy()
+    seen.estimates.append(ModelEstimates.of(distance, *values))
 
 
 def follow(job: Job, best: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Seen, SampleSizes]:
@@ -147,15 +141,13 @@ def follow(job: Job, best: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Seen
 def bounded(seen: Sequence[Seen], sizes: SampleSizes, job: Job) -> tuple[FloatArray, float, str]:
     """The bound a round, the constant terms a round, and the constants that went in."""
     model = new_model(job.model, SHAPE, CLASSES)
-    constants = LearningConstants(
-        domain_diameter=max(max(one.distance) for one in seen),
-        gradient_noise=max(max(one.noise) for one in seen),
-        loss_bound=max(max(one.loss) for one in seen),
-        gradient_bound=max(max(one.gradient) for one in seen),
+    known = LearningConstants(
         pseudo_dimension=float(num_parameters(model)),
         learning_rate=job.learning_rate,
         local_steps=job.local_steps,
     )
+    estimates = [at_model for one in seen for at_model in one.estimates]
+    constants = estimated_constants(estimates, known, from_best=True)
     told = (
         f"D={constants.domain_diameter:.3g} sigma={constants.gradient_noise:.3g} "
         f"B={constants.loss_bound:.3g} G={constants.gradient_bound:.3g} "

@@ -14,7 +14,13 @@ from rich.console import Console
 
 from tidegate.cli.plan_answer import Answer, answer
 from tidegate.cli.plan_curves import traced_curves
-from tidegate.cli.plan_paper import PaperPlan, guarantees_of, looseness, no_guarantee
+from tidegate.cli.plan_paper import (
+    PaperPlan,
+    guarantees_of,
+    looseness,
+    no_guarantee,
+    with_estimates,
+)
 from tidegate.cli.plan_words import given_in_words, in_words
 from tidegate.cli.running import (
     AsJson,
@@ -57,6 +63,8 @@ class _Result:
     possible: Mapping[str, float]
     paper: PaperPlan
     as_in_paper: bool
+    estimate: Path | None
+    """The run that constants of the bound come from."""
 
     @property
     def given(self) -> str:
@@ -90,6 +98,13 @@ def plan(  # noqa: PLR0913 - one for each flag
             "beside what is measured.",
         ),
     ] = False,
+    estimate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Take D, sigma and B of the bound from a run whose server measured them at its "
+            "models, in place of other settings."
+        ),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -137,6 +152,8 @@ def plan(  # noqa: PLR0913 - one for each flag
     """
     if html is not None:
         check_page(html)
+    if estimate is not None:
+        setting = with_estimates(setting, estimate)
     if as_in_paper:
         setting = setting.model_copy(update={"hard_capacity": False, "spend_ahead": None})
     seeds = chosen_seeds(setting, seeds)
@@ -156,6 +173,7 @@ def plan(  # noqa: PLR0913 - one for each flag
         possible=possible,
         paper=paper,
         as_in_paper=as_in_paper,
+        estimate=estimate,
     )
     if as_json:
         typer.echo(json.dumps(_row(result), indent=2))
@@ -202,6 +220,12 @@ def _show(result: _Result, out: Console) -> None:
     out.print(f"\n{PAPERS}", highlight=False)
     for sentence in paper.advice(setting):
         out.print(f"  {sentence}", highlight=False)
+    if result.estimate is not None:
+        constants = (
+            f"D = {setting.domain_diameter:.4g}, sigma = {setting.gradient_noise:.4g} and "
+            f"B = {setting.loss_bound:.4g}"
+        )
+        out.print(f"  {constants} of the bound are those of {result.estimate}.", highlight=False)
     out.print()
     if paper.selected is not None:
         out.print(candidate_table(paper.candidates, paper.selected))

@@ -1,18 +1,24 @@
 """The paper's part of ``tidegate plan``: K, admissions, V and rho, and what ACDPP guarantees."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Self
 
 from tidegate._internal.words import counted
 from tidegate.cli.running import progress_bar
 from tidegate.cli.setting import Setting
+from tidegate.errors import ConfigurationError
 from tidegate.prices import ConstantPrice, UniformPrice
+from tidegate.problem import LearningConstants
 from tidegate.report.tables import about
+from tidegate.runs.reader import read_run
 from tidegate.simulation.curves import with_a_tenth_more
 from tidegate.simulation.guarantees import GuaranteedQuantity, measured_guarantees
 from tidegate.simulation.offline import Candidate, candidate_horizons, select_offline, try_horizons
 from tidegate.simulation.rounds import Run
+from tidegate.theory.estimates import ModelEstimates, estimated_constants
 from tidegate.theory.parameters import (
     Plan,
     contraction,
@@ -128,6 +134,30 @@ def _simulated_horizons(setting: Setting, seeds: range) -> list[Candidate]:
             price_per_client=setting.price_per_client,
             each_round=one_round,
         )
+
+
+def with_estimates(setting: Setting, folder: Path) -> Setting:
+    """Return a setting with D, sigma and B as a run's server measured them at its models."""
+    metrics = read_run(folder).metrics
+    names = [entry.name for entry in fields(ModelEstimates)]
+    measured = {name: metrics.get(f"server/{name}", {}) for name in names}
+    if missing := [name for name, by_round in measured.items() if not by_round]:
+        raise ConfigurationError(
+            f"{folder} has no {', '.join(missing)} among the metrics of its server; let "
+            "evaluate_fn return MetricRecord(vars(ModelEstimates.of(...))) with "
+            "tidegate.theory.estimates, and run again"
+        )
+    for name, by_round in measured.items():
+        for round_number, value in by_round.items():
+            if not math.isfinite(value):
+                raise ConfigurationError(
+                    f"{name} of round {round_number} of {folder} is not finite, because its model "
+                    "diverged; estimate from another run, with a lower learning rate"
+                )
+    largest = {name: max(by_round.values()) for name, by_round in measured.items()}
+    constants = estimated_constants([ModelEstimates(**largest)], LearningConstants())
+    taken = ("domain_diameter", "gradient_noise", "loss_bound")
+    return setting.model_copy(update={name: getattr(constants, name) for name in taken})
 
 
 def no_guarantee(setting: Setting, runs: Mapping[str, Sequence[Run]], preset: str) -> str:
