@@ -41,7 +41,8 @@ class IntervalEnds:
         >>> IntervalEnds.closing(10.0, contraction=0.5, num_rounds=3).upper.round(2)
         array([20.  , 13.33, 11.43])
         """
-        closed = -np.expm1(np.arange(1, num_rounds + 1) * math.log(contraction))
+        with np.errstate(divide="ignore"):  # ρ is 0 in a run of one round
+            closed = -np.expm1(np.arange(1, num_rounds + 1) * np.log(contraction))
         return cls(target, target * closed, target / closed)
 
 
