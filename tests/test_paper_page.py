@@ -97,6 +97,15 @@ def test_every_command_is_tried() -> None:
     assert tried == {*SMALL, "bound.py"}  # which takes a minute: tests/experiments/test_scripts.py
 
 
+def test_every_command_names_a_script_and_options_that_it_has() -> None:
+    for command in COMMANDS:
+        program, script, *options = command.split()
+        if program == "python":
+            text = (ROOT / script).read_text("utf-8")
+            for option in options:
+                assert not option.startswith("--") or f'"{option}"' in text, command
+
+
 @pytest.mark.process
 @pytest.mark.data("mnist")
 @pytest.mark.parametrize("command", [one for one in COMMANDS if "bound.py" not in one])
