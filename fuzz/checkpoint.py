@@ -23,7 +23,7 @@ from tidegate.flower.checkpoint import Checkpoint
 from tidegate.policies import DEFAULT_OPTIONS
 from tidegate.policies.presets import find_policy
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.runs.books_file import checksum
+from tidegate.runs.books_file import TABLES, checksum
 from tidegate.runs.reader import read_run
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
@@ -39,7 +39,6 @@ CELLS = (
     *(("orders", "count"), ("orders", "price"), ("orders", "credits"), ("rules", "thresholds")),
     *(("away", "since"), ("plans", "plan"), ("plans", "members"), ("plans", "credits")),
 )
-TABLES = ("run", "accounts", "orders", "rules", "plans", "away")
 ROUNDS = 2
 
 
@@ -140,7 +139,7 @@ def make_checksums_fit(connection: sqlite3.Connection) -> None:
     for table in TABLES:
         for row, *values, _ in connection.execute(f"SELECT rowid, * FROM {table}").fetchall():  # noqa: S608
             update = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"  # noqa: S608
-            connection.execute(update, (checksum(tuple(values)), row))
+            connection.execute(update, (checksum(values), row))
 
 
 def load(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -36,7 +36,8 @@ from tidegate.wire import LARGEST_CAPACITY, Order, Receipt
 PAGES_IN_LOG = 4000
 """After which they are copied into the file: pages that several rounds change are copied once."""
 NO_PLAN = 0
-LOST, RECEIPT = (tuple(field.name for field in fields(kind)) for kind in (Lost, Receipt))
+LOST = tuple(f"lost_{field.name}" for field in fields(Lost))
+RECEIPT = tuple(field.name for field in fields(Receipt))
 ALLOCATION = "owed", "credited", "handed_out"
 """What is one number for the whole fleet."""
 
@@ -299,17 +300,16 @@ def account_of(row: Mapping[str, Any], order: Order | None = None) -> Account:
         "is_dry": bool(row["is_dry"]),
         "health": json.loads(row["health"]),
     }
-    values = {
-        "buffer_capacity": row["buffer_capacity"],
-        "buffer_id": row["buffer_id"],
-        "newest": Receipt(**newest),
-        "outstanding": order,
-        "candidates": row["candidates"],
-        "lost": plain(Lost, {name: row[f"lost_{name}"] for name in LOST}),
-        "missing": tuple(json.loads(row["missing"])),
-        "retired_in": row["retired_in"],
-    }
-    return plain(Account, values)
+    return Account(
+        buffer_capacity=row["buffer_capacity"],
+        buffer_id=row["buffer_id"],
+        newest=Receipt(**newest),
+        outstanding=order,
+        candidates=row["candidates"],
+        lost=Lost(*(row[name] for name in LOST)),
+        missing=tuple(json.loads(row["missing"])),
+        retired_in=row["retired_in"],
+    )
 
 
 def _dealt(client: str, plan: int, fleet: Fleet) -> tuple[int, int, float]:
@@ -365,7 +365,7 @@ def _away(connection: sqlite3.Connection) -> dict[int, int]:
 def _run_row(standing: Standing, model: str, app: str, plan: int) -> tuple[object, ...]:
     """Return what there is once; JSON for what has no table."""
     ledger, fleet = standing.ledger, standing.fleet
-    allocation, rule_state = fleet.allocation, None
+    allocation, rule_state = fleet.allocation, b""
     if standing.rule_state is not None:
         archive = io.BytesIO()
         saving.write(standing.rule_state, archive)

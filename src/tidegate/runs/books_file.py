@@ -6,6 +6,7 @@ SQLite does not notice a bit that changed on disk: ``write`` adds a checksum to 
 ``read`` compares it.
 """
 
+import re
 import reprlib
 import sqlite3
 import zlib
@@ -75,11 +76,27 @@ PLANS = """CREATE TABLE plans (
 was owed when the plan was made."""
 AWAY = """CREATE TABLE away (number INTEGER PRIMARY KEY, since INTEGER, checksum INTEGER)"""
 """Clients in the plan that are offline, and the last look that found each."""
+TABLES = {
+    "run": RUN,
+    "accounts": ACCOUNTS,
+    "orders": ORDERS,
+    "rules": RULES,
+    "plans": PLANS,
+    "away": AWAY,
+}
+KINDS = {"INTEGER": int, "REAL": float, "TEXT": str, "BLOB": bytes}
+COLUMNS = {
+    table: {
+        name: KINDS[kind] for name, kind in re.findall(rf"(\w+) ({'|'.join(KINDS)})", statement)
+    }
+    for table, statement in TABLES.items()
+}
+"""Of each table, with what they hold."""
 BOOKS_KIND = FileKind(
     name="server's books",
     application_id=0x74676273,
     schema=FORMAT_VERSION,
-    tables=(RUN, ACCOUNTS, ORDERS, RULES, PLANS, AWAY),
+    tables=tuple(TABLES.values()),
     remedy=REMEDY,
     page_size=1024,  # a round touches accounts all over the file, a page each
 )
@@ -90,10 +107,10 @@ def write(connection: sqlite3.Connection, table: str, rows: Iterable[Sequence[ob
     checked = []
     for row in rows:
         # SQLite does not keep the sign of zero.
-        stored = tuple(value + 0.0 if type(value) is float else value for value in row)
+        stored = [value + 0.0 if type(value) is float else value for value in row]
         checked.append((*stored, checksum(stored)))
     if checked:
-        places = ", ".join("?" * len(checked[0]))
+        places = ", ".join("?" * len(COLUMNS[table]))
         statement = f"REPLACE INTO {table} VALUES ({places})"  # noqa: S608 - names of ours
         connection.executemany(statement, checked)
 
@@ -102,18 +119,21 @@ def read(
     connection: sqlite3.Connection, table: str, where: str = "", *values: object
 ) -> Iterator[dict[str, Any]]:
     """Yield rows by the names of their columns; refuse one that is not what was written."""
-    cursor = connection.execute(f"SELECT * FROM {table} {where}", values)  # noqa: S608 - names of ours
-    names = [name for name, *_ in cursor.description]
-    for row in cursor:
-        if row[-1] != checksum(row[:-1]):
+    names, kinds = COLUMNS[table], list(COLUMNS[table].values())
+    query = f"SELECT * FROM {table} {where}"  # noqa: S608 - names of ours
+    for row in connection.execute(query, values):
+        *stored, written = row
+        if written != checksum(stored):
             raise ValueError(f"the checksum of {reprlib.repr(row)} in {table} is wrong")
+        if list(map(type, row)) != kinds:
+            raise ValueError(f"{reprlib.repr(row)} in {table} has other kinds of values")
         yield dict(zip(names, row, strict=True))
 
 
-def checksum(values: tuple[object, ...]) -> int:
+def checksum(values: list[object]) -> int:
     """Return the checksum of a row's other values."""
     if bytes in map(type, values):  # which may be long
-        values = tuple(zlib.crc32(one) if isinstance(one, bytes) else one for one in values)
+        values = [zlib.crc32(one) if isinstance(one, bytes) else one for one in values]
     return zlib.crc32(ascii(values).encode())
 
 
