@@ -143,18 +143,20 @@ class RunBooks:
         ended = [(accounts.number(one),) for one, order in changed.items() if order is None]
         connection.executemany("DELETE FROM orders WHERE number = ?", ended)
         numbers = {rule: number for number, rule in _rules(connection, standing.ledger.run).items()}
-        rows = []
+        newest, rules, orders = max(numbers.values(), default=0), [], []
         for client, order in changed.items():
             if order is not None:
                 rule = with_changes(order, count=0, price=0.0)
                 if rule not in numbers:
-                    numbers[rule] = max(numbers.values(), default=0) + 1
-                    write(connection, "rules", [_rule_row(numbers[rule], rule)])
+                    newest += 1
+                    numbers[rule] = newest
+                    rules.append(_rule_row(newest, rule))
                 cells = numbers[rule], order.count, order.price
-                rows.append(
+                orders.append(
                     (accounts.number(client), *cells, *_dealt(client, plan, standing.fleet))
                 )
-        write(connection, "orders", rows)
+        write(connection, "rules", rules)
+        write(connection, "orders", orders)
         connection.execute("DELETE FROM rules WHERE rule NOT IN (SELECT rule FROM orders)")
 
     def _accounts(self, sums: Sums, run: str) -> Accounts:
