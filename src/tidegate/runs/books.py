@@ -119,7 +119,7 @@ class RunBooks:
             run = next(read(self._connection, "run"), None)
             if run is None:
                 return None
-            saved_terms, state = json.loads(run["terms"]), json.loads(run["state"])
+            saved_terms, state = dict(json.loads(run["terms"])), json.loads(run["state"])
             self._plan = state["plan"]
             accounts = self._accounts(plain(Sums, state["sums"]), run["name"])
             members, allocation = self._planned(len(accounts), state["allocation"])
