@@ -23,7 +23,7 @@ from tidegate.flower.checkpoint import Checkpoint
 from tidegate.policies import DEFAULT_OPTIONS
 from tidegate.policies.presets import find_policy
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.runs.books_file import checksum
+from tidegate.runs.books_file import TABLES, checksum
 from tidegate.runs.reader import read_run
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
@@ -31,12 +31,13 @@ from tidegate.wire import Introduction
 
 BOOKS, ROWS, MODEL = "books.sqlite", "rounds.jsonl", "model-000002.npz"
 CELLS = (
-    *(("control", "content"), ("control", "rule_state"), ("accounts", "client")),
-    *(("accounts", "capacity"), ("accounts", "is_noted"), ("accounts", "is_planned")),
-    *(("accounts", "plan"), ("accounts", "ordered"), ("accounts", "credits")),
-    *(("accounts", "content"), ("accounts", "number"), ("orders", "number"), ("orders", "rule")),
-    *(("orders", "count"), ("orders", "price"), ("orders", "credits"), ("rules", "content")),
-    *(("away", "since"), ("plans", "plan"), ("plans", "shares"), ("plans", "credits")),
+    *(("run", "name"), ("run", "model"), ("run", "terms"), ("run", "state"), ("run", "rule_state")),
+    *(("accounts", "number"), ("accounts", "client"), ("accounts", "buffer_capacity")),
+    *(("accounts", "lost_read"), ("accounts", "round_number"), ("accounts", "spent")),
+    *(("accounts", "holding"), ("accounts", "health"), ("accounts", "plan")),
+    *(("accounts", "ordered"), ("accounts", "credits"), ("orders", "number"), ("orders", "rule")),
+    *(("orders", "count"), ("orders", "price"), ("orders", "credits"), ("rules", "thresholds")),
+    *(("away", "since"), ("plans", "plan"), ("plans", "members"), ("plans", "credits")),
 )
 ROUNDS = 2
 
@@ -135,24 +136,10 @@ def _edited(before: object, choices: Choices) -> object:
 
 def make_checksums_fit(connection: sqlite3.Connection) -> None:
     """As somebody would who knows how they are made."""
-    for text, state in connection.execute("SELECT content, rule_state FROM control").fetchall():
-        _fit(connection, "control", 1, text, state or b"")
-    accounts = "SELECT number, client, capacity, content FROM accounts"
-    for number, *told in connection.execute(accounts).fetchall():
-        _fit(connection, "accounts", number, *told)
-    orders = (
-        "SELECT number, content, count, price, plan, ordered, credits FROM orders "
-        "JOIN rules USING (rule)"
-    )
-    for row in connection.execute(orders).fetchall():
-        _fit(connection, "orders", row[0], *row)
-    for plan, *told in connection.execute("SELECT plan, shares, credits FROM plans").fetchall():
-        _fit(connection, "plans", plan, *told)
-
-
-def _fit(connection: sqlite3.Connection, table: str, row: int, *told: object) -> None:
-    update = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"  # noqa: S608
-    connection.execute(update, (checksum(*told), row))
+    for table in TABLES:
+        for row, *values, _ in connection.execute(f"SELECT rowid, * FROM {table}").fetchall():  # noqa: S608
+            update = f"UPDATE {table} SET checksum = ? WHERE rowid = ?"  # noqa: S608
+            connection.execute(update, (checksum(values), row))
 
 
 def load(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -171,7 +158,7 @@ def _use(saved: Checkpoint) -> None:
         if array.stype == "numpy.ndarray":
             array.numpy()
     ledger = resumed.controller.ledger
-    json.dumps(ledger.to_record())
+    json.dumps([ledger.run, ledger.closed_round, asdict(ledger.booked)])
     for client in ledger.clients:
         json.dumps(asdict(ledger.account(client)))
 

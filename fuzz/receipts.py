@@ -1,13 +1,28 @@
 """What an honest client says after an order."""
 
 import math
+from contextlib import closing
+from pathlib import Path
 
 from tidegate import buffer
-from tidegate.runs.books_file import account_of, account_text
+from tidegate.policies import DEFAULT_OPTIONS
+from tidegate.policies.presets import find_policy
+from tidegate.prices import PricePath, UniformPrice
+from tidegate.runs.books import RunBooks
 from tidegate.server.account import Account
 from tidegate.server.accounts import Accounts
+from tidegate.server.fleet import Fleet, Terms
 from tidegate.server.ledger import Ledger
+from tidegate.server.standing import Progress, Standing
 from tidegate.wire import MOST_AGES, Order, Receipt
+
+TERMS = Terms(
+    policy=lambda problem: find_policy("acdpp")(problem, DEFAULT_OPTIONS),
+    policy_name="fuzzed",
+    budget=1.0,
+    prices=PricePath(UniformPrice(1, 10), seed=1),
+    num_rounds=1,
+)
 
 
 def honest_receipt(account: Account, order: Order, bought: int) -> Receipt:
@@ -40,11 +55,17 @@ def honest_receipt(account: Account, order: Order, bought: int) -> Receipt:
 
 def saved_again(ledger: Ledger) -> Ledger:
     """Return a ledger as it is after it was written down and read."""
-    accounts = Accounts()
-    for client in ledger.clients:
-        account = ledger.account(client)
-        text = account_text(account)
-        accounts[client] = account_of(text, account.buffer_capacity, account.outstanding)
-        if accounts[client] != account:
-            raise AssertionError(f"the account of {client} is another after a restart")
-    return Ledger.from_record(ledger.to_record(), accounts)
+    with closing(RunBooks(Path(":memory:"))) as books:
+        accounts = Accounts()
+        for client in ledger.clients:
+            accounts[client] = ledger.account(client)
+        copied = Ledger(ledger.run, accounts, ledger.closed_round, ledger.booked)
+        books.save(Standing(TERMS, Progress(), copied, Fleet(TERMS, copied)))
+        saved = books.load(TERMS)
+        if saved is None:
+            raise AssertionError("nothing was saved")
+        after = saved.standing.ledger
+        for client in ledger.clients:
+            if after.account(client) != ledger.account(client):
+                raise AssertionError(f"the account of {client} is another after a restart")
+    return after

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 from client_parts import Sick
+from saved_controller import saved_again
 
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import FolderStream, IndexedStream, Stream
-from tidegate.runs.books_file import account_of, account_text
-from tidegate.server.accounts import Accounts
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Order, Receipt, cursor_digest
 
@@ -44,11 +43,7 @@ class Client:
 
     def lose_buffer(self) -> None:
         self.store = MemoryStore("r", "site", 100)
-        account = self.ledger.account("site")  # as after a restart
-        saved = account_of(account_text(account), account.buffer_capacity, account.outstanding)
-        accounts = Accounts()
-        accounts["site"] = saved
-        self.ledger = Ledger.from_record(self.ledger.to_record(), accounts)
+        self.ledger = saved_again(self.ledger)  # as after a restart
         self.ledger.begin_again("site", self.store.books().buffer_id)
 
 

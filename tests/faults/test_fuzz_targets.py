@@ -207,12 +207,12 @@ def test_a_stored_sample_is_checked_before_memory_is_set_aside(
         ArrayCodec().decode(data)
 
 
-def test_a_checkpoint_that_cannot_be_read_deletes_no_model(tmp_path: Path) -> None:
-    for name in ("model-000009.npz", "../../etc/passwd", 7):
-        files = changed_books("control", "content", with_value(("model",), name))
-        with pytest.raises((ValueError, OSError), match=r"model|damaged"):
-            checkpoint.load(tmp_path, files)
-        assert (tmp_path / checkpoint.MODEL).exists()
+@pytest.mark.parametrize("name", ["model-000009.npz", "../../etc/passwd", 7])
+def test_a_checkpoint_that_cannot_be_read_deletes_no_model(tmp_path: Path, name: str | int) -> None:
+    files = changed_books("run", "model", lambda _: name)
+    with pytest.raises((ValueError, OSError), match=r"model|damaged"):
+        checkpoint.load(tmp_path, files)
+    assert (tmp_path / checkpoint.MODEL).exists()
 
 
 def changed_books(
@@ -252,11 +252,11 @@ def with_value(place: tuple[str, ...], value: object) -> Callable[[dict[str, Any
 
 
 WRONG_CONTROL = [
-    (("round_number",), "3", "rounds must be whole numbers, got '3'"),
-    (("round_number",), 2.0, "rounds must be whole numbers"),
-    (("overspend",), float("nan"), "overspend must be finite, got nan"),
-    (("ledger", "booked", "spent"), "x", "spent must be float in RoundTotals, got 'x'"),
-    (("decision", "ordered"), [], "ordered must be float . None in Decision"),
+    (("progress", "round_number"), "3", "round_number must be int in Progress, got '3'"),
+    (("progress", "round_number"), 2.0, "round_number must be int in Progress, got 2.0"),
+    (("progress", "overspend"), float("nan"), "overspend must be float in Progress, got nan"),
+    (("booked", "spent"), "x", "spent must be float in RoundTotals, got 'x'"),
+    (("progress", "decision", "ordered"), [], "ordered must be float . None in Decision"),
 ]
 
 
@@ -264,7 +264,7 @@ WRONG_CONTROL = [
 def test_a_checkpoint_of_other_kinds_of_values_is_refused(
     tmp_path: Path, place: tuple[str, ...], value: object, reason: str
 ) -> None:
-    files = changed_books("control", "content", with_value(("controller", *place), value))
+    files = changed_books("run", "state", with_value(place, value))
     with pytest.raises(ValueError, match=reason):
         checkpoint.load(tmp_path, files)
 
@@ -272,31 +272,26 @@ def test_a_checkpoint_of_other_kinds_of_values_is_refused(
 @pytest.mark.parametrize(
     ("cell", "value", "reason"),
     [
-        ("accounts.capacity", 0, "the capacity of a is 0, which is not possible"),
-        ("accounts.capacity", "nine", "the capacity of a is 'nine', which is not possible"),
-        ("accounts.client", "a", "a client has two accounts"),
-        ("accounts.is_planned", 0, "it holds 3 accounts, of which 0 are in the plan"),
+        ("accounts.buffer_capacity", 0, "the capacity of a is 0, which is not possible"),
+        ("accounts.buffer_capacity", "nine", "the capacity of a is 'nine', which is not possible"),
+        ("accounts.client", "a", "client a has two accounts"),
+        ("plans.members", b"", "is damaged"),
         ("orders.ordered", 77, "the clients' orders do not add up to the total"),
-        ("accounts.content", "{}x", "is damaged .JSONDecodeError"),
-        ("accounts.content", "{}", "is damaged .KeyError"),
-        (
-            "accounts.content",
-            '{"newest": {"run": "r", "round_number": 1, "admitted": 0.5}, "missing": []}',
-            "admitted must be a whole number from 0",
-        ),
-        (
-            "accounts.content",
-            '{"newest": {"run": "r", "round_number": 1}, "missing": [], "lost": {"read": "x"}}',
-            "read must be int in Lost, got 'x'",
-        ),
+        ("accounts.health", "{}x", "is damaged .JSONDecodeError"),
+        ("accounts.holding", "7", "is damaged .TypeError"),
+        ("accounts.admitted", 0.5, "in accounts has other kinds of values"),
+        ("accounts.lost_read", "x", "in accounts has other kinds of values"),
         ("orders.rule", 9, "is damaged .KeyError"),
+        ("accounts.bought", -1, "bought must be a whole number from 0"),
         ("orders.count", -1, "count must be a whole number from 0"),
         ("orders.credits", "much", "is damaged"),
-        ("rules.content", '{"run": 7}', "is damaged"),
-        ("away.since", 1000, "its rounds and plans are not whole numbers"),
-        ("plans.shares", b"12345678", "is damaged"),
-        ("plans.plan", 9, "its plan is for 3 clients"),
-        ("control.rule_state", b"no archive", "is damaged .BadZipFile"),
+        ("rules.retention", "never", "retention must be a known rule, got 'never'"),
+        ("rules.thresholds", "[1,", "is damaged .JSONDecodeError"),
+        ("plans.shares", b"12345678", "was saved with other shares"),
+        ("plans.credits", b"1234567", "is damaged"),
+        ("plans.plan", 9, "is damaged"),
+        ("run.rule_state", b"no archive", "is damaged .BadZipFile"),
+        ("run.terms", "7.5", "is damaged .TypeError"),
     ],
 )
 def test_books_whose_cells_cannot_be_are_refused(
@@ -311,9 +306,11 @@ def test_books_whose_cells_cannot_be_are_refused(
 @pytest.mark.parametrize(
     ("table", "column", "value"),
     [
-        ("control", "content", with_value(("controller", "overspend"), 1.25)),
-        ("accounts", "content", with_value(("newest", "spent"), 1.0)),
+        ("run", "state", with_value(("progress", "overspend"), 1.25)),
+        ("accounts", "spent", lambda _: 1.0),
         ("orders", "price", lambda _: 1.0),
+        ("rules", "round_number", lambda _: 7),
+        ("away", "since", lambda told: told - 1),
         ("plans", "credits", lambda told: told[::-1]),
     ],
 )

@@ -1,7 +1,8 @@
 """Schedules of faults by number; one that fails is played again by its number alone."""
 
+import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from saved_controller import written
 from world import Device, World, play_schedule, play_some, terms
 
 from tidegate import buffer
+from tidegate._internal import saving
 from tidegate.admission.debt import cash
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
@@ -20,12 +22,11 @@ from tidegate.client.purchasing import Purchasing, Settled
 from tidegate.client.store import Books, Change, Choice
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Request
-from tidegate.runs import books_file
-from tidegate.runs.books_file import order_of
+from tidegate.runs.books import ALLOCATION
 from tidegate.server.account import Account
+from tidegate.server.accounts import Accounts
 from tidegate.server.controller import Controller
 from tidegate.server.ledger import Ledger
-from tidegate.server.saved_state import to_bytes
 from tidegate.wire import Address, Order, Receipt
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
@@ -96,13 +97,23 @@ def test_a_restart_compares_all_that_a_server_saves() -> None:
     played.join(6, 1000)
     played.open_round()
     state, record = written(played.saved)
-    books = played.controller.standing.to_books()
+    standing = played.controller.standing
+    ((run, saved_terms, once),) = played.books._connection.execute(
+        "SELECT name, terms, state FROM run"
+    )
+    in_file = {"run": run, "terms": json.loads(saved_terms), **json.loads(once)}
+    allocation = {name: in_file["allocation"][name] for name in ALLOCATION}
+    for name in ("allocation", "plan", "rows"):  # the first is a part of the state
+        del in_file[name]
     told = json.loads(record)
-    accounts, absences = told["ledger"].pop("accounts"), told.pop("absences")
-    assert told == json.loads(json.dumps(books.control))
-    assert state == to_bytes((played.controller.standing.rule_state, books.allocation))
-    assert accounts.keys() == {*books.accounts}
-    assert absences == books.roster.absences
+    accounts, absences = told.pop("accounts"), told.pop("absences")
+    assert told == in_file
+    assert allocation == {name: getattr(standing.fleet.allocation, name) for name in ALLOCATION}
+    archive = io.BytesIO()
+    saving.write((standing.rule_state, standing.fleet.allocation), archive)
+    assert state == archive.getvalue()
+    assert accounts.keys() == {*standing.ledger.clients}
+    assert absences == standing.fleet.roster.absences
 
 
 def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
@@ -129,9 +140,10 @@ def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
     played.calm_down()
 
 
-def _another_order(rule: Mapping[str, Any], count: int, price: float) -> Order:
+def _another_order(accounts: Accounts, clients: Iterable[str], orders: Mapping[str, Order]) -> None:
     """A server that dies after it has decided sends other orders when it is back."""
-    return order_of(rule, count + 1, price)
+    others = {one: replace(order, count=order.count + 1) for one, order in orders.items()}
+    note(accounts, clients, others)
 
 
 def _believe_any_address(_: Books, __: Address) -> None:
@@ -230,14 +242,14 @@ def _believe_any_refund(account: Account, receipt: Receipt) -> Account:
 settle, newest, apply = Purchasing.settle, Gate._newest, Gate.apply
 after, address, with_new_buffer = Account.after, Account.address, Account.with_new_buffer
 choose, start = MemoryStore.choose, Device.start
-void, commit = Ledger.void, MemoryStore.commit
+void, commit, note = Ledger.void, MemoryStore.commit, Accounts.note
 
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("owner", "name", "sabotage"),
     [
-        (books_file, "order_of", _another_order),
+        (Accounts, "note", _another_order),
         (world, "check_meant_for", _believe_any_address),
         (Account, "address", _skip_nothing),
         (Ledger, "void", _forget_without_a_promise),
@@ -282,7 +294,7 @@ def test_sabotage_of_choices_is_noticed(
         (Purchasing, "ask", _never_ask),
         (Purchasing, "settle", _refund_twice),
         (Account, "after", _believe_any_refund),
-        (books_file, "order_of", _another_order),
+        (Accounts, "note", _another_order),
     ],
 )
 def test_sabotage_of_purchases_is_noticed(

@@ -473,17 +473,14 @@ def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(
     ("version", "told"),
     [
         (FORMAT_VERSION + 1, f"has format {FORMAT_VERSION + 1}, .* another version of Tidegate"),
-        (0, f"has format 0, but this program reads {FORMAT_VERSION}: another version"),
-        ("6", "is damaged .*its format is '6'"),
+        (0, "is damaged .it has other tables than a server's books"),
     ],
 )
-def test_a_format_that_is_not_known_is_refused(version: object, told: str, tmp_path: Path) -> None:
+def test_a_format_that_is_not_known_is_refused(version: int, told: str, tmp_path: Path) -> None:
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
     control(tmp_path / "run").start(grid, MODEL, 1)
     with closing(sqlite3.connect(tmp_path / "run" / "books.sqlite")) as books, books:
-        ((text,),) = books.execute("SELECT content FROM control")
-        changed = json.dumps({**json.loads(text), "version": version})
-        books.execute("UPDATE control SET content = ?", (changed,))
+        books.execute(f"PRAGMA user_version = {version}")
     with pytest.raises(ValueError, match=told):
         control(tmp_path / "run").start(grid, MODEL, 1)
 

@@ -24,7 +24,7 @@ from guide import ADDED, PRICES, RED, ROOT, TLS, Guide, blocks, joined
 
 from tidegate.cli import main
 from tidegate.flower.strategy import AdmissionControl
-from tidegate.runs.reader import read_run, saved_content
+from tidegate.runs.reader import read_run, saved_books
 
 pytest.importorskip("sklearn", reason="the apps read scikit-learn's digits")
 
@@ -351,8 +351,7 @@ def test_the_guide_to_a_deployment_runs_as_printed(site: Guide) -> None:
     assert [one.name for one in view.clients] == ["site-0", "site-1"]
     assert len(view.rounds) == 3
     assert all(row.answered == 2 for row in view.rounds)
-    _, content = saved_content(run)
-    assert content["app"] == "me/my-fleet"  # other apps will not resume it
+    assert saved_books(run).app == "me/my-fleet"  # other apps will not resume it
     assert len(list((site.folder / "var" / "tidegate").glob("*.sqlite"))) == 2
 
 

@@ -1,39 +1,58 @@
 """A controller that is saved to a server's books, and one that is brought back from them."""
 
+import io
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from tidegate._internal import saving
+from tidegate.policies.presets import make_policy
+from tidegate.prices import PricePath, UniformPrice
 from tidegate.runs.books import RunBooks
-from tidegate.runs.folder import FORMAT_VERSION
 from tidegate.server.accounts import Accounts
 from tidegate.server.controller import Controller
-from tidegate.server.fleet import Terms
+from tidegate.server.fleet import Fleet, Terms
+from tidegate.server.ledger import Ledger
 from tidegate.server.roster import Roster
-from tidegate.server.saved_state import to_bytes
-from tidegate.server.standing import Books, Standing
+from tidegate.server.standing import Progress, Standing
 
 
 def saved(controller: Controller) -> RunBooks:
     """Books in memory, with all of a controller, which goes on as it was."""
     standing = controller.standing
-    own, roster = standing.to_books(), standing.fleet.roster
+    own, roster = standing.ledger, standing.fleet.roster
     accounts = Accounts()
-    for client in standing.ledger.clients:
-        accounts[client] = standing.ledger.account(client)
+    for client in own.clients:
+        accounts[client] = own.account(client)
+    ledger = Ledger(own.run, accounts, own.closed_round, own.booked)
     same = Roster(roster.places, roster.away, roster.looks)
+    same.moved, same.is_replanned = dict.fromkeys(roster.away), bool(roster.places)
+    fleet = Fleet(standing.terms, ledger, same)
+    fleet.allocation = standing.fleet.allocation
     books = RunBooks(Path(":memory:"))
-    books.save(
-        Books(own.control, own.rule, accounts, same, own.allocation), {"version": FORMAT_VERSION}
-    )
+    books.save(replace(standing, ledger=ledger, fleet=fleet))
     return books
+
+
+def saved_again(ledger: Ledger) -> Ledger:
+    """A ledger that was saved to a server's books, and read again."""
+    terms = Terms(
+        policy=lambda problem: make_policy("acdpp", problem),
+        policy_name="acdpp",
+        budget=1.0,
+        prices=PricePath(UniformPrice(1, 10), 1),
+        num_rounds=1,
+    )
+    controller = Controller.resumed(Standing(terms, Progress(), ledger, Fleet(terms, ledger)))
+    return restored(controller, terms).ledger
 
 
 def brought_back(books: RunBooks, on: Terms) -> Controller:
     """The controller that was saved."""
-    found = books.load()
-    assert found is not None, "nothing was saved"
-    return Controller.resumed(Standing.from_books(on, found[1], "the books"))
+    run = books.load(on)
+    assert run is not None, "nothing was saved"
+    return Controller.resumed(run.standing)
 
 
 def restored(controller: Controller, on: Terms) -> Controller:
@@ -45,15 +64,26 @@ def parts(standing: Standing) -> tuple[Any, ...]:
     """All that a server saves, in parts that later rounds do not change."""
     allocation = standing.fleet.allocation
     state = None if allocation is None else (standing.rule_state, allocation)
-    ledger = standing.ledger
+    ledger, roster = standing.ledger, standing.fleet.roster
     accounts = {client: ledger.account(client) for client in ledger.clients}
-    books = ledger.to_record(), accounts, standing.fleet.roster.absences
-    return state, standing.terms.fixed(), standing.at, *books
+    once = {
+        "run": ledger.run,
+        "closed_round": ledger.closed_round,
+        "booked": asdict(ledger.booked),
+        "sums": asdict(ledger.accounts.sums),
+        "looks": roster.looks,
+    }
+    return state, standing.terms.fixed(), standing.at, once, accounts, roster.absences
 
 
 def written(all_parts: tuple[Any, ...]) -> tuple[bytes | None, str]:
     """The parts as bytes and text, which are equal only where every bit is."""
-    state, fixed, at, ledger, accounts, absences = all_parts
-    books = {**ledger, "accounts": {name: repr(accounts[name]) for name in accounts}}
-    record = {"terms": fixed, **at.to_record(), "ledger": books, "absences": absences}
-    return state and to_bytes(state), json.dumps(record)
+    state, fixed, at, once, accounts, absences = all_parts
+    books = {name: repr(account) for name, account in accounts.items()}
+    record = {"terms": fixed, "progress": asdict(at), **once}
+    text = json.dumps({**record, "accounts": books, "absences": absences})
+    if state is None:
+        return None, text
+    archive = io.BytesIO()
+    saving.write(state, archive)
+    return archive.getvalue(), text

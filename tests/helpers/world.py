@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from late_supplier import LateSupplier
-from saved_controller import parts, written
+from saved_controller import brought_back, parts, written
 
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
@@ -44,12 +44,10 @@ from tidegate.policies.options import NotApplicable
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.runs.books import RunBooks
-from tidegate.runs.folder import FORMAT_VERSION
 from tidegate.selection import Selection
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.standing import Standing
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 RUN = "run"
@@ -425,12 +423,10 @@ class World:
     def save(self) -> None:
         standing = self.controller.standing
         self.saved = parts(standing)  # written out only when the server starts again
-        self.books.save(standing.to_books(), {"version": FORMAT_VERSION})
+        self.books.save(standing)
 
     def _from_books(self) -> Controller:
-        found = self.books.load()
-        assert found is not None, "nothing was saved"
-        return Controller.resumed(Standing.from_books(self.terms, found[1], "the books"))
+        return brought_back(self.books, self.terms)
 
     # What must hold.
 

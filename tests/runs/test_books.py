@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from nobody import as_nobody, can_be_nobody
-from saved_controller import parts, written
+from saved_controller import brought_back, parts, written
 
 from bookkeeping import answer
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
@@ -23,10 +23,8 @@ from tidegate.runs.reader import read_run
 from tidegate.runs.writer import RunWriter
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
-from tidegate.server.standing import Standing
 from tidegate.wire import Introduction
 
-BESIDE = {"version": FORMAT_VERSION}
 PRICES = PricePath(UniformPrice(1, 10), 1)
 
 
@@ -51,11 +49,11 @@ def begin(clients: int, policy: str = "acdpp", prices: PriceFeed = PRICES) -> Co
 
 def play(controller: Controller, books: RunBooks, some: list[str], there: list[str]) -> None:
     orders = controller.decide(some, there)
-    books.save(controller.standing.to_books(), BESIDE)
+    books.save(controller.standing)
     for client, order in orders.items():
         controller.book(client, answer(controller.ledger.account(client), order))
     controller.close()
-    books.save(controller.standing.to_books(), BESIDE)
+    books.save(controller.standing)
 
 
 def rows_written(clients: int, path: Path) -> int:
@@ -63,7 +61,7 @@ def rows_written(clients: int, path: Path) -> int:
     controller, draw = begin(clients), random.Random(1)  # noqa: S311
     there = [f"c{number}" for number in range(clients)]
     with closing(RunBooks(path)) as books:
-        books.save(controller.standing.to_books(), BESIDE)
+        books.save(controller.standing)
         play(controller, books, there[:10], there)
         before = books._connection.total_changes
         for _ in range(5):
@@ -91,9 +89,7 @@ def test_accounts_that_are_not_in_memory_are_read(
             online = [one for number, one in enumerate(there) if (number + now) % 13]
             for controller, file in ((whole, other), (small, books)):
                 play(controller, file, some, online)
-            found = books.load()
-            assert found is not None
-            small = Controller.resumed(Standing.from_books(terms(40, policy), found[1], "books"))
+            small = brought_back(books, terms(40, policy))
             assert len(small.ledger.accounts._held) <= 10
         assert written(parts(small.standing)) == written(parts(whole.standing))
 
@@ -118,8 +114,8 @@ def test_a_price_of_minus_nothing_is_a_price_of_nothing(tmp_path: Path) -> None:
         sent = replace(orders["c0"], price=-0.0)
         account = replace(controller.ledger.account("c0"), outstanding=sent)
         controller.ledger.accounts["c0"] = account
-        books.save(controller.standing.to_books(), BESIDE)
-        assert books.load() is not None
+        books.save(controller.standing)
+        assert books.load(terms(12, prices=Nothing())) is not None
 
 
 def test_books_that_are_missing_are_not_a_new_run(tmp_path: Path) -> None:
@@ -139,7 +135,7 @@ def test_books_that_are_missing_are_not_a_new_run(tmp_path: Path) -> None:
 def test_books_of_another_format_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "books.sqlite"
     with closing(RunBooks(path)) as books:
-        books.save(begin(3).standing.to_books(), BESIDE)
+        books.save(begin(3).standing)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
     told = f"has format {FORMAT_VERSION + 1}, but this program reads {FORMAT_VERSION}: another"
@@ -151,12 +147,11 @@ def test_books_of_another_format_are_refused(tmp_path: Path) -> None:
 
 def test_books_that_were_closed_are_not_called_damaged(tmp_path: Path) -> None:
     books = RunBooks(tmp_path / "books.sqlite")
-    books.save(begin(3).standing.to_books(), BESIDE)
-    found = books.load()
+    books.save(begin(3).standing)
+    again = brought_back(books, terms(3))
     books.close()
-    assert found is not None
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
-        found[1].accounts["c0"]
+        again.ledger.account("c0")
 
 
 def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
@@ -178,10 +173,10 @@ def test_somebody_who_may_not_write_can_read(is_open: bool) -> None:
         folder.chmod(0o755)
         controller, there = begin(12), [f"c{number}" for number in range(12)]
         with closing(RunBooks(folder / "books.sqlite")) as books:
-            books.save(controller.standing.to_books(), BESIDE)
+            books.save(controller.standing)
             orders = controller.decide(there[:10], there)
             assert orders
-            books.save(controller.standing.to_books(), BESIDE)
+            books.save(controller.standing)
             if not is_open:
                 books.close()
             with as_nobody():

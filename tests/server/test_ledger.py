@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -6,12 +5,12 @@ import pytest
 from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from saved_controller import saved_again
 
 from tidegate.client.gate import Gate
 from tidegate.client.memory_store import MemoryStore
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
-from tidegate.server.accounts import Accounts
 from tidegate.server.ledger import Ledger
 from tidegate.wire import NO_LIMIT, Order, Receipt
 
@@ -231,23 +230,15 @@ def test_orders_go_forward_to_clients_with_an_account() -> None:
     assert ledger.clients == ["a"]
 
 
-def reloaded(ledger: Ledger) -> Ledger:
-    """The ledger from JSON, with the accounts that a file would give."""
-    accounts = Accounts()
-    for client in ledger.clients:
-        accounts[client] = ledger.account(client)
-    return Ledger.from_record(json.loads(json.dumps(ledger.to_record())), accounts)
-
-
 def test_a_saved_ledger_goes_on() -> None:
     ledger, one = opened("a", "b"), gate()
     ledger.send("a", order(1, 3))
     ledger.book("a", replace(one.apply(order(1, 3)), health={"set_aside": 2}))
-    unclosed = reloaded(ledger)
+    unclosed = saved_again(ledger)
     assert unclosed.health == ledger.health == {"set_aside": 2}
     assert unclosed.close_round(1) == ledger.close_round(1)
     ledger.send("a", order(2, 1))
-    back = reloaded(ledger)
+    back = saved_again(ledger)
     assert [back.account(name) for name in back.clients] == [
         ledger.account(name) for name in ledger.clients
     ]

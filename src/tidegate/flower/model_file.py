@@ -10,9 +10,9 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from tidegate._internal.saving import Archive, array_from, reading
+from tidegate.errors import RunDiffersError
 from tidegate.flower.own_state import OwnState, from_tree, to_tree
 from tidegate.flower.reading import NUMPY
-from tidegate.runs.books_file import check_format
 from tidegate.runs.folder import FORMAT_VERSION, REMEDY
 
 
@@ -53,7 +53,7 @@ def read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
     """Read the model and the strategy's state from a file."""
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
         index = archive.json("index")
-        check_format(index["version"], path)
+        _check_format(index["version"], path)
         arrays = ArrayRecord({one["name"]: _array(one, archive) for one in index["model"]})
         kept: dict[str, Any] = {}
         for name, value in index["strategy"].items():
@@ -67,6 +67,21 @@ def read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
             else:
                 kept[name] = float(value["number"])
     return arrays, kept
+
+
+def _check_format(version: object, path: Path) -> None:
+    """Refuse a format that this program does not understand."""
+    if type(version) is not int:
+        raise ValueError(f"its format is {reprlib.repr(version)}")
+    if version != FORMAT_VERSION:
+        raise RunDiffersError(
+            f"{path} has format {reprlib.repr(version)}, but this program reads {FORMAT_VERSION}: "
+            "another version of Tidegate wrote it; continue with that version, or start a new run "
+            "in another folder",
+            name="format",
+            saved=version,
+            given=FORMAT_VERSION,
+        )
 
 
 def _array(about: Mapping[str, Any], archive: Archive) -> Array:

@@ -1,47 +1,71 @@
-"""A server's books in their file: a round writes what changed, a resume reads what it needs.
+"""A server's books: a round writes the rows that it touched, a resume reads what it needs.
 
-One transaction holds everything that belongs together: accounts, orders, clients that are away, the
-part of the plan that each client has had, and the small rest (``control``). Accounts are read when
-a client takes part; names, capacities and places of all clients are in memory from the start.
+One transaction holds all that belongs together. A resume reads the names, capacities and places of
+all clients, and the accounts of those that it waits for; the others when they take part.
 """
 
+import io
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tidegate._internal.saving import plain, reading
-from tidegate._internal.sqlite_file import connect, is_damage, opening, prepare, transaction
+from tidegate._internal import saving
+from tidegate._internal.replacing import with_changes
+from tidegate._internal.saving import plain
+from tidegate._internal.sqlite_file import connect, opening, prepare, transaction
 from tidegate.admission.allocation import Allocation
-from tidegate.errors import DamagedFileError
-from tidegate.runs.books_file import (
-    BOOKS_KIND,
-    OF_ONE_CLIENT,
-    account_of,
-    account_text,
-    check,
-    checksum,
-    control_in,
-    orders_in,
-    rule_text,
-)
-from tidegate.runs.folder import REMEDY
-from tidegate.runs.known_clients import KnownClients
-from tidegate.server.account import Account
+from tidegate.admission.rule import RoundTotals
+from tidegate.errors import RunDiffersError
+from tidegate.runs.books_file import BOOKS_KIND, read, read_only, readable, write
+from tidegate.server.account import Account, Lost
 from tidegate.server.accounts import Accounts, Sums
+from tidegate.server.buying_pause import BuyingPause
+from tidegate.server.fleet import Fleet, Terms
+from tidegate.server.fleet_round import Decision
+from tidegate.server.ledger import Ledger
 from tidegate.server.roster import Roster
-from tidegate.server.standing import Books
-from tidegate.wire import LARGEST_INTEGER, Order
+from tidegate.server.standing import Progress, Standing
+from tidegate.theory.reuse import ReuseTally
+from tidegate.wire import LARGEST_CAPACITY, Order, Receipt
 
 PAGES_IN_LOG = 4000
 """After which they are copied into the file: pages that several rounds change are copied once."""
-TERMS_OF_RULE = tuple(one.name for one in fields(Order) if one.name not in OF_ONE_CLIENT)
 NO_PLAN = 0
+LOST = tuple(f"lost_{field.name}" for field in fields(Lost))
+RECEIPT = tuple(field.name for field in fields(Receipt))
+ALLOCATION = "owed", "credited", "handed_out"
+"""What is one number for the whole fleet."""
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A run as a server resumes it."""
+
+    standing: Standing
+    model: str
+    """The file of the model that belongs to it."""
+    app: str
+    """The app that plays it; empty if unknown."""
+
+
+@dataclass(frozen=True)
+class BooksView:
+    """A server's books as others read them."""
+
+    run: str
+    app: str
+    terms: Mapping[str, Any]
+    round_number: int
+    """The next round, or the one under way."""
+    closed_round: int
+    accounts: Mapping[str, Account]
+    absences: Mapping[str, int]
+    """Of the clients in the plan: the rounds since each was last online."""
 
 
 class RunBooks:
@@ -53,233 +77,347 @@ class RunBooks:
         with opening(self._connection, path, BOOKS_KIND):
             prepare(self._connection, path, BOOKS_KIND)
             self._connection.execute(f"PRAGMA wal_autocheckpoint = {PAGES_IN_LOG}")
-        self._numbers: Accounts | None = None
-        self._orders: dict[int, Order] = {}
-        """Orders without a reply, while the accounts of their clients are read."""
-        self._plan: int | None = None
-        """Number of the plan in the file; None before the first."""
+        self._plan = NO_PLAN
+        """Number of the plan in the file."""
 
     def close(self) -> None:
         """Close the file and remove the log beside it."""
         self._connection.close()
 
-    def load(self) -> tuple[dict[str, Any], Books] | None:
-        """Return what the file holds, if anything: the books, and what was saved beside them."""
-        with self._readable():
-            found = control_in(self._connection, self.path)
-            if found is None:
-                return None
-            content, state = found
-            (plan, looks) = content["plan"], content["looks"]
-            _need_whole(plan, looks)
-            orders = list(orders_in(self._connection))
-            known = self._known(plan, orders)
-            if (len(known.names), len(known.planned)) != (content["known"], content["planned"]):
-                raise ValueError(
-                    f"it holds {len(known.names)} accounts, of which {len(known.planned)} are in "
-                    "the plan"
-                )
-            away = dict(self._connection.execute("SELECT number, since FROM away").fetchall())
-            _need_whole(*(looks - since for since in away.values()))
-            names = known.names
-            roster = Roster(
-                (names[one] for one in known.planned),
-                {names[one]: since for one, since in away.items()},
-                looks,
-            )
-            allocation = self._allocation(content, known)
-            accounts = Accounts(
-                self._account,
-                zip(names, known.capacities, strict=True),
-                plain(Sums, content["sums"]),
-            )
-            if len(accounts) != len(names):
-                raise ValueError("a client has two accounts")
-            self._numbers, self._plan = accounts, plan
-            self._orders = {number: order for number, order, _ in orders}
-            accounts.note(names[one] for one in known.noted)
-            self._orders = {}
-            books = Books(content["controller"], state, accounts, roster, allocation)
-        return content, books
-
-    def save(self, books: Books, beside: Mapping[str, Any]) -> None:
+    def save(self, standing: Standing, model: str = "", app: str = "") -> None:
         """Write what has changed since the last time.
 
         Args:
-            books: of the same run as before.
-            beside: what to save with them, for JSON.
+            standing: of the same run as before.
+            model: the file of the model that belongs to it.
+            app: the name of the app that plays it.
         """
-        accounts, roster, allocation = books.accounts, books.roster, books.allocation
-        changed, is_new = accounts.changed, self._plan is None
-        replanned = dict.fromkeys(roster.places) if is_new else roster.replanned
-        plan = self._plan or NO_PLAN
-        with transaction(self._connection):
-            if allocation is not None and replanned is not None:
+        fleet, accounts, connection = standing.fleet, standing.ledger.accounts, self._connection
+        roster, number, plan = fleet.roster, accounts.number, self._plan
+        with transaction(connection):
+            if fleet.allocation is not None and roster.is_replanned:
                 plan += 1
-                self._write_plan(plan, allocation)
-                self._connection.executemany(
-                    "UPDATE accounts SET is_planned = ? WHERE number = ?",
-                    [
-                        (client in roster.places, accounts.number(client))
-                        for client in replanned
-                        if client not in changed
-                    ],
+                write(connection, "plans", [_plan_row(plan, fleet.allocation, standing)])
+            changed = [
+                (
+                    *account_row(number(client), client, accounts[client]),
+                    *_dealt(client, plan, fleet),
                 )
-            self._connection.executemany(
-                "REPLACE INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [
-                    self._account_row(client, account, books, plan)
-                    for client, account in changed.items()
-                ],
-            )
-            self._write_orders(books, changed, plan)
-            moved = roster.away if is_new else roster.moved
-            gone = [(accounts.number(one),) for one in moved if one not in roster.away]
-            self._connection.executemany("DELETE FROM away WHERE number = ?", gone)
-            went = [(accounts.number(one), roster.away[one]) for one in moved if one in roster.away]
-            self._connection.executemany("REPLACE INTO away VALUES (?, ?)", went)
-            content = {
-                **beside,
-                "controller": books.control,
-                "sums": vars(accounts.sums),
-                "looks": roster.looks,
-                "plan": plan,
-                "known": len(accounts),
-                "planned": len(roster.places),
-            }
-            if allocation is not None:
-                names = ("owed", "credited", "handed_out")
-                content["allocation"] = {name: getattr(allocation, name) for name in names}
-            self._write_control(content, books.rule)
-        self._numbers, self._plan = accounts, plan
+                for client in accounts.changed
+            ]
+            write(connection, "accounts", changed)
+            self._save_orders(standing, plan)
+            back = [(number(client),) for client in roster.moved if client not in roster.away]
+            connection.executemany("DELETE FROM away WHERE number = ?", back)
+            left = [client for client in roster.moved if client in roster.away]
+            write(connection, "away", [(number(client), roster.away[client]) for client in left])
+            write(connection, "run", [_run_row(standing, model, app, plan)])
+        self._plan = plan
         accounts.saved(self._account)
         roster.saved()
 
-    def _write_control(self, content: Mapping[str, Any], state: bytes | None) -> None:
-        text = json.dumps(content)
-        row = text, state, checksum(text, state or b"")
-        self._connection.execute("REPLACE INTO control VALUES (1, ?, ?, ?)", row)
+    def load(self, terms: Terms) -> SavedRun | None:
+        """Return the run, if it was saved on the same terms; None before the first save."""
+        with readable(self.path):
+            run = next(read(self._connection, "run"), None)
+            if run is None:
+                return None
+            saved_terms, state = dict(json.loads(run["terms"])), json.loads(run["state"])
+            self._plan = state["plan"]
+            accounts = self._accounts(plain(Sums, state["sums"]), run["name"])
+            members, allocation = self._planned(len(accounts), state["allocation"])
+            roster = self._roster(list(accounts), members, state["looks"])
+            rows = _row_counts(accounts, roster)
+            if rows != state["rows"]:
+                raise ValueError(f"it has {rows}, but {state['rows']} were written")
+            booked = plain(RoundTotals, state["booked"])
+            ledger = Ledger(run["name"], accounts, state["closed_round"], booked)
+            at = _progress(state["progress"])
+        _check_terms(saved_terms, terms.fixed())
+        standing = Standing(terms, at, ledger, Fleet(terms, ledger, roster))
+        if allocation is not None:
+            standing = self._with_policy(standing, allocation, run["rule_state"])
+        return SavedRun(standing, run["model"], run["app"])
 
-    def _account_row(
-        self, client: str, account: Account, books: Books, plan: int
-    ) -> tuple[object, ...]:
-        text, capacity = account_text(account), account.buffer_capacity
-        is_noted = account.newest.under_way > 0 or account.retired_in > 0
-        is_planned = client in books.roster.places and books.allocation is not None
-        told = checksum(client, capacity, text)
-        dealt, number = _dealt(client, books, plan), books.accounts.number(client)
-        return (number, client, capacity, is_noted, is_planned, *dealt, text, told)
+    def _save_orders(self, standing: Standing, plan: int) -> None:
+        """Write new orders, and delete those with a reply and rules without an order."""
+        accounts, connection = standing.ledger.accounts, self._connection
+        touched = accounts.changed | accounts.ordered
+        changed = {client: accounts[client].outstanding for client in touched}
+        ended = [(accounts.number(client),) for client, order in changed.items() if order is None]
+        connection.executemany("DELETE FROM orders WHERE number = ?", ended)
+        numbers = {rule: number for number, rule in _rules(connection, standing.ledger.run).items()}
+        newest, rules, orders = max(numbers.values(), default=0), [], []
+        for client, order in changed.items():
+            if order is not None:
+                rule = with_changes(order, count=0, price=0.0)
+                if rule not in numbers:
+                    newest += 1
+                    numbers[rule] = newest
+                    rules.append(_rule_row(newest, rule))
+                cells = numbers[rule], order.count, order.price
+                orders.append(
+                    (accounts.number(client), *cells, *_dealt(client, plan, standing.fleet))
+                )
+        write(connection, "rules", rules)
+        write(connection, "orders", orders)
+        connection.execute("DELETE FROM rules WHERE rule NOT IN (SELECT rule FROM orders)")
 
-    def _write_orders(self, books: Books, changed: Mapping[str, Account], plan: int) -> None:
-        """Add new orders, and delete those with a reply and rules without an order."""
-        accounts = books.accounts
-        given = accounts.ordered
-        answered = list[tuple[int]]()
-        for client, account in changed.items():
-            if account.outstanding is None:
-                answered.append((accounts.number(client),))
-            else:
-                given[client] = account.outstanding
-        self._connection.executemany("DELETE FROM orders WHERE number = ?", answered)
-        if not (given or answered):
-            return
-        found = self._connection.execute("SELECT content, rule FROM rules").fetchall()
-        rules: dict[str, int] = dict(found)
-        newest = max(rules.values(), default=0)
-        texts = dict[tuple[object, ...], str]()
-        rows = []
-        for client, order in given.items():
-            terms = tuple(getattr(order, name) for name in TERMS_OF_RULE)
-            if terms not in texts:
-                texts[terms] = rule_text(order)
-            text = texts[terms]
-            if text not in rules:
-                newest += 1
-                rules[text] = newest
-                self._connection.execute("INSERT INTO rules VALUES (?, ?)", (rules[text], text))
-            number, dealt = accounts.number(client), _dealt(client, books, plan)
-            price = order.price + 0.0  # SQLite does not tell -0.0 from 0
-            told = checksum(number, text, order.count, price, *dealt)
-            rows.append((number, rules[text], order.count, price, *dealt, told))
-        self._connection.executemany("REPLACE INTO orders VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        self._connection.execute("DELETE FROM rules WHERE rule NOT IN (SELECT rule FROM orders)")
+    def _accounts(self, sums: Sums, run: str) -> Accounts:
+        """Return all clients, with the accounts of those that the server waits for or retired."""
+        accounts = Accounts(self._account, self._clients(), sums)
+        names, orders = list(accounts), _orders(self._connection, run)
+        noted = self._connection.execute(
+            "SELECT number FROM accounts WHERE bought > admitted + refused OR retired_in > 0"
+        )
+        accounts.note(
+            (names[number] for (number,) in noted.fetchall()),
+            {names[number]: order for number, order in orders.items()},
+        )
+        return accounts
 
-    def _write_plan(self, plan: int, allocation: Allocation) -> None:
-        """Write what every client in the plan has and is owed as it begins."""
-        shares, owed = allocation.shares.tobytes(), allocation.credits.tobytes()
-        self._connection.execute("DELETE FROM plans")
-        row = plan, shares, owed, checksum(shares, owed)
-        self._connection.execute("INSERT INTO plans VALUES (?, ?, ?, ?)", row)
+    def _clients(self) -> Iterator[tuple[str, int]]:
+        """Yield the name and the capacity of every client, in the order in which they joined."""
+        rows = self._connection.execute(
+            "SELECT number, client, buffer_capacity FROM accounts ORDER BY number"
+        )
+        for place, (number, client, capacity) in enumerate(rows):
+            if number != place or type(client) is not str:
+                raise ValueError(f"account {place} is missing or has no name")
+            if type(capacity) is not int or not 1 <= capacity <= LARGEST_CAPACITY:
+                raise ValueError(f"the capacity of {client} is {capacity!r}, which is not possible")
+            yield client, capacity
 
-    def _known(
-        self, plan: int, orders: Iterable[tuple[int, Order, tuple[Any, ...]]]
-    ) -> KnownClients:
-        """Return all clients, without their accounts."""
-        known = KnownClients()
-        for row in self._connection.execute(
-            "SELECT number, client, capacity, is_noted, is_planned, plan, ordered, credits "
-            "FROM accounts ORDER BY number"
-        ):
-            known.add(row, plan)
-        for number, _, dealt in orders:
-            known.deal(number, dealt, plan)
-            known.noted[number] = None
-        known.planned.sort(key=known.names.__getitem__)
-        return known
+    def _account(self, number: int) -> Account:
+        """Return the account of a client."""
+        with readable(self.path):
+            (row,) = read(self._connection, "accounts", "WHERE number = ?", number)
+            return account_of(row)
 
-    def _allocation(self, content: Mapping[str, Any], known: KnownClients) -> Allocation | None:
-        if "allocation" not in content:
-            return None
-        ((plan, shares, owed, told),) = self._connection.execute("SELECT * FROM plans")
-        check(told, shares, owed)
-        saved, count = (np.frombuffer(one, np.float64) for one in (shares, owed)), known.planned
-        shares, owed = saved
-        if plan != content["plan"] or {len(shares), len(owed)} != {len(count)}:
-            raise ValueError(f"its plan is for {len(shares)} clients, but it has {len(count)}")
-        ordered = np.array(known.ordered, dtype=np.int64)[known.planned]
-        since = np.array(known.owed)[known.planned]
-        owed = np.where(np.isnan(since), owed, since)
-        arrays = {"shares": shares.copy(), "ordered": ordered, "credits": owed}
-        allocation = plain(Allocation, {**content["allocation"], **arrays})
-        if allocation.handed_out != int(ordered.sum()) or not np.isfinite(owed).all():
+    def _planned(
+        self, clients: int, totals: Mapping[str, Any]
+    ) -> tuple[list[int], Allocation | None]:
+        """Return the numbers of the clients in the plan, and what they were ordered and are owed.
+
+        Args:
+            clients: how many there are.
+            totals: what is one number for the whole fleet.
+        """
+        if self._plan == NO_PLAN:
+            return [], None
+        (plan,) = read(self._connection, "plans", "WHERE plan = ?", self._plan)
+        members = np.frombuffer(plan["members"], dtype=np.int64)
+        ordered, owed = np.zeros(clients, dtype=np.int64), np.zeros(clients)
+        owed[members] = np.frombuffer(plan["credits"])
+        for table in ("accounts", "orders"):  # which are newer
+            query = f"SELECT number, ordered, credits FROM {table} WHERE plan = ?"  # noqa: S608
+            for number, count, credit in self._connection.execute(query, (self._plan,)):
+                ordered[number], owed[number] = count, credit
+        arrays = {
+            "shares": np.frombuffer(plan["shares"]),
+            "ordered": ordered[members],
+            "credits": owed[members],
+        }
+        if totals["handed_out"] != ordered[members].sum() or not np.isfinite(owed).all():
             raise ValueError("the clients' orders do not add up to the total")
-        return allocation
+        return members.tolist(), plain(Allocation, {**totals, **arrays})
 
-    def _account(self, client: str) -> Account:
-        """Return an account; those that wait for a reply stay in memory once read."""
-        if self._numbers is None:
-            raise ValueError("nothing was saved yet")
-        number = self._numbers.number(client)
-        with self._readable():
-            ((name, capacity, text, told),) = self._connection.execute(
-                "SELECT client, capacity, content, checksum FROM accounts WHERE number = ?",
-                (number,),
+    def _roster(self, names: list[str], members: list[int], looks: int) -> Roster:
+        """Return the clients in the plan, and who of them is offline."""
+        away = {names[number]: since for number, since in _away(self._connection).items()}
+        return Roster((names[member] for member in members), away, looks)
+
+    def _with_policy(
+        self, standing: Standing, allocation: Allocation, rule_state: bytes
+    ) -> Standing:
+        """Return a run with the state of its policy; refuse another policy."""
+        policy = standing.fleet.policy
+        if not np.array_equal(allocation.shares, policy.shares):
+            raise RunDiffersError(
+                f"{self.path} was saved with other shares of the fleet than "
+                f"{standing.terms.policy_name} gives now: it was saved by another policy or "
+                "version",
+                name="shares",
+                saved=None,
+                given=None,
             )
-            check(told, client, capacity, text)
-            if name != client:
-                raise ValueError(f"the account of {client} is named {name}")
-            return account_of(text, capacity, self._orders.get(number))
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        """Name the file in errors if it cannot be read."""
-        try:
-            with reading(self.path, REMEDY):
-                yield
-        except sqlite3.DatabaseError as wrong:
-            if isinstance(wrong, sqlite3.ProgrammingError) or not is_damage(wrong):
-                raise  # closed books are not damaged
-            raise DamagedFileError(self.path, f"is damaged ({wrong})", REMEDY) from wrong
+        standing.fleet.allocation, start = allocation, policy.admission.start()
+        with readable(self.path):
+            restored = saving.read(start, io.BytesIO(rule_state), self.path)
+        return replace(standing, rule_state=restored)
 
 
-def _dealt(client: str, books: Books, plan: int) -> tuple[int, int, float]:
-    """Return a client's part of the plan: its number, its orders, and what it is owed."""
-    place, dealt = books.roster.places.get(client), books.allocation
-    if place is None or dealt is None:
+def read_books(path: Path) -> BooksView | None:
+    """Read all of a file, also while a server writes it; None before the first save."""
+    with read_only(path) as connection:
+        ((tables,),) = connection.execute("SELECT count(*) FROM sqlite_master")
+        run = next(read(connection, "run"), None) if tables else None  # a server has just started
+        if run is None:
+            return None
+        orders = _orders(connection, run["name"])
+        accounts = {
+            row["client"]: account_of(row, orders.get(row["number"]))
+            for row in read(connection, "accounts", "ORDER BY number")
+        }
+        state, names, away = json.loads(run["state"]), list(accounts), _away(connection)
+        looks = state["looks"]
+        members = [
+            member
+            for plan in read(connection, "plans")
+            for member in np.frombuffer(plan["members"], dtype=np.int64).tolist()
+        ]
+        return BooksView(
+            run=run["name"],
+            app=run["app"],
+            terms=json.loads(run["terms"]),
+            round_number=state["progress"]["round_number"],
+            closed_round=state["closed_round"],
+            accounts=accounts,
+            absences={names[member]: looks - away.get(member, looks) for member in members},
+        )
+
+
+def account_row(number: int, client: str, account: Account) -> tuple[object, ...]:
+    """Return the cells of an account, up to its order."""
+    newest = {
+        **vars(account.newest),
+        "holding": json.dumps(account.newest.holding),
+        "is_dry": int(account.newest.is_dry),
+        "health": json.dumps(account.newest.health),
+    }
+    return (
+        number,
+        client,
+        account.buffer_capacity,
+        account.buffer_id,
+        account.candidates,
+        json.dumps(account.missing),
+        account.retired_in,
+        *vars(account.lost).values(),
+        *newest.values(),
+    )
+
+
+def account_of(row: Mapping[str, Any], order: Order | None = None) -> Account:
+    """Return the account that a row holds, with this order without a reply."""
+    newest = {
+        **{name: row[name] for name in RECEIPT},
+        "holding": tuple(json.loads(row["holding"])),
+        "is_dry": bool(row["is_dry"]),
+        "health": json.loads(row["health"]),
+    }
+    return Account(
+        buffer_capacity=row["buffer_capacity"],
+        buffer_id=row["buffer_id"],
+        newest=Receipt(**newest),
+        outstanding=order,
+        candidates=row["candidates"],
+        lost=Lost(*(row[name] for name in LOST)),
+        missing=tuple(json.loads(row["missing"])),
+        retired_in=row["retired_in"],
+    )
+
+
+def _dealt(client: str, plan: int, fleet: Fleet) -> tuple[int, int, float]:
+    """Return a client's part of the plan: its number, what it was ordered, and what it is owed."""
+    place, allocation = fleet.roster.places.get(client), fleet.allocation
+    if place is None or allocation is None:
         return NO_PLAN, 0, 0.0
-    return plan, int(dealt.ordered[place]), float(dealt.credits[place]) + 0.0
+    return plan, int(allocation.ordered[place]), float(allocation.credits[place])
 
 
-def _need_whole(*numbers: object) -> None:
-    if not all(type(one) is int and 0 <= one <= LARGEST_INTEGER for one in numbers):
-        raise ValueError("its rounds and plans are not whole numbers")
+def _rule_row(number: int, rule: Order) -> tuple[object, ...]:
+    thresholds = json.dumps(rule.thresholds)
+    return number, rule.round_number, rule.retention, rule.retention_horizon, thresholds
+
+
+def _rules(connection: sqlite3.Connection, run: str) -> dict[int, Order]:
+    """Return what orders have in common, by number: orders without a count and a price."""
+    return {
+        row["rule"]: Order(
+            run=run,
+            round_number=row["round_number"],
+            price=0.0,
+            retention=row["retention"],
+            retention_horizon=row["retention_horizon"],
+            thresholds=tuple(json.loads(row["thresholds"])),
+        )
+        for row in read(connection, "rules")
+    }
+
+
+def _orders(connection: sqlite3.Connection, run: str) -> dict[int, Order]:
+    """Return the orders without a reply, by the number of the client."""
+    rules = _rules(connection, run)
+    return {
+        row["number"]: replace(rules[row["rule"]], count=row["count"], price=row["price"])
+        for row in read(connection, "orders")
+    }
+
+
+def _plan_row(plan: int, allocation: Allocation, standing: Standing) -> tuple[object, ...]:
+    """Return the row of a new plan: what every client in it is owed as it begins."""
+    number, places = standing.ledger.accounts.number, standing.fleet.roster.places
+    members = np.array([number(client) for client in places], dtype=np.int64)
+    arrays = members, allocation.shares, allocation.credits
+    return 1, plan, *(array.tobytes() for array in arrays)
+
+
+def _away(connection: sqlite3.Connection) -> dict[int, int]:
+    """Return the clients in the plan that are offline, and the last look that found each."""
+    return {row["number"]: row["since"] for row in read(connection, "away")}
+
+
+def _run_row(standing: Standing, model: str, app: str, plan: int) -> tuple[object, ...]:
+    """Return what there is once; JSON for what has no table."""
+    ledger, fleet = standing.ledger, standing.fleet
+    allocation, rule_state = fleet.allocation, b""
+    if standing.rule_state is not None:
+        archive = io.BytesIO()
+        saving.write(standing.rule_state, archive)
+        rule_state = archive.getvalue()
+    state = {
+        "progress": asdict(standing.at),
+        "closed_round": ledger.closed_round,
+        "booked": vars(ledger.booked),
+        "sums": vars(ledger.accounts.sums),
+        "looks": fleet.roster.looks,
+        "plan": plan,
+        "allocation": allocation and {name: getattr(allocation, name) for name in ALLOCATION},
+        "rows": _row_counts(ledger.accounts, fleet.roster),
+    }
+    terms = json.dumps(standing.terms.fixed())
+    return 1, ledger.run, app, model, terms, json.dumps(state), rule_state
+
+
+def _row_counts(accounts: Accounts, roster: Roster) -> dict[str, int]:
+    """Return how many there are: a row that is missing has no checksum that is wrong."""
+    return {
+        "accounts": len(accounts),
+        "orders": len(accounts.unanswered),
+        "clients away": len(roster.away),
+    }
+
+
+def _progress(saved: Mapping[str, Any]) -> Progress:
+    decision = saved["decision"]
+    values = {
+        **saved,
+        "tally": plain(ReuseTally, saved["tally"]),
+        "decision": None if decision is None else plain(Decision, decision),
+        "pause": plain(BuyingPause, saved["pause"]),
+    }
+    return plain(Progress, values)
+
+
+def _check_terms(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse to resume a run that was started with other terms."""
+    for name, value in {**dict.fromkeys(given), **saved}.items():
+        if value != given.get(name):
+            raise RunDiffersError(
+                f"the checkpoint was made with {name} = {value}, this run has {given.get(name)}; "
+                "resume with the same, or start a new run in another folder",
+                name=name,
+                saved=value,
+                given=given.get(name),
+            )

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from tidegate.server.account import Account
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class ClientView:
 
 def client_view(
     name: str,
-    account: Mapping[str, Any],
+    account: Account,
     away_for: int | None,
     now: int,
     requests: Mapping[str, bool],
@@ -48,32 +49,31 @@ def client_view(
 
     Args:
         name: the client's.
-        account: the server's account of it, as plain values.
+        account: the server's account of it.
         away_for: the rounds since it was online.
         now: the round under way, or the next one.
         requests: whom operators have asked to retire, or to let in again.
     """
-    order, newest, lost = account["outstanding"], account["newest"], account["lost"]
-    is_retired = requests.get(name, account["retired_in"] > 0)
-    under_way = newest["bought"] - newest["admitted"] - newest["refused"]
+    order, newest = account.outstanding, account.newest
+    is_retired = requests.get(name, account.retired_in > 0)
     troubles = {
-        "empty": not (newest["occupancy"] or under_way),
-        "short": newest["is_dry"] and newest["round_number"] == now - 1,
-        "suppliers": newest["health"].get("failing_suppliers", 0) > 0,
-        "spools": newest["health"].get("full_spools", 0) > 0,
+        "empty": account.is_empty,
+        "short": newest.is_dry and newest.round_number == now - 1,
+        "suppliers": newest.health.get("failing_suppliers", 0) > 0,
+        "spools": newest.health.get("full_spools", 0) > 0,
     }
     return ClientView(
         name=name,
-        buffer_capacity=account["buffer_capacity"],
-        stored=newest["occupancy"],
-        total_admitted=lost["admitted"] + newest["admitted"],
-        total_spent=lost["spent"] + newest["spent"],
-        last_round=newest["round_number"],
+        buffer_capacity=account.buffer_capacity,
+        stored=newest.occupancy,
+        total_admitted=account.admitted,
+        total_spent=account.lost.spent + newest.spent,
+        last_round=newest.round_number,
         away_for=away_for,
-        owes_answer=order is not None and order["round_number"] < now and not is_retired,
+        owes_answer=order is not None and order.round_number < now and not is_retired,
         is_retired=is_retired,
-        held=[(age, count) for age, count in enumerate(newest["holding"], start=1) if count],
-        candidates=account["candidates"],
-        read=newest["read"],
+        held=[(age, count) for age, count in enumerate(newest.holding, start=1) if count],
+        candidates=account.candidates,
+        read=newest.read,
         troubles=() if is_retired else tuple(one for one, here in troubles.items() if here),
     )

@@ -8,27 +8,14 @@ server reads at the start of each round.
 
 from pathlib import Path
 
-from tidegate.server.saved_state import REMEDY
-
-__all__ = [
-    "BOOKS",
-    "FORMAT_VERSION",
-    "LOCK",
-    "METRICS",
-    "NOTHING_USED",
-    "PRICES",
-    "REMEDY",
-    "RESUMING",
-    "RETIRED",
-    "ROUNDS",
-    "SAVING",
-    "SPENT",
-    "holds_run",
-]
-
 FORMAT_VERSION = 1
 """Format of everything that a run's server saves: raised whenever a table, an account, a row or a
 term changes, so that another version says so instead of calling the file damaged."""
+REMEDY = (
+    "restore a copy of the folder from after its last round (clients refuse an older one), or "
+    "start a new run in another folder"
+)
+"""What to do if one of its files is damaged."""
 BOOKS = "books.sqlite"
 LOCK = "lock"
 """A SQLite file that a server locks exclusively while it serves the run."""

@@ -7,14 +7,14 @@ a last row that is incomplete is ignored.
 import json
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tidegate._internal.natural_order import natural_order
 from tidegate._internal.saving import plain, reading
 from tidegate.errors import ConfigurationError, DamagedFileError
-from tidegate.runs.books_file import read_books
+from tidegate.runs.books import BooksView, read_books
 from tidegate.runs.client_view import ClientView, client_view
 from tidegate.runs.folder import BOOKS, METRICS, REMEDY, ROUNDS, holds_run
 from tidegate.runs.retirements import asked
@@ -112,19 +112,14 @@ class RunView:
 
 def read_run(folder: Path) -> RunView:
     """Read the present state of a folder."""
-    path, content = saved_content(folder)
-    with reading(path, REMEDY):
-        record = content["controller"]
-        terms, absences = record["terms"], record["absences"]
-        now = int(record["round_number"])
-        requests = asked(folder)
-        clients = [
-            client_view(name, account, absences.get(name) if absences else 0, now, requests)
-            for name, account in sorted(
-                record["ledger"]["accounts"].items(), key=lambda one: natural_order(one[0])
-            )
-        ]
-        run = record["ledger"]["run"]
+    books = saved_books(folder)
+    now, terms, absences, requests = books.round_number, books.terms, books.absences, asked(folder)
+    clients = [
+        client_view(
+            name, books.accounts[name], absences.get(name) if absences else 0, now, requests
+        )
+        for name in sorted(books.accounts, key=natural_order)
+    ]
     rounds = settled_rounds(folder / ROUNDS, now - 1)
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
@@ -155,10 +150,10 @@ def read_run(folder: Path) -> RunView:
             for name, value in line.get("metrics", {}).items():
                 finite = math.nan if value is None else value
                 metrics.setdefault(f"{source}/{name}", {})[number] = finite
-    with reading(path, REMEDY):
+    with reading(folder / BOOKS, REMEDY):
         return RunView(
             folder=folder,
-            run=run,
+            run=books.run,
             policy=terms["policy"],
             options={**terms["options"], "spend_ahead": terms["spend_ahead"]},
             headroom=terms["headroom"],
@@ -197,14 +192,12 @@ def _reasons(clients: Mapping[str, int], reasons: Sequence[str]) -> dict[str, st
 
 def read_accounts(folder: Path) -> tuple[str, dict[str, Any]]:
     """Return the run in a folder, and the server's account of each client, as plain values."""
-    path, content = saved_content(folder)
-    with reading(path, REMEDY):
-        ledger = content["controller"]["ledger"]
-        return str(ledger["run"]), dict(ledger["accounts"])
+    books = saved_books(folder)
+    return books.run, {client: asdict(account) for client, account in books.accounts.items()}
 
 
-def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the file of a run's books, and its content, as plain values."""
+def saved_books(folder: Path) -> BooksView:
+    """Return a run's books; refuse a folder that holds none."""
     if folder.is_file():
         raise ConfigurationError(f"{folder} is a file; give the run's folder, {folder.parent}")
     if not folder.exists():
@@ -213,12 +206,12 @@ def saved_content(folder: Path) -> tuple[Path, dict[str, Any]]:
             "saves to, or try again if the run is just starting"
         )
     path = folder / BOOKS
-    content = read_books(path) if path.exists() else None
-    if content is None:
+    books = read_books(path) if path.exists() else None
+    if books is None:
         inside = next((one for one in sorted(folder.iterdir()) if _may_hold_run(one)), None)
         remedy = f"did you mean {inside}?" if inside else "give the one that the server saves to"
         raise ConfigurationError(f"{folder} holds no run; {remedy}")
-    return path, content
+    return books
 
 
 def _may_hold_run(folder: Path) -> bool:

@@ -12,18 +12,17 @@ import os
 import re
 import reprlib
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-from tidegate._internal.saving import reading, replace_file
+from tidegate._internal.saving import replace_file
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.runs.books import RunBooks
 from tidegate.runs.folder import (
     BOOKS,
-    FORMAT_VERSION,
     LOCK,
     METRICS,
     PRICES,
@@ -35,7 +34,6 @@ from tidegate.runs.reader import settled_rounds
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.standing import Standing
 
 MODEL_NAME = re.compile(r"model-\d{6,20}\.npz", re.ASCII)
 
@@ -93,37 +91,30 @@ class RunWriter:
     def load(self, terms: Terms) -> tuple[Controller, str] | None:
         """Load the books in the folder, if any, and the name of their model."""
         path, rows = self._folder / BOOKS, self._folder / ROUNDS
-        found = self._books.load() if path.exists() else None
-        if found is None:
+        saved = self._books.load(terms) if path.exists() else None
+        if saved is None:
             if rows.exists() and rows.stat().st_size:
                 raise DamagedFileError(path, f"is missing, but {rows} belongs to a run", REMEDY)
             return None
-        content, books = found
-        with reading(path, REMEDY):
-            model = self._model_of(content)
-        return Controller.resumed(Standing.from_books(terms, books, path)), model
+        if not MODEL_NAME.fullmatch(saved.model):
+            told = f"is damaged (it names a model {reprlib.repr(saved.model)})"
+            raise DamagedFileError(path, told, REMEDY)
+        if saved.app and self._app not in ("", saved.app):
+            raise RunDiffersError(
+                f"{self._folder} holds a run of the app {reprlib.repr(saved.app)}, but this is "
+                f"{self._app!r}; use another folder",
+                name="app",
+                saved=saved.app,
+                given=self._app,
+            )
+        self._app = self._app or saved.app
+        return Controller.resumed(saved.standing), saved.model
 
     @property
     def _books(self) -> RunBooks:
         if self._file is None:
             self._file = RunBooks(self._folder / BOOKS)
         return self._file
-
-    def _model_of(self, content: Mapping[str, Any]) -> str:
-        """Return the model that belongs to the books, if they are of this app."""
-        model, app = content["model"], content["app"]
-        if not MODEL_NAME.fullmatch(model):
-            raise ValueError(f"it names a model {reprlib.repr(model)}")
-        if app and self._app not in ("", app):
-            raise RunDiffersError(
-                f"{self._folder} holds a run of the app {reprlib.repr(app)}, but this is "
-                f"{self._app!r}; use another folder",
-                name="app",
-                saved=app,
-                given=self._app,
-            )
-        self._app = self._app or app
-        return str(model)
 
     def begin(self) -> None:
         """Save a new run before its first round."""
@@ -133,8 +124,7 @@ class RunWriter:
 
     def save_control(self, controller: Controller, model: str) -> None:
         """Save the books, and the name of the model that belongs to them."""
-        beside = {"version": FORMAT_VERSION, "model": model, "app": self._app}
-        self._books.save(controller.standing.to_books(), beside)
+        self._books.save(controller.standing, model, self._app)
 
     def append(self, row: FleetRound) -> None:
         """Append a row, which is on disk when this returns."""

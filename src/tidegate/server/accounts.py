@@ -7,7 +7,7 @@ accounts changed since they were last saved, and reads accounts in a file when t
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tidegate._internal.replacing import with_changes
@@ -58,14 +58,14 @@ class Accounts:
     """Accounts by client.
 
     Args:
-        read: reads an account that is not in memory, by the client's name; None if all are.
+        read: reads an account that is not in memory, by the client's number; None if all are.
         known: clients whose accounts ``read`` returns, each with the capacity of its buffer.
         sums: the sums over all of these.
     """
 
     def __init__(
         self,
-        read: Callable[[str], Account] | None = None,
+        read: Callable[[int], Account] | None = None,
         known: Iterable[tuple[str, int]] = (),
         sums: Sums | None = None,
     ) -> None:
@@ -74,21 +74,31 @@ class Accounts:
         self._capacities = array("q")
         self._numbers: dict[str, int] = {}
         for client, capacity in known:
+            if client in self._numbers:
+                raise ValueError(f"client {client} has two accounts")
             self._numbers[client] = len(self._capacities)
             self._capacities.append(capacity)
         self._held: dict[str, Account] = {}
-        self._changed: dict[str, None] = {}
-        self._ordered: dict[str, None] = {}
+        self.changed: dict[str, None] = {}
+        """Clients whose accounts differ from what was saved."""
+        self.ordered: dict[str, None] = {}
+        """Those of which only the order may differ."""
         self.unanswered: dict[str, None] = {}
         """Clients that have not replied to an order."""
         self.waiting: dict[str, None] = {}
         """Members with purchases under way."""
         self.retired: dict[str, None] = {}
 
-    def note(self, clients: Iterable[str]) -> None:
-        """Read accounts of clients that have not replied, wait for purchases, or are retired."""
-        for client in clients:
-            self._note(client, self[client])
+    def note(self, clients: Iterable[str], orders: Mapping[str, Order]) -> None:
+        """Read the accounts of clients that wait for purchases, are retired, or owe a reply.
+
+        Args:
+            clients: the first two.
+            orders: those without a reply, by client; ``read`` does not know them.
+        """
+        for client in {**dict.fromkeys(clients), **orders}:
+            self._held[client] = with_changes(self[client], outstanding=orders.get(client))
+            self._note(client, self._held[client])
 
     def __getitem__(self, client: str) -> Account:
         """Return the account of a client."""
@@ -96,7 +106,7 @@ class Accounts:
         if held is None:
             if client not in self._numbers or self._read is None:
                 raise WireError(f"no client {client!r} has an account")
-            held = self._held[client] = self._read(client)
+            held = self._held[client] = self._read(self._numbers[client])
         return held
 
     def __setitem__(self, client: str, account: Account) -> None:
@@ -110,14 +120,14 @@ class Accounts:
             self._capacities[number] = account.buffer_capacity
         self.sums.add(account)
         self._held[client] = account
-        self._changed[client] = None
+        self.changed[client] = None
         self._note(client, account)
 
     def send(self, client: str, order: Order) -> None:
         """Record an order for a client; nothing else in its account changes, and no sum."""
-        self._held[client] = account = with_changes(self[client], outstanding=order)
-        self._ordered[client] = None
-        self._note(client, account)
+        self._held[client] = with_changes(self[client], outstanding=order)
+        self.ordered[client] = None
+        self.unanswered[client] = None
 
     def __contains__(self, client: object) -> bool:
         """Whether a client has an account."""
@@ -140,23 +150,9 @@ class Accounts:
         number = self._numbers.get(client)
         return self[client].buffer_capacity if number is None else self._capacities[number]
 
-    @property
-    def changed(self) -> dict[str, Account]:
-        """Return the accounts that differ from what was saved, apart from their orders."""
-        return {client: self._held[client] for client in self._changed}
-
-    @property
-    def ordered(self) -> dict[str, Order]:
-        """Return the unsaved orders of accounts that have not changed otherwise."""
-        return {
-            client: order
-            for client in self._ordered.keys() - self._changed.keys()
-            if (order := self._held[client].outstanding) is not None
-        }
-
-    def saved(self, read: Callable[[str], Account]) -> None:
+    def saved(self, read: Callable[[int], Account]) -> None:
         """Note that all accounts are on disk, where ``read`` finds them; they may leave memory."""
-        self._changed, self._ordered, self._read = {}, {}, read
+        self.changed, self.ordered, self._read = {}, {}, read
         if len(self._held) > MOST_HELD:
             self._held = {one: self[one] for one in (*self.unanswered, *self.waiting)}
 

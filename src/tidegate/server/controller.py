@@ -19,9 +19,8 @@ from tidegate.server.fleet import FleetStock, Terms
 from tidegate.server.fleet_round import Decision, FleetRound
 from tidegate.server.introductions import welcome
 from tidegate.server.ledger import Booking, Ledger
-from tidegate.server.progress import Progress
 from tidegate.server.shards import Report
-from tidegate.server.standing import Standing
+from tidegate.server.standing import Progress, Standing
 from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Address, Introduction, Order, Receipt
 
 

@@ -7,11 +7,9 @@ holds, and the server refuses one that does not follow from the receipt before i
 
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from tidegate._internal.saving import plain
 from tidegate.admission.rule import RoundTotals
 from tidegate.errors import WireError
 from tidegate.server.account import Account
@@ -48,8 +46,9 @@ class Ledger:
     ) -> None:
         self.run = run
         self.accounts = Accounts() if accounts is None else accounts
-        self._closed_round = closed_round
-        self._booked = booked
+        self.closed_round = closed_round
+        self.booked = booked
+        """Since the last round was closed."""
 
     def account(self, client: str) -> Account:
         """Return the account of a client."""
@@ -63,11 +62,6 @@ class Ledger:
     def clients(self) -> list[str]:
         """All clients with an account."""
         return list(self.accounts)
-
-    @property
-    def booked(self) -> RoundTotals:
-        """What was booked since the last round was closed."""
-        return self._booked
 
     @property
     def exposure(self) -> float:
@@ -133,7 +127,7 @@ class Ledger:
         account = self.account(client)
         lost = account.exposure
         self.accounts[client] = account.with_new_buffer(buffer_id)
-        self._booked = replace(self._booked, spent=self._booked.spent + lost)
+        self.booked = replace(self.booked, spent=self.booked.spent + lost)
         return lost
 
     def is_retired(self, client: str) -> bool:
@@ -236,10 +230,10 @@ class Ledger:
         booking = Booking(
             admitted=receipt.admitted - before.admitted,
             spent=after.paid - account.paid,
-            on_time=receipt.round_number > self._closed_round,
+            on_time=receipt.round_number > self.closed_round,
         )
         self.accounts[client] = after
-        self._booked = _plus(self._booked, booking, receipt)
+        self.booked = _plus(self.booked, booking, receipt)
         return booking
 
     def close_round(self, round_number: int) -> RoundTotals:
@@ -248,24 +242,14 @@ class Ledger:
         Money and samples of late receipts count. What they trained on does not, because late models
         are not averaged. From now on a receipt of this round is late.
         """
-        if round_number <= self._closed_round:
+        if round_number <= self.closed_round:
             raise ValueError(
                 f"round {round_number} is closed already; the last closed round is "
-                f"{self._closed_round}"
+                f"{self.closed_round}"
             )
-        totals, self._booked = self._booked, NOTHING
-        self._closed_round = round_number
+        totals, self.booked = self.booked, NOTHING
+        self.closed_round = round_number
         return totals
-
-    def to_record(self) -> dict[str, Any]:
-        """Return everything but the accounts, for JSON."""
-        return {"run": self.run, "closed_round": self._closed_round, "booked": vars(self._booked)}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any], accounts: Accounts) -> "Ledger":
-        """Restore a ledger from ``to_record`` and these accounts."""
-        booked = plain(RoundTotals, record["booked"])
-        return cls(record["run"], accounts, record["closed_round"], booked)
 
 
 def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotals:

@@ -29,8 +29,8 @@ class Roster:
         self._away = dict(away)
         self.moved: dict[str, None] = {}
         """Clients that went offline or came back since this was saved."""
-        self.replanned: dict[str, None] | None = None
-        """If the plan differs from the saved one: clients that were added or removed since."""
+        self.is_replanned = False
+        """Whether clients were added or removed since this was saved."""
         self._seen: list[str] | None = None
         """Clients that were online the last time, if all were known and nobody else came. Mostly
         the same names come again, as the same objects: such lists are compared fast."""
@@ -47,7 +47,7 @@ class Roster:
 
     def saved(self) -> None:
         """Note that everything is on disk."""
-        self.moved, self.replanned = {}, None
+        self.moved, self.is_replanned = {}, False
 
     def look(self, present: Collection[str], online: Collection[str]) -> set[str]:
         """Note who is online; return those that are not in the plan yet."""
@@ -92,7 +92,7 @@ class Roster:
     def replace(self, clients: list[str]) -> None:
         """Plan for these clients; those that stay keep their absences."""
         others = self.places.keys() ^ set(clients)
-        self.replanned = {**(self.replanned or {}), **dict.fromkeys(others)}
+        self.is_replanned = True
         self.moved |= dict.fromkeys(self._away.keys() & others)
         self.places = {client: number for number, client in enumerate(clients)}
         self._seen = None

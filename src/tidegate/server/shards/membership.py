@@ -14,11 +14,13 @@ from tidegate._internal.arguments import check_kind, check_number, check_whole_n
 from tidegate._internal.saving import reading, replace_file
 from tidegate.errors import ConfigurationError, DamagedFileError, SupplierError
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.saved_state import REMEDY
 from tidegate.server.shards.meeting import Meeting, Registration, Visit
 from tidegate.server.shards.messages import Grant, Report
 from tidegate.server.shards.purse import Purse
 
+REMEDY = (
+    "restore a copy of the folder from after its last round, or start a new run with another name"
+)
 FILE = "shard.json"
 """In the run's folder: what the books are known by, and the newest grant."""
 AWAY = (

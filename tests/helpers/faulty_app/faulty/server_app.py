@@ -14,18 +14,16 @@ from flwr.serverapp.strategy import FedAvg
 
 from tidegate.flower import AdmissionControl, Deployment
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.runs.reader import saved_content
+from tidegate.runs.reader import saved_books
 
 app = ServerApp()
 
 
 def heard(folder: Path) -> list[str]:
     """The clients whose receipts of the round that was closed last came in time."""
-    _, content = saved_content(folder)
-    ledger = content["controller"]["ledger"]
-    last = ledger["closed_round"]
-    booked = {name: one["newest"]["round_number"] for name, one in ledger["accounts"].items()}
-    return [name for name, newest in booked.items() if newest == last > 0]
+    books = saved_books(folder)
+    newest = {name: one.newest.round_number for name, one in books.accounts.items()}
+    return [name for name, last in newest.items() if last == books.closed_round > 0]
 
 
 def closed_rounds(folder: Path) -> int:
