@@ -21,6 +21,7 @@ import statistics
 import tempfile
 import time
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,7 +33,7 @@ from rich.table import Table
 
 from tidegate import buffer
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
@@ -129,7 +130,7 @@ def make_fleet(folder: Path, policy: str, known: int, taking_part: int) -> None:
                     bought=len(AGES),
                     admitted=len(AGES),
                     spent=5.5 * len(AGES),
-                    holding=buffer.holding(AGES),
+                    holding=buffer.holding(Counter(AGES)),
                     occupancy=len(AGES),
                     uses=sum(AGES),
                     read=len(AGES),
@@ -235,7 +236,7 @@ def device_bytes() -> int:
     """What a full buffer takes on disk, beside the samples themselves."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "buffer"
-        with contextlib.closing(SqliteStore(file, RUN, _name(0), CAPACITY)) as store:
+        with contextlib.closing(Store(file, RUN, _name(0), CAPACITY)) as store:
             gate = Gate(store, IndexedStream([b""] * CAPACITY))
             gate.apply(
                 Order(run=RUN, round_number=1, count=CAPACITY, price=1.0, retention_horizon=9)

@@ -15,7 +15,7 @@ import numpy as np
 from tidegate import buffer
 from tidegate.buffer import Holding
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
 from tidegate.policies import ControlOptions
@@ -46,7 +46,7 @@ class Client:
 
     def begin_again(self) -> None:
         """Forget everything, as with a new disk."""
-        self.store = MemoryStore(RUN, self.name, CAPACITY)
+        self.store = Store(None, RUN, self.name, CAPACITY)
         self.gate = Gate(self.store, IndexedStream(range(10**6)))
 
     @property

@@ -19,11 +19,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from tidegate.client import keeping
+from tidegate.client import record
 from tidegate.client.gate import Gate
-from tidegate.client.record import Entry
-from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import Books
+from tidegate.client.store import Change, Store
 from tidegate.client.streams import IndexedStream
 from tidegate.wire import Order
 
@@ -41,13 +39,9 @@ class Images:
 @contextmanager
 def no_record() -> Iterator[None]:
     """Nothing is written to the record."""
-
-    def append(self: keeping.Keeping, books: Books, entry: Entry) -> Books:
-        return books
-
     with (
-        patch.object(keeping.Keeping, "append", append),
-        patch.object(keeping, "mark_of", lambda *_: ""),
+        patch.object(Change, "note", lambda *_, **__: None),
+        patch.object(record, "mark_of", lambda *_: "-"),
     ):
         yield
 
@@ -69,9 +63,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         plain, kept = Path(folder) / "plain.sqlite", Path(folder) / "kept.sqlite"
         with no_record():
-            first = SqliteStore(plain, "r", "plain", given.capacity)
+            first = Store(plain, "r", "plain", given.capacity)
             gates = [Gate(first, IndexedStream(Images()))]
-        second = SqliteStore(kept, "r", "kept", given.capacity)
+        second = Store(kept, "r", "kept", given.capacity)
         gates.append(Gate(second, IndexedStream(Images())))
         took: list[list[float]] = [[], []]
         for now in range(1, given.rounds + 1):
@@ -89,8 +83,7 @@ def main() -> None:
         first.close()
         second.close()
         with closing(sqlite3.connect(kept)) as file:
-            ((entry,),) = file.execute("SELECT avg(length(content)) FROM record").fetchall()
-            ((seal,),) = file.execute("SELECT total(length(content)) FROM seal").fetchall()
+            ((entry,),) = file.execute("SELECT avg(length(entry)) FROM record").fetchall()
         without, with_it = (1e6 * statistics.median(one) for one in took)
         means = [1e6 * statistics.fmean(one) for one in took]
         print(f"{given.rounds} rounds, {given.count} samples a round, {given.capacity} stored")
@@ -100,7 +93,6 @@ def main() -> None:
         sizes = [size(one) / 1e3 for one in (plain, kept)]
         print(f"kB of the file       {sizes[0]:9,.0f} {sizes[1]:7,.0f}   {sizes[1] / sizes[0]:.2f}")
         print(f"bytes of an entry    {entry:17,.0f}")
-        print(f"bytes of the seal    {seal:17,.0f}")
 
 
 if __name__ == "__main__":

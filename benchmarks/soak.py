@@ -21,8 +21,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from rich.progress import Progress
 
-from tidegate.client.sqlite_file import store_path
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.device_file import store_path
+from tidegate.client.store import Store
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.prices import PricePath, UniformPrice
 
@@ -106,12 +106,12 @@ def discrepancies(strategy: AdmissionControl, folder: Path) -> int:
     """Accounts that differ from their client's own file."""
     wrong, ledger = 0, strategy._running().ledger  # noqa: SLF001 - between two rounds
     for client in ledger.clients:
-        store = SqliteStore(store_path(folder / "buffers", RUN, client), RUN, client, CAPACITY)
+        store = Store(store_path(folder / "buffers", RUN, client), RUN, client, CAPACITY)
         books, account = store.books(), ledger.account(client)
         store.close()
         same = (
-            account.admitted == books.total_admitted
-            and math.isclose(account.paid, books.total_spent)
+            account.admitted == books.admitted
+            and math.isclose(account.paid, books.spent)
             and account.newest.round_number == books.last_round
         )
         wrong += not same

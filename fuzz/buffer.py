@@ -13,42 +13,50 @@ from fuzz.archives import patched
 from fuzz.choices import Choices, text_of
 from fuzz.limits import empty_folder, may_refuse
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.wire import Order
 
 CAPACITY = 6
 ROUNDS = 3
 CELLS = (
-    ("books", "content"),
+    ("clients", "last_round"),
+    ("clients", "orders"),
+    ("clients", "cursor"),
+    ("clients", "spent"),
+    ("clients", "admitted"),
+    ("clients", "sums"),
     ("answers", "sent_order"),
     ("answers", "receipt"),
-    ("samples", "position"),
-    ("samples", "admitted_round"),
-    ("samples", "uses"),
+    ("samples", "number"),
+    ("samples", "state"),
+    ("samples", "place"),
+    ("samples", "since"),
     ("samples", "bought_in"),
-    ("contents", "position"),
+    ("samples", "mark"),
+    ("contents", "number"),
     ("contents", "content"),
 )
 SCHEMES = (
     "DROP TABLE samples",
-    "DROP TABLE books",
+    "DROP TABLE clients",
     "DROP TABLE answers",
-    "DELETE FROM books",
+    "DELETE FROM clients",
     "DELETE FROM contents",
     "DELETE FROM samples",
     "PRAGMA user_version = 0",
     "PRAGMA user_version = 1",
     "PRAGMA user_version = -1",
     "PRAGMA application_id = 7",
-    "CREATE TRIGGER t AFTER UPDATE ON samples BEGIN DELETE FROM books; END",
+    "CREATE TRIGGER t AFTER UPDATE ON samples BEGIN DELETE FROM clients; END",
     "CREATE TABLE more (x)",
     "ALTER TABLE samples ADD COLUMN more",
-    """DROP TABLE samples; CREATE VIEW samples AS WITH RECURSIVE endless(position) AS
-    (SELECT 0 UNION ALL SELECT position + 1 FROM endless)
-    SELECT position, 1 AS admitted_round, 1 AS uses, 1 AS bought_in FROM endless""",
+    """DROP TABLE contents; CREATE VIEW contents AS WITH RECURSIVE endless(number) AS
+    (SELECT 0 UNION ALL SELECT number + 1 FROM endless)
+    SELECT number, x'00' AS content FROM endless""",
     """WITH RECURSIVE many(n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM many LIMIT 5000)
-    INSERT INTO samples SELECT n, 1, 1, 1 FROM many""",
+    INSERT INTO samples
+    SELECT n, 1, 'stored', n, 'key', 1.0, 1, 1, 0, 0, 1, '', x'', '' FROM many""",
 )
 """What somebody else may have done to the file."""
 
@@ -58,9 +66,9 @@ def order(now: int) -> Order:
     return Order(run="r", round_number=now, price=2.0, retention_horizon=3, count=2)
 
 
-def open_store(path: Path) -> SqliteStore:
+def open_store(path: Path) -> Store:
     """The store of the one client that there is."""
-    return SqliteStore(path, "r", "site", CAPACITY)
+    return Store(path, "r", "site", CAPACITY)
 
 
 def use(path: Path) -> None:
@@ -68,7 +76,7 @@ def use(path: Path) -> None:
     store = open_store(path)
     try:
         books = store.books()
-        store.stored()
+        store.held("stored")
         store.samples()
         store.answer(books.last_round)
         store.void(1)
@@ -104,9 +112,10 @@ def _edit(path: Path, choices: Choices) -> None:
             return
         for _ in range(choices.number(3)):
             table, column = choices.pick(CELLS)
-            rows = connection.execute(f"SELECT rowid, {column} FROM {table}").fetchall()  # noqa: S608
+            key = "round_number" if table == "answers" else "number"
+            rows = connection.execute(f"SELECT {key}, {column} FROM {table}").fetchall()  # noqa: S608
             row, old = choices.pick(rows)
-            update = f"UPDATE OR IGNORE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
+            update = f"UPDATE OR IGNORE {table} SET {column} = ? WHERE {key} = ?"  # noqa: S608
             try:
                 connection.execute(update, (_cell(old, choices), row))
             except (sqlite3.Error, OverflowError, UnicodeEncodeError):

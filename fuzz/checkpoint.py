@@ -17,7 +17,7 @@ from fuzz.archives import packed, patched, unpacked
 from fuzz.choices import Choices, text_of
 from fuzz.limits import empty_folder, may_refuse
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.policies import DEFAULT_OPTIONS
@@ -68,7 +68,7 @@ def real_files() -> Mapping[str, bytes]:
         for client in ("a", "b", "c"):
             known = Introduction(run="r", client=client, buffer_capacity=9, buffer_id=client)
             controller.join(known)
-        gate = Gate(MemoryStore("r", "a", 9), IndexedStream(range(100)))
+        gate = Gate(Store(None, "r", "a", 9), IndexedStream(range(100)))
         saved.begin(controller, arrays, strategy)
         for now in range(1, ROUNDS + 2):
             there = ["a", "b", "c"] if now == 1 else ["a", "b"]

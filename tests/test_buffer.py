@@ -1,6 +1,8 @@
 """The rule of a buffer on counts, against samples one by one, and against the fleet's arrays."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from hypothesis import given
@@ -20,6 +22,11 @@ rules = st.builds(
 )
 
 
+def counted(ages: Sequence[int]) -> buffer.Holding:
+    """A holding of samples of these ages."""
+    return buffer.holding(Counter(ages))
+
+
 def order(price: float, thresholds: tuple[float, ...] = (), count: int = NO_LIMIT) -> Order:
     return Order(
         run="r",
@@ -37,7 +44,7 @@ def test_what_a_rule_wants_is_counted_slot_by_slot(
 ) -> None:
     slots = [0] * (CAPACITY - len(held)) + held
     taken = sum(price <= rule[min(age, len(rule) - 1)] for age in slots)
-    wanted = buffer.wanted(order(price, rule, count), buffer.holding(held), CAPACITY)
+    wanted = buffer.wanted(order(price, rule, count), counted(held), CAPACITY)
     assert wanted == min(taken, count)
 
 
@@ -47,31 +54,31 @@ def test_what_is_bought_fills_empty_slots_and_then_replaces_the_oldest(
 ) -> None:
     stays = sorted(held)[: CAPACITY - bought]
     expected = [1] * bought + [age + 1 for age in stays]
-    assert buffer.after(buffer.holding(held), bought, CAPACITY) == buffer.holding(expected)
+    assert buffer.after(counted(held), bought, CAPACITY) == buffer.holding(Counter(expected))
 
 
 @given(ages, st.integers(2, 9))
 def test_what_is_kept_is_younger_than_the_horizon(held: list[int], horizon: int) -> None:
     younger = [age for age in held if age < horizon]
-    kept = buffer.kept(buffer.holding(held), horizon, expiring=0)
+    kept = buffer.kept(counted(held), horizon, expiring=0)
     assert sum(kept) == len(younger)
-    assert buffer.both(kept, ()) == buffer.holding(younger)
-    assert buffer.kept(buffer.holding(held), math.inf, expiring=3) == buffer.holding(held)
+    assert buffer.both(kept, ()) == counted(younger)
+    assert buffer.kept(counted(held), math.inf, expiring=3) == buffer.holding(Counter(held))
 
 
 def test_ages_beyond_the_last_that_is_told_apart_are_one() -> None:
-    old = buffer.holding([MOST_AGES, MOST_AGES + 7])
+    old = counted([MOST_AGES, MOST_AGES + 7])
     assert len(old) == MOST_AGES
     assert old[-1] == 2
     assert buffer.after(old, bought=1, capacity=9)[-1] == 2
-    assert buffer.kept(old, MOST_AGES + 5, expiring=1) == buffer.holding([MOST_AGES])
+    assert buffer.kept(old, MOST_AGES + 5, expiring=1) == counted([MOST_AGES])
 
 
 @given(ages, st.integers(0, CAPACITY), st.integers(0, 3), st.data())
 def test_a_plan_may_follow_exactly_where_no_sample_is_older_than_it_can_be(
     held: list[int], bought: int, under_way: int, data: st.DataObject
 ) -> None:
-    before = buffer.holding(held)
+    before = counted(held)
     assert buffer.may_follow(buffer.after(before, bought, CAPACITY), before, bought, under_way)
     claimed = data.draw(ages)
     tails = [
@@ -80,7 +87,7 @@ def test_a_plan_may_follow_exactly_where_no_sample_is_older_than_it_can_be(
     ]
     possible = all(now <= earlier + under_way for now, earlier in tails)
     possible &= claimed.count(1) <= bought
-    assert buffer.may_follow(buffer.holding(claimed), before, bought, under_way) == possible
+    assert buffer.may_follow(counted(claimed), before, bought, under_way) == possible
 
 
 @given(st.integers(1, CAPACITY), st.lists(st.tuples(prices, rules), max_size=12), st.integers(0, 4))

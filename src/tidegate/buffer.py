@@ -11,7 +11,7 @@ in arrays.
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from tidegate.wire import MOST_AGES, Order
 
@@ -19,15 +19,15 @@ Holding = tuple[int, ...]
 """Samples by age, from age 1 on; at ``MOST_AGES`` it ends with all that are as old or older."""
 
 
-def holding(ages: Sequence[int]) -> Holding:
-    """Return how many samples there are of each age.
+def holding(ages: Mapping[int, int]) -> Holding:
+    """Return how many samples there are of each age, given them by age in any order.
 
-    >>> holding([1, 1, 3])
+    >>> holding({3: 1, 1: 2})
     (2, 0, 1)
     """
     counts = [0] * min(max(ages, default=0), MOST_AGES)
-    for age in ages:
-        counts[min(age, MOST_AGES) - 1] += 1
+    for age, count in ages.items():
+        counts[min(age, MOST_AGES) - 1] += count
     return tuple(counts)
 
 
@@ -133,13 +133,19 @@ def after(kept: Holding, bought: int, capacity: int) -> Holding:
     return aged(without_oldest(kept, max(sum(kept) + bought - capacity, 0)), bought)
 
 
-def planned(ages: Sequence[int], capacity: int) -> list[int]:
-    """Return the ages in the plan: the newest of all that is stored or under way.
+def planned(ages: Mapping[int, int], capacity: int) -> dict[int, int]:
+    """Return the plan, by age: the newest of all that is stored or under way.
 
-    >>> planned([5, 1, 3, 2], capacity=2)
-    [1, 2]
+    >>> planned({5: 1, 1: 1, 2: 3}, capacity=2)
+    {1: 1, 2: 1}
     """
-    return sorted(ages)[:capacity]
+    plan = dict[int, int]()
+    for age in sorted(ages):
+        count = min(ages[age], capacity - sum(plan.values()))
+        if not count:
+            break
+        plan[age] = count
+    return plan
 
 
 def may_follow(now: Holding, held: Holding, bought: int, under_way: int) -> bool:

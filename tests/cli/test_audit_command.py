@@ -56,7 +56,7 @@ def test_a_device_is_audited_and_a_page_says_what_that_proves(
     assert buffer["rounds"] == 4
     (path,) = folder.glob("buffer.sqlite")
     with closing(sqlite3.connect(path)) as file:
-        file.execute("UPDATE samples SET uses = uses - 1")
+        file.execute("UPDATE samples SET since = since + 1")
         file.execute("UPDATE contents SET content = content || x'00'")
         file.commit()
     out, _ = tell(capfd, str(path), "--page", str(page), code=1)

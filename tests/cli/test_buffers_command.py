@@ -11,10 +11,11 @@ import pytest
 
 from tidegate.cli import main
 from tidegate.client.buffer_files import find_buffers, remove_buffer
+from tidegate.client.device_file import store_path
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_file import store_path
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
+from tidegate.client.sweeping import sweep
 from tidegate.selection import Selection
 from tidegate.wire import Address, Order
 
@@ -26,12 +27,11 @@ def fill(folder: Path, run: str, *, days: float) -> Path:
     """A buffer with samples that was last used some days ago."""
     folder.mkdir(parents=True, exist_ok=True)
     path = store_path(folder, run, "site-0")
-    store = SqliteStore(path, run, "site-0", 50)
+    then = time.time() - days * DAY
+    store = Store(path, run, "site-0", 50, clock=lambda: then)
     order = Order(run=run, round_number=1, price=1.0, retention_horizon=5, count=40)
     Gate(store, IndexedStream([NAME * 30] * 100)).apply(order, Address(run=run))
     store.close()
-    then = time.time() - days * DAY
-    os.utime(path, (then, then))
     return path
 
 
@@ -104,14 +104,7 @@ def test_a_buffer_that_a_process_has_open_or_used_again_stays(
 ) -> None:
     path = fill(tmp_path, "old", days=40)
     (buffer,), _ = find_buffers(tmp_path)
-    store = SqliteStore(path, "old", "site-0", 50)
-    assert (
-        json.loads(tell(capfd, str(tmp_path), "--remove-unused", "30", "--json", "--yes")[0])[
-            "buffers"
-        ]
-        == []
-    )  # to open it is to use it
-    os.utime(path, (buffer.used_at, buffer.used_at))
+    store = Store(path, "old", "site-0", 50)
     _, error = tell(capfd, str(tmp_path), "--remove-unused", "30", "--yes")
     assert "is in use; kept it" in error
     assert len(store.samples()) == 40
@@ -119,7 +112,17 @@ def test_a_buffer_that_a_process_has_open_or_used_again_stays(
     Gate(store, IndexedStream([NAME] * 100)).apply(order, Address(run="old"))
     store.close()
     assert not remove_buffer(buffer, time.time() - 30 * DAY)
-    assert len(SqliteStore(path, "old", "site-0", 50).samples()) == 41
+    assert len(Store(path, "old", "site-0", 50).samples()) == 41
+
+
+def test_a_sweep_is_no_use(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = fill(tmp_path, "old", days=40)
+    with Store(path, "old", "site-0", 50) as store:
+        store.keep_at_most(500 * 24 * 3600 * 1000)
+    (swept,), _ = sweep(tmp_path)
+    assert swept.held == 40
+    assert "removed 1" in tell(capfd, str(tmp_path), "--remove-unused", "30", "--yes")[1]
+    assert not path.exists()
 
 
 def test_what_is_no_buffer_is_named_and_left_alone(
@@ -144,11 +147,9 @@ def tear(path: Path) -> None:
     with closing(sqlite3.connect(path)) as file:
         ((page,),) = file.execute("SELECT rootpage FROM sqlite_master WHERE name = 'contents'")
         ((size,),) = file.execute("PRAGMA page_size")
-    used = path.stat().st_mtime
     with path.open("r+b") as file:
         file.seek((page - 1) * size)
         file.write(b"\xff" * size)
-    os.utime(path, (used, used))
 
 
 def test_one_damaged_file_does_not_keep_others_from_being_removed(
@@ -176,7 +177,7 @@ def test_json_names_files_that_cannot_be_read(
 
 
 def test_the_backlog_is_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    store = SqliteStore(store_path(tmp_path, "r", "site-0"), "r", "site-0", 50)
+    store = Store(store_path(tmp_path, "r", "site-0"), "r", "site-0", 50)
     order = Order(run="r", round_number=1, price=1.0, retention_horizon=5, count=4)
     selection = Selection(candidates=25, backlog=100)
     Gate(store, IndexedStream(range(100)), selection=selection).apply(order, Address(run="r"))

@@ -11,8 +11,7 @@ from histories import CLIENT, RUN, content
 
 from tidegate.cli import main
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_books import SqliteBooks
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream, Spool, SpooledStream
 from tidegate.client.streams.messages import Delivery, Message
 from tidegate.errors import DamagedFileError
@@ -30,7 +29,7 @@ def tell(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> t
 
 def fill(folder: Path) -> None:
     samples = [(NAME if number % 2 else "another", content(number)) for number in range(6)]
-    with SqliteStore(folder / "a.sqlite", RUN, CLIENT, 9) as store:
+    with Store(folder / "a.sqlite", RUN, CLIENT, 9) as store:
         gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample[0])
         gate.apply(Order(run=RUN, round_number=1, price=1.0, retention_horizon=9, count=4))
 
@@ -55,7 +54,7 @@ def test_samples_of_which_nobody_said_whose_they_are_are_told(
 ) -> None:
     """Those that an app without a subject function took in; not those that are about nobody."""
     samples = [NAME, NAME, "", NAME, "another"]
-    with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
+    with Store(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
         before = Gate(store, IndexedStream(samples))
         before.apply(Order(run=RUN, round_number=1, price=1.0, retention_horizon=9, count=2))
         gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample)
@@ -90,7 +89,7 @@ def test_another_key_is_not_made_where_one_is_lost(
         assert "forgotten.json is missing, but a.sqlite needs its key" in " ".join(error.split())
         assert "If there is none, stop the app, delete the folder's" in " ".join(error.split())
         assert not out  # nothing was done, and nothing is promised
-    with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
+    with Store(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
         with pytest.raises(DamagedFileError, match="restore a copy of it"):
             Gate(store, IndexedStream([]), subject=lambda sample: sample[0])
         Gate(store, IndexedStream([]))  # an app that names nobody needs no key
@@ -110,7 +109,7 @@ def test_the_way_out_without_a_copy_of_the_list_works(
         path.unlink()
     tell(capfd, str(tmp_path), "--subject", NAME)
     fill(tmp_path)
-    with SqliteStore(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
+    with Store(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
         assert {sample[0] for sample in store.samples()} == {"another"}
 
 
@@ -160,7 +159,7 @@ def test_a_name_that_was_misspelt_or_consents_again_is_admitted_again(
     samples = [("another", "x"), (NAME, "old")] * 2 + [("another", "x"), (NAME, "new")]
 
     def taken(run: str, round_number: int) -> list[tuple[str, ...]]:
-        with SqliteStore(one / f"{run}.sqlite", run, CLIENT, 9) as store:
+        with Store(one / f"{run}.sqlite", run, CLIENT, 9) as store:
             gate = Gate(store, IndexedStream(samples), subject=lambda sample: sample[0])
             order = Order(
                 run=run, round_number=round_number, price=1.0, retention_horizon=9, count=2
@@ -198,9 +197,9 @@ def test_samples_past_their_limit_are_not_counted_as_forgotten(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fill(tmp_path)
-    with SqliteBooks(tmp_path / "a.sqlite") as books:
-        held = books.held()
-        books.keep_at_most(1)
+    with Store(tmp_path / "a.sqlite", RUN, CLIENT, 9) as store:
+        held = store.count("stored", "candidate", "chosen", "under way")
+        store.keep_at_most(1)
     out, error = tell(capfd, str(tmp_path), "--subject", "nobody")
     assert "0 erased in 1 file;" in out
     assert f"{held} others were past their limit in days and were deleted, too" in out

@@ -12,7 +12,8 @@ from histories import DAY, Device, found
 
 from tidegate._internal import sqlite_file
 from tidegate.cli import main
-from tidegate.client.sqlite_books import SqliteBooks
+from tidegate.client.device_file import DeviceFile
+from tidegate.client.store import Store
 from tidegate.client.streams import Spool
 
 
@@ -64,8 +65,9 @@ def test_a_buffer_without_a_limit_is_told(
     idle(tmp_path, days=29)
     (file,) = tmp_path.glob("*.sqlite")
     assert "no limit is set" not in tell(capfd, str(tmp_path))[0]
-    with SqliteBooks(file) as books:
-        books.keep_at_most(0)
+    with DeviceFile(file) as opened:
+        for store in Store.of_each(opened):
+            store.keep_at_most(0)
     assert "held; no limit is set (ClientGate(keep_at_most=...))" in tell(capfd, str(tmp_path))[0]
 
 

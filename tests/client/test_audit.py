@@ -6,7 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,11 @@ import pytest
 from check_size import at_size
 from histories import CLIENT, DAY, Device
 
-from tidegate.client import sealing
+from tidegate.client import record
 from tidegate.client.auditing import Audit, audit_file, compare
-from tidegate.client.gate import Gate
-from tidegate.client.record import FIRST, Entry, Replay, next_digest
-from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.streams import IndexedStream
+from tidegate.client.record import Entry, Item, Sums, followed, held_by, next_digest, sums_text
 from tidegate.errors import DamagedFileError
 from tidegate.selection import Selection
-from tidegate.wire import Order
 
 HISTORIES = at_size(4, 50)
 TAMPERINGS = at_size(200, 12_000)
@@ -31,7 +27,8 @@ Tamper = Callable[[sqlite3.Connection, random.Random, sqlite3.Connection], None]
 
 
 def audited(folder: Path, device: Device) -> Audit:
-    return audit_file(folder / "buffer.sqlite", device.clock)
+    (audit,) = audit_file(folder / "buffer.sqlite", device.clock)
+    return audit
 
 
 def against(audit: Audit, device: Device) -> list[str]:
@@ -62,9 +59,9 @@ def cut_off(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
 
 def reorder(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
     one, two = (any_row(file, draw, "record", "number") for _ in range(2))
-    texts = dict(file.execute("SELECT number, content FROM record").fetchall())
+    texts = dict(file.execute("SELECT number, entry FROM record").fetchall())
     for number, text in ((one, texts[two]), (two, texts[one])):
-        file.execute("UPDATE record SET content = ? WHERE number = ?", (text, number))
+        file.execute("UPDATE record SET entry = ? WHERE number = ?", (text, number))
 
 
 def edit_text(text: str, draw: random.Random) -> str:
@@ -74,106 +71,92 @@ def edit_text(text: str, draw: random.Random) -> str:
 
 
 def edit_entry(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    number = any_row(file, draw, "record", "number")
-    ((text,),) = file.execute("SELECT content FROM record WHERE number = ?", (number,))
+    number, column = any_row(file, draw, "record", "number"), draw.choice(["entry", "before"])
+    ((text,),) = file.execute(f"SELECT {column} FROM record WHERE number = ?", (number,))  # noqa: S608
     row = edit_text(text, draw), number
-    file.execute("UPDATE record SET content = ? WHERE number = ?", row)
+    file.execute(f"UPDATE record SET {column} = ? WHERE number = ?", row)  # noqa: S608
 
 
-def edit_seal(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    column = draw.choice(["digest", "content"])
-    for (text,) in file.execute(f"SELECT {column} FROM seal").fetchall():  # noqa: S608
-        file.execute(f"UPDATE seal SET {column} = ?", (edit_text(text, draw),))  # noqa: S608
-
-
-def contents_of(draw: random.Random) -> tuple[str, str]:
-    return draw.choice(
-        [
-            ("contents", "position"),
-            ("candidate_contents", "number"),
-            ("purchase_contents", "number"),
-        ]
-    )
+def edit_sums(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
+    ((text,),) = file.execute("SELECT sums FROM clients")
+    file.execute("UPDATE clients SET sums = ?", (edit_text(text, draw),))
 
 
 def edit_content(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    table, column = contents_of(draw)
-    number = any_row(file, draw, table, column)
-    for (old,) in file.execute(f"SELECT content FROM {table} WHERE {column} = ?", (number,)):  # noqa: S608
+    number = any_row(file, draw, "contents", "number")
+    for (old,) in file.execute("SELECT content FROM contents WHERE number = ?", (number,)):
         place = draw.randrange(len(old))
         new = old[:place] + bytes([draw.randrange(256)]) + old[place + 1 :]
-        file.execute(f"UPDATE {table} SET content = ? WHERE {column} = ?", (new, number))  # noqa: S608
+        file.execute("UPDATE contents SET content = ? WHERE number = ?", (new, number))
 
 
 def remove_content(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    table, column = contents_of(draw)
-    number = any_row(file, draw, table, column)
-    file.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))  # noqa: S608
+    number = any_row(file, draw, "contents", "number")
+    file.execute("DELETE FROM contents WHERE number = ?", (number,))
 
 
 def remove_sample(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    number = any_row(file, draw, "samples", "position")
-    file.execute("DELETE FROM samples WHERE position = ?", (number,))
-    file.execute("DELETE FROM contents WHERE position = ?", (number,))
-    file.execute("DELETE FROM origins WHERE kind = 'sample' AND number = ?", (number,))
+    number = any_row(file, draw, "samples", "number")
+    file.execute("DELETE FROM samples WHERE number = ?", (number,))
+    file.execute("DELETE FROM contents WHERE number = ?", (number,))
 
 
-def swap_samples(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    one, two = (any_row(file, draw, "samples", "position") for _ in range(2))
-    for table, column in (("contents", "position"), ("origins", "number")):
-        both = f"UPDATE {table} SET {column} = ? WHERE {column} = ?"  # noqa: S608
-        kind = " AND kind = 'sample'" if table == "origins" else ""
-        for move in ((-1, one), (one, two), (two, -1)):
-            file.execute(both + kind, move)
+def swap_contents(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
+    one, two = (any_row(file, draw, "contents", "number") for _ in range(2))
+    for move in ((-1, one), (one, two), (two, -1)):
+        file.execute("UPDATE contents SET number = ? WHERE number = ?", move)
 
 
 def add_sample(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    place = 10_000
-    file.execute("INSERT INTO samples VALUES (?, 1, 1, 1)", (place,))
-    file.execute("INSERT INTO contents VALUES (?, ?)", (place, b"another"))
-    if draw.random() < 0.5:
-        row = "sample", place, 1, b"secret", "mark", ""
-        file.execute("INSERT INTO origins VALUES (?, ?, ?, ?, ?, ?)", row)
+    """One that nobody bought, with a mark that fits or with none."""
+    names = [name for _, name, *_ in file.execute("PRAGMA table_info(samples)") if name != "number"]
+    columns = ", ".join(names)
+    file.execute(
+        f"INSERT INTO samples (number, {columns}) SELECT 10000, {columns} FROM samples LIMIT 1"  # noqa: S608
+    )
+    mark = draw.choice([record.mark_of(b"secret", "", b"another"), "mark", ""])
+    row = b"secret", "", mark, draw.choice(["stored", "candidate", "other"])
+    file.execute(
+        "UPDATE samples SET secret = ?, subject = ?, mark = ?, state = ? WHERE number = 10000", row
+    )
+    file.execute("INSERT INTO contents VALUES (10000, ?)", (b"another",))
 
 
 def edit_count(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    table, column, key = draw.choice(
+    table, column = draw.choice(
         [
-            ("samples", "uses", "position"),
-            ("samples", "admitted_round", "position"),
-            ("samples", "position", "position"),
-            ("origins", "held_at", "number"),
-            ("own_time", "keep", "only"),
-            ("record", "number", "number"),
-            ("seal", "number", "only"),
+            ("samples", "since"),
+            ("samples", "bought_in"),
+            ("samples", "held_at"),
+            ("clients", "keep"),
+            ("record", "number"),
         ]
     )
-    number = any_row(file, draw, table, key)
+    where, values = "", ()
+    if table == "samples":
+        stored = file.execute("SELECT number FROM samples WHERE state = 'stored'").fetchall()
+        where, values = " WHERE number = ?", draw.choice([*stored, (0,)])
     by = draw.choice([-100_000, -1, 1, 100_000])
-    file.execute(f"UPDATE {table} SET {column} = {column} + ? WHERE {key} = ?", (by, number))  # noqa: S608
+    file.execute(f"UPDATE {table} SET {column} = {column} + ?{where}", (by, *values))  # noqa: S608
 
 
 def edit_subject(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    file.execute("UPDATE origins SET subject = subject || 'x'")
+    file.execute("UPDATE samples SET subject = subject || 'x' WHERE mark != ''")
 
 
 def turn_clock_back(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    ((at,),) = file.execute("SELECT max(own) FROM own_time").fetchall()
-    file.execute("UPDATE own_time SET own = ?", (at - draw.randint(1, 10**9),))
+    file.execute("UPDATE clients SET own_time = own_time - ?", (draw.randint(1, 10**9),))
 
 
 def edit_books(file: sqlite3.Connection, draw: random.Random, _: object) -> None:
-    ((text,),) = file.execute("SELECT content FROM books").fetchall()
-    books = json.loads(text)
-    names = ["last_round", "total_admitted", "total_expired", "candidates", "record_number"]
-    books[draw.choice(names)] += 1
-    file.execute("UPDATE books SET content = ?", (json.dumps(books),))
+    names = "last_round", "admitted", "expired", "erased", "bought", "spent", "record_number"
+    name = draw.choice(names)
+    file.execute(f"UPDATE clients SET {name} = {name} + 1")  # noqa: S608
 
 
 def roll_back(file: sqlite3.Connection, draw: random.Random, old: sqlite3.Connection) -> None:
     """Some tables are taken from an older copy."""
-    groups = [["record"], ["books"], ["record", "books", "seal"]]
-    groups += [["samples", "contents", "origins"], ["contents", "origins"], ["contents"]]
+    groups = [["record"], ["clients"], ["record", "clients"], ["samples", "contents"], ["contents"]]
     for table in draw.choice(groups):
         file.execute(f"DELETE FROM {table}")  # noqa: S608
         for row in old.execute(f"SELECT * FROM {table}"):  # noqa: S608
@@ -182,8 +165,8 @@ def roll_back(file: sqlite3.Connection, draw: random.Random, old: sqlite3.Connec
 
 
 TAMPERS: list[Tamper] = [
-    remove_entry, cut_off, reorder, edit_entry, edit_seal, edit_content, remove_content,
-    remove_sample, swap_samples, add_sample, edit_count, edit_subject, turn_clock_back, edit_books,
+    remove_entry, cut_off, reorder, edit_entry, edit_sums, edit_content, remove_content,
+    remove_sample, swap_contents, add_sample, edit_count, edit_subject, turn_clock_back, edit_books,
     roll_back,
 ]  # fmt: skip
 
@@ -200,8 +183,7 @@ def test_whatever_a_gate_does_its_record_is_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """Candidates that are read and dropped in one choice were never held."""
-    monkeypatch.setattr(sealing, "KEPT_ENTRIES", 8)
-    monkeypatch.setattr(sealing, "SEALED_AT_ONCE", 4)
+    monkeypatch.setattr(record, "KEPT_ENTRIES", 8)
     for number in range(at_size(2, 40)):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -218,97 +200,64 @@ def test_whatever_a_gate_does_its_record_is_right(
             device.order()
         audit = audited(folder, device)
         assert audit.is_right
-        assert audit.sealed > 8
-        assert audit.entries - audit.sealed < 8 + 5 * 4
+        assert audit.removed > 8
+        assert audit.entries - audit.removed < 8 + 5 * 4
         device.close()
 
 
-def test_a_record_that_cannot_be_followed_stops_no_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(sealing, "KEPT_ENTRIES", 2)
-    monkeypatch.setattr(sealing, "SEALED_AT_ONCE", 2)
-    with SqliteStore(tmp_path / "a.sqlite", "r", "c", 10) as store:
-        gate = Gate(store, IndexedStream(range(100)))
-        for now in range(1, 12):
-            gate.apply(Order(run="r", round_number=now, price=1.0, retention_horizon=9, count=1))
-            if now == 1:
-                wrong = json.dumps({"event": "choice", "at": 1, "gone": ["x"]})
-                store._connection.execute("UPDATE record SET content = ?", (wrong,))
-        assert len(gate.samples()) == 9
-    assert caplog.text.count("its old entries stay") == 1
-    assert not audit_file(tmp_path / "a.sqlite").is_right
-
-
-def forge_seal(path: Path) -> None:
-    """An owner sums up all before the newest order: every sample is of that moment."""
-    with closing(sqlite3.connect(path)) as file:
-        rows = file.execute("SELECT number, content FROM record ORDER BY number").fetchall()
-        last = max(place for place, (_, text) in enumerate(rows) if '"event":"order"' in text)
-        seal = file.execute("SELECT digest, content FROM seal").fetchone()
-        digest, replay = (FIRST, Replay()) if seal is None else (seal[0], Replay(seal[1]))
-        for _, text in rows[:last]:
-            replay.follow(Entry.read(text))
-            digest = next_digest(digest, text)
-        for mark, one in replay.items.items():
-            one.held_at = replay.at
-            file.execute("UPDATE origins SET held_at = ? WHERE mark = ?", (replay.at, mark))
-        replay.longest, replay.broken = 0, []
-        sums = rows[last - 1][0], digest, replay.seal()
-        file.execute("INSERT OR REPLACE INTO seal VALUES (1, ?, ?, ?)", sums)
-        file.execute("DELETE FROM record WHERE number <= ?", (sums[0],))
-        file.commit()
-
-
-def bind_seal(path: Path) -> None:
-    """And adds the entry that binds the sums; every digest fits."""
-    with closing(sqlite3.connect(path)) as file:
-        ((text,),) = file.execute("SELECT content FROM books").fetchall()
-        books = json.loads(text)
-        (sums,) = file.execute("SELECT number, digest, content FROM seal").fetchall()
-        at = Replay(sums[2]).at + 365 * 24 * 3_600_000
-        file.execute("UPDATE own_time SET own = ?", (at,))
-        entry = Entry(event="sealed", at=at, note=sealing.binding(*sums)).text()
-        books["record_number"] += 1
-        books["record_digest"] = next_digest(books["record_digest"], entry)
-        file.execute("INSERT INTO record VALUES (?, ?)", (books["record_number"], entry))
-        file.execute("UPDATE books SET content = ?", (json.dumps(books),))
-        file.commit()
-
-
-@pytest.mark.parametrize("sealed_before", [False, True])
-def test_sums_that_were_made_up_are_noticed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sealed_before: bool
-) -> None:
-    if sealed_before:
-        monkeypatch.setattr(sealing, "KEPT_ENTRIES", 4)
-        monkeypatch.setattr(sealing, "SEALED_AT_ONCE", 2)
-    device = Device(tmp_path, 0)
+def played(folder: Path, steps: int) -> Device:
+    """A device that has applied some orders, and removed the first entries of its record."""
+    device = Device(folder, 0)
     device.mode = "plain"
-    for _ in range(12):
+    for _ in range(steps):
         device.order()
         device.now += 0.3 * DAY
+    return device
+
+
+def make_up_sums(path: Path) -> None:
+    """An owner removes all before the newest order, whose sums say: nothing was ever too long."""
+    with closing(sqlite3.connect(path)) as file:
+        rows = file.execute("SELECT number, entry FROM record ORDER BY number").fetchall()
+        number, text = [row for row in rows if '"event":"order"' in row[1]][-1]
+        entry = Entry.read(text)
+        rows = file.execute("SELECT number, mark, held_at, since FROM samples").fetchall()
+        file.execute("UPDATE samples SET held_at = ?", (entry.at,))
+        held = held_by([Item(mark, "sample", entry.at, since) for _, mark, _, since in rows])
+        entered = tuple(item._replace(held_at=entry.at) for item in entry.entered)
+        sums = replace(entry.sums, held=held, longest=0)
+        forged = replace(entry, entered=entered, sums=sums).text()
+        file.execute("DELETE FROM record WHERE number < ?", (number,))
+        ((before,),) = file.execute("SELECT before FROM record WHERE number = ?", (number,))
+        file.execute("UPDATE record SET entry = ? WHERE number = ?", (forged, number))
+        books = next_digest(before, forged), sums_text(sums), number
+        file.execute("UPDATE clients SET record_digest = ?, sums = ?, record_number = ?", books)
+        file.execute("DELETE FROM record WHERE number > ?", (number,))
+        file.commit()
+
+
+@pytest.mark.parametrize("kept", [4, 1000])
+def test_sums_that_were_made_up_are_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
+) -> None:
+    monkeypatch.setattr(record, "KEPT_ENTRIES", kept)
+    device = played(tmp_path, 12)
     honest = audited(tmp_path, device)
     assert (honest.problems, against(honest, device)) == ([], [])
-    assert bool(honest.sealed) == sealed_before
-    forge_seal(tmp_path / "buffer.sqlite")
-    assert "not the one that the record names" in audited(tmp_path, device).problems[0]
-    bind_seal(tmp_path / "buffer.sqlite")
-    bound = audited(tmp_path, device)
-    assert bound.problems == []  # in itself; the server knows better
-    assert "does not cover the sums" in against(bound, device)[0]
+    assert bool(honest.removed) == (kept == 4)
+    make_up_sums(tmp_path / "buffer.sqlite")
+    forged = audited(tmp_path, device)
+    assert forged.problems == []  # in itself; the server knows better
+    assert "does not cover the sums" in against(forged, device)[0]
     device.close()
 
 
-def test_entries_are_not_removed_before_the_server_can_know_their_sums(
+def test_entries_that_the_servers_digest_covers_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many entries a device adds that nobody asks, here by a clock that falls back."""
-    monkeypatch.setattr(sealing, "KEPT_ENTRIES", 4)
-    monkeypatch.setattr(sealing, "SEALED_AT_ONCE", 2)
-    device = Device(tmp_path, 0)
-    for _ in range(6):
-        device.order()
+    monkeypatch.setattr(record, "KEPT_ENTRIES", 4)
+    device = played(tmp_path, 6)
     for _ in range(30):
         device.now -= 2 * 3600
         device.sweep()
@@ -319,8 +268,15 @@ def test_entries_are_not_removed_before_the_server_can_know_their_sums(
         device.order()
         audit = audited(tmp_path, device)
         assert (audit.problems, against(audit, device)) == ([], [])
-    assert audit.sealed > 30
+    assert audit.removed > 30
     device.close()
+
+
+def test_a_limit_that_was_not_kept_is_reported() -> None:
+    entry = Entry(event="order", at=1, round_number=9, most_uses=3, oldest_uses=4, oldest_age=50)
+    assert len(entry.breaches(keep=50)) == 2
+    assert entry.breaches(keep=51) == ["round 9: a sample trained in 4 rounds, but the limit is 3"]
+    assert followed(Sums(keep=50), entry).breaches == 2
 
 
 @pytest.mark.long
@@ -329,8 +285,7 @@ def test_every_tampering_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     tried = 0
     for number in range(HISTORIES):
         if number % 2:  # a record of which a part is sealed
-            monkeypatch.setattr(sealing, "KEPT_ENTRIES", 8)
-            monkeypatch.setattr(sealing, "SEALED_AT_ONCE", 4)
+            monkeypatch.setattr(record, "KEPT_ENTRIES", 8)
         folder = tmp_path / str(number)
         folder.mkdir()
         device = Device(folder, number)
@@ -360,7 +315,9 @@ def test_every_tampering_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
                     continue
             tried += 1
             try:
-                problems = audit_file(copy, device.clock).problems
+                problems = [
+                    problem for one in audit_file(copy, device.clock) for problem in one.problems
+                ]
             except DamagedFileError:
                 continue  # noticed, too
             assert problems, f"{tamper.__name__} in history {number}"
@@ -404,27 +361,31 @@ def test_a_device_that_is_rolled_back_or_rewritten_is_noticed_by_the_server(tmp_
         device.close()
 
 
+HOUR = 3_600_000
+
+
+def earlier(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    return tuple(item._replace(held_at=item.held_at - HOUR) for item in items)
+
+
 def rewrite(path: Path) -> None:
     """An owner makes the record up anew: every time is an hour earlier, every digest fits."""
     with closing(sqlite3.connect(path)) as file:
-        digest = FIRST
-        orders = {}
-        texts = file.execute("SELECT number, content FROM record ORDER BY number").fetchall()
-        for number, text in texts:
-            told = json.loads(text)
-            told["at"] -= 3_600_000
-            for kind in ("samples", "candidates", "purchases"):
-                if kind in told:
-                    told[kind] = [[mark, at - 3_600_000] for mark, at in told[kind]]
-            forged = json.dumps(told, separators=(",", ":"))
-            if told["event"] == "order":
-                orders[told["round_number"]] = digest
+        digest, sums, orders = record.FIRST, Sums(), {}
+        for number, text in file.execute("SELECT number, entry FROM record").fetchall():
+            entry = Entry.read(text)
+            entry = replace(
+                entry, at=entry.at - HOUR, left=earlier(entry.left), entered=earlier(entry.entered)
+            )
+            sums = followed(sums, entry)
+            forged = replace(entry, sums=sums).text()
+            orders[entry.round_number] = digest
+            file.execute(
+                "UPDATE record SET entry = ?, before = ? WHERE number = ?", (forged, digest, number)
+            )
             digest = next_digest(digest, forged)
-            file.execute("UPDATE record SET content = ? WHERE number = ?", (forged, number))
-        file.execute("UPDATE origins SET held_at = held_at - 3600000")
-        ((text,),) = file.execute("SELECT content FROM books").fetchall()
-        books = json.dumps({**json.loads(text), "record_digest": digest})
-        file.execute("UPDATE books SET content = ?", (books,))
+        file.execute("UPDATE samples SET held_at = held_at - 3600000")
+        file.execute("UPDATE clients SET record_digest = ?, sums = ?", (digest, sums_text(sums)))
         for number, text in file.execute("SELECT round_number, receipt FROM answers").fetchall():
             receipt = json.dumps({**json.loads(text), "record": orders[number]})
             row = receipt, number

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_parts import Opener, Sick, opener
+from client_parts import Opener, Sick, contents_of, opener
 
+from tidegate.client.buying import TRIES
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import BooksMovedError
+from tidegate.client.store import BooksMovedError, Store
 from tidegate.client.streams import IndexedStream
-from tidegate.client.taking import TRIES
 from tidegate.errors import ConfigurationError, WireError
 from tidegate.selection import Selection
 from tidegate.server.account import Account
@@ -76,12 +75,12 @@ def apply(
 
 def waiting(open_store: Opener) -> list[Any]:
     store = open_store()
-    return [store.unpack(one.packed) for one in store.candidates() if not one.chosen]
+    return contents_of(store, "candidate")
 
 
 def chosen(open_store: Opener) -> list[Any]:
     store = open_store()
-    return [store.unpack(one.packed) for one in store.candidates() if one.chosen]
+    return contents_of(store, "chosen")
 
 
 def test_the_best_candidates_are_bought_and_the_newest_others_wait(open_store: Opener) -> None:
@@ -144,7 +143,7 @@ def test_a_dry_stream_leaves_what_waits(open_store: Opener) -> None:
 def test_another_process_that_has_paid_meanwhile_is_noticed_before_paying_again(
     tmp_path: Path,
 ) -> None:
-    first, second = (SqliteStore(tmp_path / "a.sqlite", RUN, "site", 10) for _ in range(2))
+    first, second = (Store(tmp_path / "a.sqlite", RUN, "site", 10) for _ in range(2))
     supplier = Supplier()
 
     def interrupted(candidates: list[Any]) -> list[float]:
@@ -282,7 +281,7 @@ def test_a_gate_that_no_longer_chooses_takes_what_was_chosen_first(open_store: O
     assert (receipt.read, open_store().samples()) == (5, [4, 3, 0])
     receipt = apply(open_store, order(3, 3), acquire=supplier, selection=None)
     assert (receipt.read, open_store().samples()[3:]) == (6, [1, 2, 5])
-    assert (waiting(open_store), open_store().books().candidates) == ([], 0)
+    assert (waiting(open_store), chosen(open_store)) == ([], [])
     receipt = apply(open_store, order(4, 2), acquire=supplier, selection=None)
     assert (receipt.read, open_store().samples()[6:]) == (8, [6, 7])
 
@@ -303,11 +302,11 @@ def test_the_backlog_never_exceeds_its_limit_even_when_it_shrinks(open_store: Op
 
 def test_candidates_that_were_pushed_out_are_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "buffer.sqlite"
-    store = SqliteStore(path, RUN, "site", 10)
+    store = Store(path, RUN, "site", 10)
     gate = Gate(store, IndexedStream([f"secret-{n:03}" for n in range(99)]), selection=FEW)
     for now in range(1, 9):
         gate.apply(order(now, now % 2))
-    kept = {store.unpack(one.packed) for one in store.candidates()} | set(store.samples())
+    kept = {*contents_of(store, "candidate", "chosen"), *store.samples()}
     store.close()
     files = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     found = {f"secret-{n:03}" for n in range(99) if f"secret-{n:03}".encode() in files}

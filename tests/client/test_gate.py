@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 from check_size import at_size
-from client_parts import Opener, opener
+from client_parts import Opener, opener, uses_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tidegate.client import buying
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import BooksMovedError, Store
+from tidegate.client.store import BooksMovedError, Change, Store
 from tidegate.client.streams import IndexedStream
+from tidegate.client.sweeping import sweep
 from tidegate.errors import WireError
 from tidegate.selection import Selection
 from tidegate.wire import NO_LIMIT, Order, Receipt
@@ -58,9 +58,9 @@ def test_samples_stay_k_rounds_and_their_uses_are_counted(open_store: Opener) ->
 
 def test_the_same_order_again_changes_nothing(open_store: Opener) -> None:
     first = gate(open_store).apply(order(1, 4))
-    before = open_store().books(), open_store().stored()
+    before = open_store().books(), open_store().held("stored")
     assert gate(open_store).apply(order(1, 4)) == first
-    assert (open_store().books(), open_store().stored()) == before
+    assert (open_store().books(), open_store().held("stored")) == before
 
 
 def test_another_order_for_an_applied_round_is_refused(open_store: Opener) -> None:
@@ -71,7 +71,7 @@ def test_another_order_for_an_applied_round_is_refused(open_store: Opener) -> No
         gate(open_store).apply(order(1, 4))
     with pytest.raises(WireError, match="serves run 'run-1', not 'run-2'"):
         gate(open_store).apply(order(3, 4, run="run-2"))
-    assert open_store().books().total_admitted == 4
+    assert open_store().books().admitted == 4
 
 
 def test_a_client_that_was_away_uses_its_samples_as_often_as_others(open_store: Opener) -> None:
@@ -199,7 +199,7 @@ def test_a_failed_commit_leaves_everything_as_it_was(
     store, stream = open_store(), IndexedStream(list(range(100)))
     one = Gate(store, stream)
     with monkeypatch.context() as patch:
-        patch.setattr(type(store), "commit", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        patch.setattr(Change, "answer", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         with pytest.raises(OSError, match="disk full"):
             one.apply(order(2, 2))
     assert one.apply(order(2, 2)).admitted == 4
@@ -346,24 +346,24 @@ def test_any_sequence_of_orders_equals_the_model(
     steps: list[Any], size: int, durable: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.mktemp("buffer") / "buffer.sqlite"
-    store: Store = SqliteStore(path, RUN, "site", 10) if durable else MemoryStore(RUN, "site", 10)
+    store: Store = Store(path, RUN, "site", 10) if durable else Store(None, RUN, "site", 10)
     model, now = Model(), 0
     for ahead, count, horizon, price, twice in steps:
         now += ahead
         sent = order(now, count, retention_horizon=horizon, price=price)
         model.apply(sent, size)
         if durable:
-            store.close()  # type: ignore[attr-defined]
-            store = SqliteStore(path, RUN, "site", 10)
+            store.close()
+            store = Store(path, RUN, "site", 10)
         one = Gate(store, IndexedStream(list(range(size))))
         receipts: list[Receipt] = [one.apply(sent) for _ in range(1 + twice)]
         assert receipts[0] == receipts[-1]
         known = replace(receipts[0], is_dry=False, last_taken="", record="")
         assert known == model.receipt(sent)
         assert one.samples() == [sample[0] for sample in model.stored]
-        assert [entry.uses for entry in store.stored()] == [sample[1] for sample in model.stored]
+        assert uses_of(store) == [sample[1] for sample in model.stored]
     if durable:
-        store.close()  # type: ignore[attr-defined]
+        store.close()
 
 
 def test_a_backlog_that_is_enough_hides_that_the_stream_is_dry(
@@ -378,3 +378,50 @@ def test_a_backlog_that_is_enough_hides_that_the_stream_is_dry(
 
     assert [told(1, 2), told(2, 2), told(3, 0)] == [0, 0, 0]
     assert [told(4, 3), told(5, 0), told(6, 1)] == [1, 0, 0]  # 2 were left, then none
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.parametrize("choice", [None, Selection(candidates=10, backlog=0)])
+def test_a_slow_order_goes_on_where_it_was_killed(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch, choice: Selection | None
+) -> None:
+    """A kill repeats no call but the one that it interrupted."""
+    monkeypatch.setattr(buying, "GROUP_SECONDS", 0.0)
+    asked: list[str] = []
+    kills = 0
+
+    def slow(sample: int, key: str) -> int:
+        asked.append(key)
+        if len(asked) % 4 == 0:
+            raise Killed
+        return sample
+
+    while True:
+        one = Gate(open_store(), IndexedStream(range(100)), slow, choice)
+        try:
+            receipt = one.apply(order(1, 10))
+            break
+        except Killed:
+            kills += 1
+    assert (receipt.bought, receipt.occupancy, receipt.spent) == (10, 10, 20.0)
+    assert sorted(one.samples()) == list(range(10))
+    assert len(set(asked)) == 10
+    assert len(asked) == 10 + kills
+    assert kills == 3
+
+
+def test_a_sweep_while_an_order_is_applied_has_nothing_acquired_again(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def acquire(sample: int, key: str) -> int:
+        asked.append(key)
+        sweep(tmp_path)
+        return sample
+
+    with Store(tmp_path / "a.sqlite", RUN, "site", 10) as store:
+        gate = Gate(store, IndexedStream(range(100)), acquire, keep_at_most="30d")
+        assert gate.apply(order(1, 5)).admitted == 5
+    assert len(asked) == 5

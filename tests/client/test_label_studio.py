@@ -14,7 +14,7 @@ from deployment import free_port
 from label_studio import LabelStudio, read
 
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Delivered, Refused, Request
 from tidegate.client.suppliers import LabelStudioServer, LabelStudioSupplier
@@ -224,7 +224,7 @@ def test_while_the_server_is_away_books_go_on_and_what_was_bought_is_asked_for_l
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    store = SqliteStore(tmp_path / "buffer.sqlite", "run", "site", 4)
+    store = Store(tmp_path / "buffer.sqlite", "run", "site", 4)
     away = LabelStudioServer(
         f"http://127.0.0.1:{free_port()}", token_file=label_studio.token_file, timeout=5
     )

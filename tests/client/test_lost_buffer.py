@@ -10,7 +10,7 @@ from client_parts import Sick
 from saved_controller import saved_again
 
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import FolderStream, IndexedStream, Stream
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Order, Receipt, cursor_digest
@@ -25,7 +25,7 @@ class Client:
     now: int = 0
 
     def __post_init__(self) -> None:
-        self.store = MemoryStore("r", "site", 100)
+        self.store = Store(None, "r", "site", 100)
         self.ledger.open("site", 100, self.store.books().buffer_id)
 
     def round(self, count: int, *, heard: bool = True) -> Receipt:
@@ -42,7 +42,7 @@ class Client:
         return receipt
 
     def lose_buffer(self) -> None:
-        self.store = MemoryStore("r", "site", 100)
+        self.store = Store(None, "r", "site", 100)
         self.ledger = saved_again(self.ledger)  # as after a restart
         self.ledger.begin_again("site", self.store.books().buffer_id)
 

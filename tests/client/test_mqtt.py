@@ -16,7 +16,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import Message, MqttConnection, MqttStream, Spool
 from tidegate.client.streams.spool import NO_SESSION
 from tidegate.errors import ConfigurationError, RunDiffersError, SupplierError
@@ -63,7 +63,7 @@ def test_an_order_waits_for_what_arrives_meanwhile_and_no_longer_than_its_patien
         later.join()
         reader.close()
         impatient = subscribed(stream(broker, tmp_path / "a.spool", patience=0.3))
-        gate = Gate(MemoryStore("r", "site", 10), impatient)
+        gate = Gate(Store(None, "r", "site", 10), impatient)
         assert gate.apply(order(1, 9)).admitted == 3
         assert gate.apply(order(2, 9)).is_dry
         device.publish_and_wait(2)
@@ -93,7 +93,7 @@ def test_a_full_spool_leaves_messages_at_the_broker(
         reader = subscribed(stream(broker, tmp_path / "a.spool", most_messages=30))
         broker.device().publish_and_wait(200)
         wait_for(lambda: reader._spool.is_full or None, "a full spool", 20, every=0.01)
-        gate = Gate(MemoryStore("r", "site", 300), reader)
+        gate = Gate(Store(None, "r", "site", 300), reader)
         for now in range(1, 8):
             wanted = 20 if now == 7 else 30
             assert gate.apply(order(now, wanted)).admitted == 30 * (now - 1) + wanted

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from check_size import at_size
+from client_parts import uses_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from late_supplier import LateSupplier
@@ -13,8 +14,6 @@ from late_supplier import LateSupplier
 from tidegate.buffer import without_oldest
 from tidegate.client import gate as gate_module
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request
@@ -53,8 +52,8 @@ def order(now: int, count: int = NO_LIMIT, price: float = 2.0, **rest: Any) -> O
 @pytest.fixture(params=["memory", "file"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "memory":
-        return MemoryStore("run", "a", 4)
-    return SqliteStore(tmp_path / "a.sqlite", "run", "a", 4)
+        return Store(None, "run", "a", 4)
+    return Store(tmp_path / "a.sqlite", "run", "a", 4)
 
 
 def test_what_is_asked_comes_later_and_counts_from_there(store: Store) -> None:
@@ -70,7 +69,7 @@ def test_what_is_asked_comes_later_and_counts_from_there(store: Store) -> None:
     assert (second.under_way, second.under_way_spent) == (1, 2.0)
     assert (second.refused, second.refunded, second.paid) == (1, 2.0, 4.0)
     assert gate.samples() == ["b=yes"]
-    assert [one.uses for one in store.stored()] == [1]
+    assert uses_of(store) == [1]
     third = gate.apply(order(3, 0))  # the supplier says the same again
     assert (third.admitted, third.refunded, third.occupancy) == (1, 2.0, 1)
     assert (third.uses, third.holding) == (2, (0, 0, 2))
@@ -159,10 +158,10 @@ def test_the_supplier_is_asked_again_until_it_has_heard(store: Store) -> None:
     gate = Gate(store, IndexedStream("abcdefgh"), supplier=supplier)
     receipt = gate.apply(order(1, 3))
     assert (receipt.bought, receipt.spent) == (3, 6.0)
-    assert [one.asked for one in store.purchases()] == [False] * 3
+    assert [one.is_asked for one in store.held("under way")] == [False] * 3
     assert list(supplier.bill) == ["run/a/1"]
     assert gate.apply(order(1, 3)) == receipt  # the same order again
-    assert [one.asked for one in store.purchases()] == [True] * 3
+    assert [one.is_asked for one in store.held("under way")] == [True] * 3
     assert supplier.bill == {"run/a/1": 2.0, "run/a/2": 2.0, "run/a/3": 2.0}
 
 
@@ -212,11 +211,13 @@ def test_an_answer_that_cannot_be_used_is_set_aside_after_three_tries(store: Sto
 
 def test_purchases_survive_in_a_file(tmp_path: Path) -> None:
     supplier = ByHand()
-    first = SqliteStore(tmp_path / "a.sqlite", "run", "a", 4)
+    first = Store(tmp_path / "a.sqlite", "run", "a", 4)
     Gate(first, IndexedStream("abcdefgh"), supplier=supplier).apply(order(1, 2))
     first.close()
-    second = SqliteStore(tmp_path / "a.sqlite", "run", "a", 4)
-    assert [(one.key, one.price, one.round_number, one.asked) for one in second.purchases()] == [
+    second = Store(tmp_path / "a.sqlite", "run", "a", 4)
+    assert [
+        (one.key, one.price, one.bought_round, one.is_asked) for one in second.held("under way")
+    ] == [
         ("run/a/1", 2.0, 1, True),
         ("run/a/2", 2.0, 1, True),
     ]
@@ -242,12 +243,12 @@ def test_what_is_not_an_outcome_is_refused(store: Store) -> None:
 def test_a_gate_has_a_hook_or_a_supplier() -> None:
     with pytest.raises(ConfigurationError, match="not both"):
         Gate(
-            MemoryStore("run", "a", 4), IndexedStream("abcd"), lambda one, key: one, None, ByHand()
+            Store(None, "run", "a", 4), IndexedStream("abcd"), lambda one, key: one, None, ByHand()
         )
 
 
 def test_receipts_of_samples_that_come_at_once_say_nothing_of_it() -> None:
-    receipt = Gate(MemoryStore("run", "a", 4), IndexedStream("abcd")).apply(order(1, 2))
+    receipt = Gate(Store(None, "run", "a", 4), IndexedStream("abcd")).apply(order(1, 2))
     assert (receipt.admitted, receipt.bought, receipt.under_way) == (2, 2, 0)
     assert (receipt.under_way_spent, receipt.holding, receipt.occupancy) == (0.0, (2,), 2)
     assert Receipt.from_record(receipt.to_record()) == receipt
@@ -333,7 +334,7 @@ def test_with_a_constant_delay_the_buffer_holds_what_the_plan_held_before(
 ) -> None:
     """And the server believes all of it: a delay costs the first rounds, and nothing else."""
     supplier = AfterOrders(delay)
-    buffer = MemoryStore("run", "a", capacity)
+    buffer = Store(None, "run", "a", capacity)
     gate = Gate(buffer, IndexedStream(range(1000)), supplier=supplier if delay else None)
     ledger, planned = Ledger("run"), Planned(capacity)
     ledger.open("a", capacity, buffer.books().buffer_id)

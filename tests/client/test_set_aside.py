@@ -11,12 +11,10 @@ from client_parts import Opener, Sick, opener
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tidegate.client.buying import TRIES
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import KEPT_FAILURES, FailedSample
+from tidegate.client.store import KEPT_FAILURES, FailedSample, Store
 from tidegate.client.streams import FolderStream, IndexedStream
-from tidegate.client.taking import TRIES
 from tidegate.wire import MOST_IN_A_ROW, Order, Receipt
 
 RUN = "run-1"
@@ -219,10 +217,10 @@ def test_every_sample_is_admitted_once_or_at_fault(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     path = tmp_path_factory.mktemp("buffer") / "buffer.sqlite"
-    memory = MemoryStore(RUN, "site", CAPACITY)
+    memory = Store(None, RUN, "site", CAPACITY)
     supplier = Supplier(sells_not=unsold)
     for now, (count, state) in enumerate(steps, start=1):
-        store: Any = SqliteStore(path, RUN, "site", CAPACITY) if durable else memory
+        store: Any = Store(path, RUN, "site", CAPACITY) if durable else memory
         supplier.is_down = state == "down"
         data = Sick(60, set(range(60)) if state == "unmounted" else unreadable)
         receipt = Gate(store, IndexedStream(data), supplier).apply(order(now, count))
@@ -230,8 +228,8 @@ def test_every_sample_is_admitted_once_or_at_fault(
         if durable:
             store.close()
         aside = {int(one.key.rsplit("/", 1)[1]) - 1 for one in failures if one.set_aside}
-        assert len(aside) == books.total_set_aside == receipt.health.get("set_aside", 0)
+        assert len(aside) == books.set_aside == receipt.health.get("set_aside", 0)
         assert aside <= unreadable | unsold, "a sample that is not at fault was set aside"
         assert sorted({*samples, *aside}) == list(range(int(books.cursor or 0))), "one was lost"
-        assert len(samples) == books.total_admitted == len(set(samples))
+        assert len(samples) == books.admitted == len(set(samples))
         assert receipt.spent == 2.0 * len(samples)

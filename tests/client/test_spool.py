@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import Message, Spool, SpooledStream
 from tidegate.client.streams import numbering as numbers
 from tidegate.client.streams.messages import Delivery
@@ -114,7 +113,7 @@ def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
 
 def test_a_gate_confirms_what_it_has_committed_and_nothing_else(spool: Spool) -> None:
     put(spool, *"abcdef")
-    gate = Gate(MemoryStore("r", "site", 10), SpooledStream(spool, as_text))
+    gate = Gate(Store(None, "r", "site", 10), SpooledStream(spool, as_text))
     gate.apply(order(1, 2))
     assert gate.samples() == ["a", "b"]
     assert (spool.health().waiting, rest(spool)) == (4, ["c", "d", "e", "f"])
@@ -136,7 +135,7 @@ def test_a_process_that_dies_before_its_commit_finds_its_samples_again(
             raise Killed
         return sample
 
-    store = SqliteStore(tmp_path / "buffer.sqlite", "r", "site", 5)
+    store = Store(tmp_path / "buffer.sqlite", "r", "site", 5)
     with pytest.raises(Killed):
         Gate(store, SpooledStream(spool, as_text), dies_once).apply(order(1, 3))
     assert spool.health().waiting == 3
@@ -155,7 +154,7 @@ def test_a_process_that_dies_after_its_commit_lets_the_next_one_confirm(
     tmp_path: Path, spool: Spool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(spool, *"abc")
-    store = SqliteStore(tmp_path / "buffer.sqlite", "r", "site", 5)
+    store = Store(tmp_path / "buffer.sqlite", "r", "site", 5)
     gate = Gate(store, SpooledStream(spool, as_text))
     with monkeypatch.context() as patch:
         patch.setattr(Spool, "confirm", dies)
@@ -173,7 +172,7 @@ def test_a_stream_that_cannot_forget_fails_no_order(
 ) -> None:
     put(spool, *"abc")
     monkeypatch.setattr(Spool, "confirm", lambda *_: 1 / 0)
-    gate = Gate(MemoryStore("r", "site", 10), SpooledStream(spool, as_text))
+    gate = Gate(Store(None, "r", "site", 10), SpooledStream(spool, as_text))
     assert gate.apply(order(1, 2)).admitted == 2
     assert "the stream of r/site could not confirm its samples and keeps them" in caplog.text
 
@@ -185,7 +184,7 @@ def test_a_message_that_cannot_be_decoded_is_set_aside(spool: Spool) -> None:
     with pytest.raises(ValueError, match="no number"):
         stream.take(5)
     assert stream.take(1) == [3]
-    store = MemoryStore("r", "site", 10)
+    store = Store(None, "r", "site", 10)
     gate = Gate(store, SpooledStream(spool, lambda payload, _: int(payload)))
     gate.apply(order(1, 4))
     assert gate.samples() == [1, 3]
@@ -217,7 +216,7 @@ def test_receipts_tell_of_a_spool_that_is_full_and_of_what_it_dropped(
     for when_full, health, health_with_room in rules:
         spool = Spool(tmp_path / when_full, most_messages=3, when_full=when_full)
         stream = SpooledStream(spool, lambda payload, topic: payload.decode())
-        gate = Gate(MemoryStore("r", "a", 4), stream)
+        gate = Gate(Store(None, "r", "a", 4), stream)
         for number in range(5):
             put(spool, str(number))
         receipt = gate.apply(order(1, 0))
@@ -392,14 +391,14 @@ def test_after_a_lost_buffer_it_goes_on_where_the_lost_one_was(
     put(spool, *"abcdef")
     cursor = SpooledStream(spool, as_text).cursor
     if taken:
-        lost = Gate(MemoryStore("r", "site", 10), SpooledStream(spool, as_text))
+        lost = Gate(Store(None, "r", "site", 10), SpooledStream(spool, as_text))
         lost.apply(order(1, taken))  # the spool no longer has them
         cursor = SpooledStream(spool, as_text).cursor
     address = Address(
         run="r", client="site", skip=taken + after_last, skip_after=after_last,
         last_taken=cursor_digest("r", "site", cursor),
     )  # fmt: skip
-    gate = Gate(MemoryStore("r", "site", 10), SpooledStream(spool, as_text))
+    gate = Gate(Store(None, "r", "site", 10), SpooledStream(spool, as_text))
     gate.apply(order(2, 9), address)
     assert gate.samples() == list(left)
 
@@ -416,7 +415,7 @@ def test_what_cannot_be_a_spool_is_refused(tmp_path: Path) -> None:
         Spool(tmp_path / "a.spool", most_messages=0)
     with pytest.raises(ConfigurationError, match="when_full must be 'wait' or 'drop_oldest'"):
         Spool(tmp_path / "a.spool", when_full="drop_newest")  # type: ignore[arg-type]
-    SqliteStore(tmp_path / "buffer.sqlite", "r", "site", 5).close()
+    Store(tmp_path / "buffer.sqlite", "r", "site", 5).close()
     with pytest.raises(ConfigurationError, match="is a database, but not a spool"):
         Spool(tmp_path / "buffer.sqlite")
     (tmp_path / "text").write_text("no database at all, " * 100)

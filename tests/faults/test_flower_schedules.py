@@ -20,8 +20,8 @@ from gated_apps import MODEL, dataset, echo_app
 from quiet import quietly
 
 from tidegate._internal.saving import replace_file
-from tidegate.client.sqlite_file import store_path
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.device_file import store_path
+from tidegate.client.store import Store
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
 from tidegate.flower.flower_internals import CLIENT_RAISED, name_message
 from tidegate.flower.records import asks_who
@@ -193,23 +193,23 @@ def check(strategy: AdmissionControl, folder: Path, *, strict: bool) -> None:
     assert sorted(ledger.clients) == [f"partition-{number}" for number in range(CLIENTS)]
     for name in ledger.clients:
         account = ledger.account(name)
-        store = SqliteStore(store_path(folder / "buffers", "r", name), "r", name, CAPACITY)
-        books, stored = store.books(), store.stored()
+        store = Store(store_path(folder / "buffers", "r", name), "r", name, CAPACITY)
+        books, stored = store.books(), store.held("stored")
         given = [store.answer(now) for now in range(1, ROUNDS + 1)]
         store.close()
         before, paid = 0, 0.0
         for order, receipt in filter(None, given):
             paid += order.price * (receipt.bought - before)
             before = receipt.bought
-        assert books.total_spent == pytest.approx(paid)
+        assert books.spent == pytest.approx(paid)
         newest = account.newest
-        assert newest.admitted == books.total_admitted
-        assert newest.spent == pytest.approx(books.total_spent)
+        assert newest.admitted == books.admitted
+        assert newest.spent == pytest.approx(books.spent)
         assert newest.round_number == books.last_round == ROUNDS
         assert account.outstanding is None
         assert len(stored) <= CAPACITY
-        assert newest.health.get("set_aside", 0) == books.total_set_aside
-        read = books.total_admitted + books.total_set_aside  # those whose supplier failed thrice
+        assert newest.health.get("set_aside", 0) == books.set_aside
+        read = books.admitted + books.set_aside  # those whose supplier failed thrice
         assert int(books.cursor or 0) == account.lost.read + read
 
 

@@ -17,7 +17,7 @@ from deployment import wait_for
 from label_studio import LabelStudio, read
 
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.client.suppliers import LabelStudioServer, LabelStudioSupplier
 from tidegate.client.suppliers.label_studio import KEY, task_key
@@ -55,7 +55,7 @@ class Client:
     """Buys labels of the numbers 0, 1, 2, ... in one project."""
 
     def __init__(self, label_studio: LabelStudio, project: int, path: Path) -> None:
-        self.store = SqliteStore(path, "r", "site", CAPACITY)
+        self.store = Store(path, "r", "site", CAPACITY)
         server = LabelStudioServer(label_studio.url, token_file=label_studio.token_file)
         supplier = LabelStudioSupplier(server, project, render, read)
         stream = IndexedStream(range(10**9))
@@ -107,19 +107,21 @@ def work(label_studio: LabelStudio, tasks: list[dict[str, Any]], draw: random.Ra
 
 def check_file(path: Path) -> tuple[int, int]:
     """Books of the file, whenever it is opened; purchases, and how many nobody may know of."""
-    store = SqliteStore(path, "r", "site", CAPACITY)
-    books, purchases, samples = store.books(), store.purchases(), store.samples()
+    store = Store(path, "r", "site", CAPACITY)
+    books, purchases, samples = store.books(), store.held("under way"), store.samples()
+    newest = store.answer(books.last_round)
     store.close()
     bought = sum(count(now) for now in range(1, books.last_round + 1))
-    assert bought == books.total_admitted + books.total_refused + len(purchases)
+    assert bought == books.admitted + books.refused + len(purchases)
     spent = sum(count(now) * price(now) for now in range(1, books.last_round + 1))
-    assert books.total_spent == spent
+    assert books.spent == spent
     assert books.under_way == len(purchases)
-    assert books.under_way_spent == sum(one.price for one in purchases)
+    committed = 0.0 if newest is None else newest[1].under_way_spent
+    assert committed == sum(one.price for one in purchases)
     numbers = [number for number, _ in samples]
-    assert len(numbers) == len(set(numbers)) == books.total_admitted
+    assert len(numbers) == len(set(numbers)) == books.admitted
     assert all(label == f"label of sample {number}" for number, label in samples)
-    return bought, sum(not one.asked for one in purchases)
+    return bought, sum(not one.is_asked for one in purchases)
 
 
 def check_tasks(label_studio: LabelStudio, project: int, client: Client) -> str:
@@ -133,7 +135,7 @@ def check_tasks(label_studio: LabelStudio, project: int, client: Client) -> str:
     keys = [f"r/site/{place}" for place in range(1, len(prices) + 1)]
     assert {task_key(key) for key in keys} >= set(tasks), "a task that nobody has bought"
     stored = {number for number, _ in store.samples()}
-    under_way = {one.key: one for one in store.purchases()}
+    under_way = {one.key: one for one in store.held("under way")}
     skipped, cancelled = 0, 0.0
     for number, key in enumerate(keys):
         mine = tasks[task_key(key)]
@@ -145,13 +147,13 @@ def check_tasks(label_studio: LabelStudio, project: int, client: Client) -> str:
             cancelled += 0.0 if mine else prices[number]
         else:
             assert len(mine[0]["annotations"]) == 1
-    assert books.total_refunded == cancelled
-    assert books.total_refused == skipped + sum(not tasks[task_key(key)] for key in keys)
-    net = books.total_spent - books.total_refunded
+    assert books.refunded == cancelled
+    assert books.refused == skipped + sum(not tasks[task_key(key)] for key in keys)
+    net = books.spent - books.refunded
     return (
         f"{len(keys)} purchases in {books.last_round} rounds: {len(stored)} stored, {skipped} "
-        f"skipped, {books.total_refused - skipped} cancelled, {len(under_way)} under way; "
-        f"{books.total_spent} committed, {books.total_refunded} back, {net} paid"
+        f"skipped, {books.refused - skipped} cancelled, {len(under_way)} under way; "
+        f"{books.spent} committed, {books.refunded} back, {net} paid"
     )
 
 
@@ -173,7 +175,7 @@ def test_kills_of_a_client_leave_one_task_a_key_and_every_label_and_cent_in_its_
 
     def settled() -> bool | None:
         client.next_round()
-        return all(one.asked for one in client.store.purchases()) or None
+        return all(one.is_asked for one in client.store.held("under way")) or None
 
     wait_for(settled, "an answer to every request", 60)
     summary = check_tasks(label_studio, project, client)

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 from check_size import at_size
+from client_parts import contents_of
 
+from tidegate.client import buying
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import KEPT_ANSWERS
+from tidegate.client.store import KEPT_ANSWERS, Store
 from tidegate.client.streams import IndexedStream
 from tidegate.selection import Selection
 from tidegate.wire import Order
@@ -64,7 +65,7 @@ def write_for_ever(path: Path, asked: Path, told: int, selection: Selection | No
         os.write(log, f"{key}\n".encode())
         return sample
 
-    store = SqliteStore(path, "r", "site", CAPACITY)
+    store = Store(path, "r", "site", CAPACITY)
     gate = Gate(store, IndexedStream(Numbered()), acquire, selection)
     while True:
         gate.apply(order(store.books().last_round + 1), worth=moody)
@@ -95,8 +96,9 @@ def killed_at_work(
 
 def check(path: Path) -> int:
     """Every invariant of the file; how many samples it has admitted."""
-    store = SqliteStore(path, "r", "site", CAPACITY)
-    books, stored, samples = store.books(), store.stored(), store.samples()
+    store = Store(path, "r", "site", CAPACITY)
+    books, stored, samples = store.books(), store.held("stored"), store.samples()
+    paid = store.count("paid")
     store.close()
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
@@ -106,28 +108,32 @@ def check(path: Path) -> int:
     connection.close()
     assert len(stored) <= CAPACITY
     # No sample twice, none lost, cursor and samples agree: content and position are one number.
-    assert [int(sample[0]) for sample in samples] == [entry.position for entry in stored]
+    newest = [*range(books.admitted - len(stored), books.admitted)]
+    assert [int(sample[0]) for sample in samples] == newest
     assert all(sample.nbytes == SAMPLE_BYTES and np.ptp(sample) == 0 for sample in samples)
-    assert books.cursor == str(books.total_admitted)
+    assert books.cursor == str(books.admitted + paid)
     # Use counts: every round was applied, in order, once.
-    assert [entry.uses for entry in stored] == [
-        books.last_round - entry.admitted_round + 1 for entry in stored
-    ]
-    assert all(entry.uses <= HORIZON for entry in stored)
+    assert [entry.since + 1 for entry in stored] == [entry.bought_round for entry in stored]
+    assert all(books.orders - entry.since <= HORIZON for entry in stored)
     oldest = max(books.last_round - KEPT_ANSWERS, 0) + 1
     assert [number for number, _ in answers] == list(range(oldest, books.last_round + 1))
     receipts = [json.loads(text) for _, text in answers]
     newest = receipts[-1]
-    assert (newest["admitted"], newest["spent"]) == (books.total_admitted, books.total_spent)
+    assert (newest["admitted"], newest["spent"]) == (books.admitted, books.spent)
     for before, after in itertools.pairwise(receipts):
         bought = after["bought"] - before["bought"]
         assert after["admitted"] - before["admitted"] == bought >= 0
         assert after["spent"] == before["spent"] + order(after["round_number"]).price * bought
-    return books.total_admitted
+    return books.admitted
 
 
 @pytest.mark.process
-def test_kills_leave_the_buffer_right(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seconds", "repeated"), [(1.0, 5), (0.0, 1)])
+def test_kills_leave_the_buffer_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, repeated: int
+) -> None:
+    """What was paid for is written down with the order, or sample by sample."""
+    monkeypatch.setattr(buying, "GROUP_SECONDS", seconds)
     path, asked = tmp_path / "buffer.sqlite", tmp_path / "asked"
     draw = random.Random(0)  # noqa: S311 - a schedule, not a secret
     admitted = 0
@@ -135,27 +141,27 @@ def test_kills_leave_the_buffer_right(tmp_path: Path) -> None:
         killed_at_work(path, asked, draw.uniform(0, 0.01))
         admitted = check(path)
     keys = asked.read_text().split()
-    # Everything stored was acquired; at most one order's samples a kill were asked for again.
+    # Everything stored was acquired; at most one group's samples a kill were asked for again.
     assert {f"r/site/{number}" for number in range(1, admitted + 1)} <= set(keys)
-    assert len(keys) - len(set(keys)) <= 5 * KILLS
+    assert len(keys) - len(set(keys)) <= repeated * KILLS
 
 
 def check_choices(path: Path, keys: set[str]) -> None:
     """Every invariant of a file whose client chooses; ``keys`` were asked for, perhaps paid for."""
-    store = SqliteStore(path, "r", "site", CAPACITY)
-    books, candidates, samples = store.books(), store.candidates(), store.samples()
-    waiting = [one.key for one in candidates if not one.chosen]
-    contents = [int(store.unpack(one.packed)[0]) for one in candidates]
+    store = Store(path, "r", "site", CAPACITY)
+    books, samples = store.books(), store.samples()
+    waiting = [one.key for one in store.held("candidate")]
+    chosen = [one.key for one in store.held("chosen")]
+    contents = [int(one[0]) for one in contents_of(store, "chosen", "candidate")]
     store.close()
     assert len(waiting) <= FEW.backlog
-    assert [f"r/site/{number + 1}" for number in contents] == [one.key for one in candidates]
+    assert [f"r/site/{number + 1}" for number in contents] == [*waiting, *chosen]
     held = [int(sample[0]) for sample in samples]
     assert len({*held, *contents}) == len(held) + len(contents), "a sample twice"
-    assert books.cursor == str(books.total_seen)
+    assert books.cursor == str(books.read)
     assert not set(waiting) & keys, "paid for, and chosen no longer"
-    chosen = {one.key for one in candidates if one.chosen}
     # Whatever was ever asked for was admitted, or is the next to be.
-    assert len(keys - chosen) == books.total_admitted
+    assert len(keys - {*chosen}) == books.admitted
 
 
 @pytest.mark.process
@@ -167,7 +173,7 @@ def test_kills_pay_for_what_was_chosen_and_for_nothing_else(tmp_path: Path) -> N
         killed_at_work(path, asked, draw.uniform(0, 0.02), FEW)
         keys = set(asked.read_text().split())
         check_choices(path, keys)
-        store = SqliteStore(path, "r", "site", CAPACITY)
+        store = Store(path, "r", "site", CAPACITY)
         between += store.books().chosen_round > store.books().last_round
         store.close()
     assert between, "no kill fell between a choice and its payment"

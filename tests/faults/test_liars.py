@@ -149,8 +149,8 @@ class Played:
         assert max(liar.newest.occupancy, sum(liar.newest.holding)) <= CAPACITY
         for name in HONEST:
             books, account = self.clients[name].store.books(), ledger.account(name)
-            assert account.admitted == books.total_admitted
-            assert account.paid == pytest.approx(books.total_spent)
+            assert account.admitted == books.admitted
+            assert account.paid == pytest.approx(books.spent)
         in_all = sum(ledger.account(name).paid for name in self.clients)
         assert self.spent == pytest.approx(in_all)
         if self.strict:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -17,9 +18,8 @@ from tidegate import buffer
 from tidegate._internal import saving
 from tidegate.admission.debt import cash
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.purchasing import Purchasing, Settled
-from tidegate.client.store import Books, Change, Choice
+from tidegate.client.purchasing import Answers, Purchasing
+from tidegate.client.store import Books, Change, Fresh, State
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Request
 from tidegate.runs.books import ALLOCATION
@@ -58,10 +58,10 @@ def test_the_schedules_meet_all_that_a_late_supplier_does() -> None:
     worlds = [play_schedule(number, late=True) for number in range(IN_ONE_TEST // 2)]
     devices = [device for one in worlds for device in one.devices.values()]
     books = [device.disk.books() for device in devices]
-    assert sum(one.total_admitted for one in books) > len(books)
-    assert min(sum(one.total_refused > 0 for one in books), sum(one.under_way > 0 for one in books))
-    assert sum(one.total_refunded > 0 for one in books)
-    assert sum(one.total_set_aside > 0 for one in books)
+    assert sum(one.admitted for one in books) > len(books)
+    assert min(sum(one.refused > 0 for one in books), sum(one.under_way > 0 for one in books))
+    assert sum(one.refunded > 0 for one in books)
+    assert sum(one.set_aside > 0 for one in books)
     reasons = {
         getattr(outcome, "reason", "")
         for device in devices
@@ -133,7 +133,7 @@ def test_an_order_for_a_lost_disk_buys_nothing_on_the_next() -> None:
     assert [letter.order and letter.order.round_number for letter in played.orders] == [1, 3]
     played.deliver(0)
     played.check()
-    assert played.devices["client-0"].disk.books().total_admitted == 0
+    assert played.devices["client-0"].disk.books().admitted == 0
     played.deliver(0)
     played.receive(1)
     played.check()
@@ -168,26 +168,28 @@ def _begin_at_the_start(_: IndexedStream, __: str) -> None:
     """A stream that does not know how far it was read."""
 
 
-def _write_half(store: MemoryStore, change: Change) -> None:
-    commit(store, change)
-    store._stored = dict(list(store._stored.items())[:-1])
+def _write_half(change: Change, order: Order, receipt: Receipt) -> None:
+    answer(change, order, receipt)
+    for number in change.numbers("state = 'stored' ORDER BY place DESC LIMIT 1"):
+        change.drop(number)
 
 
 def _forget_the_choice(device: Device) -> None:
     """A new process chooses anew, and the ranking may say something else then."""
-    store = device.disk.store
-    assert isinstance(store, MemoryStore)
-    store._waiting, store._chosen = {**store._chosen, **store._waiting}, {}
-    store._books = replace(store._books, chosen_round=0)
+    if hasattr(device, "gate"):
+        execute = device.disk.file.execute
+        execute("UPDATE samples SET state = 'candidate' WHERE state = 'chosen'")
+        execute("UPDATE clients SET chosen_round = 0")
     start(device)
 
 
-def _never_push_out(store: MemoryStore, one: Choice) -> None:
-    choose(store, replace(one, dropped=[]))
+def _never_push_out(change: Change, number: int) -> None:
+    if not change.numbers("number = ? AND state = 'candidate'", number):
+        drop(change, number)
 
 
-def _leave_what_was_bought(store: MemoryStore, change: Change) -> None:
-    commit(store, replace(change, done=[]))
+def _leave_what_was_bought(change: Change, fresh: Fresh, state: State) -> int:
+    return take(change, replace(fresh, number=0), state)
 
 
 def _read_only_what_was_bought(account: Account, buffer_id: str) -> Account:
@@ -200,36 +202,41 @@ def _ask_first(gate: Gate, order: Order, *rest: Any) -> Receipt:
     """The supplier is asked before the books know."""
     purchasing = gate._purchasing
     assert purchasing is not None
-    chosen = gate._store.candidates(only_chosen=True)
-    unpack = gate._store.unpack
-    purchasing._supplier.ask([Request(one.key, unpack(one.packed), order.price) for one in chosen])
+    store = gate._store
+    contents = {one.key: store.content(one.number) or b"" for one in store.held("chosen")}
+    requests = [Request(key, store.unpack(one), order.price) for key, one in contents.items()]
+    purchasing._supplier.ask(requests)
     return apply(gate, order, *rest)
 
 
-def _deliver_again(store: MemoryStore, change: Change) -> None:
-    commit(store, replace(change, ended=[]))
+def _deliver_again(gate: Gate, change: Change, answers: Answers) -> list[int]:
+    """What has arrived is still under way."""
+    for purchase, packed in answers.arrived:
+        change.hold("under way", Fresh(purchase.key, packed))
+    return settle(gate, change, answers)
 
 
 def _forget_what_is_under_way(gate: Gate, books: Books) -> Receipt:
     """It counts in no plan, and is bought again."""
     receipt = newest(gate, books)
-    ages = [books.orders - one.bought_in + 1 for one in gate._store.purchases()]
+    under_way = gate._store.held("under way")
+    ages = Counter(books.orders - one.bought_in + 1 for one in under_way)
     return replace(receipt, holding=buffer.less(receipt.holding, buffer.holding(ages)))
 
 
-def _plan_what_was_replaced(ages: list[int], _: int) -> list[int]:
+def _plan_what_was_replaced(ages: Counter[int], _: int) -> dict[int, int]:
     """What purchases replace in the plan stays in it until they arrive."""
-    return ages
+    return dict(ages)
 
 
 def _never_ask(_: Purchasing) -> None:
     """It is booked, and nobody ever asks."""
 
 
-def _refund_twice(purchasing: Purchasing, round_number: int, room: int) -> Settled:
-    settled = settle(purchasing, round_number, room)
-    settled.refunded *= 2
-    return settled
+def _refund_twice(purchasing: Purchasing, round_number: int, most: int) -> Answers:
+    answers = collect(purchasing, round_number, most)
+    answers.refused = [(purchase, 2 * refund) for purchase, refund in answers.refused]
+    return answers
 
 
 def _believe_any_refund(account: Account, receipt: Receipt) -> Account:
@@ -239,10 +246,10 @@ def _believe_any_refund(account: Account, receipt: Receipt) -> Account:
     return replace(booked, newest=replace(booked.newest, refunded=receipt.refunded + refunded))
 
 
-settle, newest, apply = Purchasing.settle, Gate._newest, Gate.apply
+settle, newest, apply, collect = Gate._settle, Gate._newest, Gate.apply, Purchasing.collect
 after, address, with_new_buffer = Account.after, Account.address, Account.with_new_buffer
-choose, start = MemoryStore.choose, Device.start
-void, commit, note = Ledger.void, MemoryStore.commit, Accounts.note
+take, drop, answer = Change.take, Change.drop, Change.answer
+start, void, note = Device.start, Ledger.void, Accounts.note
 
 
 @pytest.mark.no_cover
@@ -255,7 +262,7 @@ void, commit, note = Ledger.void, MemoryStore.commit, Accounts.note
         (Ledger, "void", _forget_without_a_promise),
         (Controller, "_cash", _spend_what_may_be_gone),
         (IndexedStream, "seek", _begin_at_the_start),
-        (MemoryStore, "commit", _write_half),
+        (Change, "answer", _write_half),
     ],
 )
 def test_sabotage_is_noticed(
@@ -271,8 +278,8 @@ def test_sabotage_is_noticed(
     ("owner", "name", "sabotage"),
     [
         (Device, "start", _forget_the_choice),
-        (MemoryStore, "choose", _never_push_out),
-        (MemoryStore, "commit", _leave_what_was_bought),
+        (Change, "drop", _never_push_out),
+        (Change, "take", _leave_what_was_bought),
         (Account, "with_new_buffer", _read_only_what_was_bought),
     ],
 )
@@ -288,11 +295,11 @@ def test_sabotage_of_choices_is_noticed(
     ("owner", "name", "sabotage"),
     [
         (Gate, "apply", _ask_first),
-        (MemoryStore, "commit", _deliver_again),
+        (Gate, "_settle", _deliver_again),
         (Gate, "_newest", _forget_what_is_under_way),
         (buffer, "planned", _plan_what_was_replaced),
         (Purchasing, "ask", _never_ask),
-        (Purchasing, "settle", _refund_twice),
+        (Purchasing, "collect", _refund_twice),
         (Account, "after", _believe_any_refund),
         (Accounts, "note", _another_order),
     ],

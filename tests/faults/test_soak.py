@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from soak import CAPACITY, CLIENTS, soak
-from tidegate.client import sealing, sqlite_store
+from tidegate.client import record, store
 
 
 @pytest.mark.no_cover
@@ -13,9 +13,8 @@ from tidegate.client import sealing, sqlite_store
 def test_nothing_grows_once_old_answers_are_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_store, "KEPT_ANSWERS", 20)
-    monkeypatch.setattr(sealing, "KEPT_ENTRIES", 20)
-    monkeypatch.setattr(sealing, "SEALED_AT_ONCE", 5)
+    monkeypatch.setattr(store, "KEPT_ANSWERS", 20)
+    monkeypatch.setattr(record, "KEPT_ENTRIES", 20)
     rows = soak(tmp_path, 200, "acdpp")
     assert [row.round_number for row in rows] == list(range(20, 201, 20))
     settled = rows[3:]

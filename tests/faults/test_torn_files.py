@@ -11,7 +11,7 @@ import pytest
 from check_size import at_size
 
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.wire import Order
 
@@ -24,8 +24,8 @@ def order(now: int) -> Order:
     return Order(run="r", round_number=now, price=2.0, retention_horizon=3, count=now % 3 + 1)
 
 
-def open_gate(path: Path) -> tuple[SqliteStore, Gate]:
-    store = SqliteStore(path, "r", "site", CAPACITY)
+def open_gate(path: Path) -> tuple[Store, Gate]:
+    store = Store(path, "r", "site", CAPACITY)
     return store, Gate(store, IndexedStream([np.full(300, number) for number in range(100)]))
 
 
@@ -43,9 +43,11 @@ def check_whole(path: Path, first: int, last: int) -> int:
             assert receipt.admitted == receipt.bought >= bought
             assert receipt.spent == spent + sent.price * (receipt.bought - bought)
             bought, spent = receipt.bought, receipt.spent
-        assert (books.total_admitted, books.total_spent) == (bought, spent)
-        stored, samples = store.stored(), store.samples()
-        assert [int(sample[0]) for sample in samples] == [one.position for one in stored]
+        assert (books.admitted, books.spent) == (bought, spent)
+        stored, samples = store.held("stored"), store.samples()
+        assert [int(sample[0]) for sample in samples] == [
+            *range(books.admitted - len(stored), books.admitted)
+        ]
         assert len(stored) == (receipts[-1].occupancy if receipts else 0)
         gate.apply(order(books.last_round + 1))
         return books.last_round
@@ -63,7 +65,7 @@ def torn(tmp_path: Path) -> tuple[Path, Path, int]:
     before = log.stat().st_size
     with closing(sqlite3.connect(tmp_path / "now.sqlite")) as reader:
         reader.execute("BEGIN")
-        reader.execute("SELECT * FROM books").fetchall()  # so that the log stays as it is
+        reader.execute("SELECT * FROM clients").fetchall()  # so that the log stays as it is
         gate.apply(order(WHOLE + 1))
     for name in ("", "-wal"):  # as a power cut finds them, before anybody closes the file
         shutil.copy(tmp_path / f"now.sqlite{name}", tmp_path / f"cut.sqlite{name}")
@@ -104,10 +106,10 @@ def test_a_log_with_wrong_bytes_holds_whole_rounds(
         assert check_whole(again, WHOLE, WHOLE) == WHOLE  # what does not add up never happened
 
 
-def until_it_fails(store: SqliteStore, gate: Gate) -> tuple[object, sqlite3.OperationalError]:
+def until_it_fails(store: Store, gate: Gate) -> tuple[object, sqlite3.OperationalError]:
     """What was there before the order that could not be carried out, and why."""
     while True:
-        before = store.books(), store.stored()
+        before = store.books(), store.held("stored")
         try:
             gate.apply(order(store.books().last_round + 1))
         except sqlite3.OperationalError as failure:
@@ -117,15 +119,15 @@ def until_it_fails(store: SqliteStore, gate: Gate) -> tuple[object, sqlite3.Oper
 def test_a_full_disk_changes_nothing_and_is_made_good(tmp_path: Path) -> None:
     store, gate = open_gate(tmp_path / "full.sqlite")
     gate.apply(order(1))
-    ((pages,),) = store._connection.execute("PRAGMA page_count")
-    store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    ((pages,),) = store.file.execute("PRAGMA page_count")
+    store.file.execute(f"PRAGMA max_page_count = {pages}")
     before, full = until_it_fails(store, gate)
     assert "full" in str(full)
-    assert (store.books(), store.stored()) == before
-    store._connection.execute("PRAGMA max_page_count = 1000000")
+    assert (store.books(), store.held("stored")) == before
+    store.file.execute("PRAGMA max_page_count = 1000000")
     now = store.books().last_round + 1
     receipt = gate.apply(order(now))
     assert receipt.round_number == now
-    assert store.books().total_admitted == receipt.admitted
+    assert store.books().admitted == receipt.admitted
     store.close()
     assert check_whole(tmp_path / "full.sqlite", now, now) == now

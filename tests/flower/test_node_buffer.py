@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_parts import uses_of
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset, echo_app, gated_app
 
-from tidegate.client.sqlite_file import store_path
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.device_file import store_path
+from tidegate.client.store import Store
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.node_buffer import _KEPT, buffer_folder
@@ -106,6 +107,6 @@ def test_an_order_that_is_delivered_twice_is_applied_once(folder: str, tmp_path:
     assert expect(first.content, Receipt).spent == 6.0
     assert len(bought) == len(set(bought)) == 3
     if folder == "files":
-        store = SqliteStore(store_path(tmp_path, "r", "a"), "r", "a", hello.buffer_capacity)
-        assert [one.uses for one in store.stored()] == [1, 1, 1]
+        store = Store(store_path(tmp_path, "r", "a"), "r", "a", hello.buffer_capacity)
+        assert uses_of(store) == [1, 1, 1]
         store.close()

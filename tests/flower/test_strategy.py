@@ -19,8 +19,8 @@ from flwr.serverapp.strategy import (
 )
 from gated_apps import MODEL, capacity, echo_app, gated_app
 
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.store import BooksMovedError, Change
+from tidegate.client.gate import Gate
+from tidegate.client.store import BooksMovedError
 from tidegate.client.streams import IndexedStream
 from tidegate.client.streams.stream import Overflow
 from tidegate.client.supplier import Outcome, Request
@@ -568,13 +568,17 @@ def test_a_receipt_of_another_round_than_was_asked_is_refused() -> None:
 def test_a_client_overtaken_by_another_process_gives_that_ones_receipt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    original = MemoryStore.commit
+    original = Gate.apply
 
-    def overtaken(self: MemoryStore, change: Change) -> None:
-        original(self, change)  # the other process, which had the same order
-        raise BooksMovedError("the books have moved")
+    def overtaken(self: Gate, *order: Any) -> Receipt:
+        receipt = original(self, *order)  # the other process, which had the same order
+        if receipt.round_number not in overtaken_in:
+            overtaken_in.add(receipt.round_number)
+            raise BooksMovedError("the books have moved")
+        return receipt
 
-    monkeypatch.setattr(MemoryStore, "commit", overtaken)
+    overtaken_in = set[int]()
+    monkeypatch.setattr(Gate, "apply", overtaken)
     strategy = control()
     fit(strategy, recording(), rounds=3)
     assert [row.answered for row in strategy.rounds] == [3, 3, 3]

@@ -75,7 +75,7 @@ def schedule_facts(number: int, *, choosing: bool, late: bool) -> dict[str, Any]
             (
                 device.paid,
                 device.disk.samples(),
-                [one.uses for one in device.disk.stored()],
+                [device.disk.books().orders - one.since for one in device.disk.held("stored")],
                 device.disk.books().cursor,
             )
             for device in world.devices.values()
@@ -94,7 +94,7 @@ def history_facts(number: int) -> dict[str, Any]:
                 device.forget(device.draw.randrange(7))
             with device.gate() as (_, store):
                 books = store.books()
-                spent.append((books.total_admitted, books.total_spent, books.total_refunded))
+                spent.append((books.admitted, books.spent, books.refunded))
         device.close()
     return {"spent": spent, "trained": device.trained, "kind": [device.mode, device.retention]}
 

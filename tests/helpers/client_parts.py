@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import Store
+from tidegate.client.store import State, Store
 
 Opener = Callable[[], Store]
 
@@ -13,20 +12,32 @@ Opener = Callable[[], Store]
 def opener(kind: str, folder: Path, run: str, capacity: int) -> Iterator[Opener]:
     """Opens the store of a kind; for SQLite anew each time, as a new process would."""
     if kind == "memory":
-        kept = MemoryStore(run, "site", capacity)
+        kept = Store(None, run, "site", capacity)
         yield lambda: kept
         return
-    opened: list[SqliteStore] = []
+    opened: list[Store] = []
 
     def reopen() -> Store:
         for one in opened:
             one.close()
-        opened.append(SqliteStore(folder / "buffer.sqlite", run, "site", capacity))
+        opened.append(Store(folder / "buffer.sqlite", run, "site", capacity))
         return opened[-1]
 
     yield reopen
     for one in opened:
         one.close()
+
+
+def uses_of(store: Store) -> list[int]:
+    """The rounds that each stored sample has trained in, the oldest first."""
+    orders = store.books().orders
+    return [orders - sample.since for sample in store.held("stored")]
+
+
+def contents_of(store: Store, *states: State) -> list[Any]:
+    """What the samples in these states are."""
+    contents = [store.content(sample.number) for sample in store.held(*states)]
+    return [store.unpack(content or b"") for content in contents]
 
 
 class Sick:

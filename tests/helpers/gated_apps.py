@@ -7,7 +7,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from tidegate.client.taking import Acquire
+from tidegate.client.buying import Acquire
 from tidegate.flower import ClientGate
 
 MODEL = ArrayRecord({"w": Array(np.zeros(3)), "b": Array(np.zeros(1))})

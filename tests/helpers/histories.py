@@ -15,7 +15,7 @@ from typing import Any
 
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream, Spool, SpooledStream, Stream
 from tidegate.client.streams.messages import Delivery, Message
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request
@@ -119,10 +119,10 @@ class Device:
             self.arrived += 1
 
     @contextmanager
-    def gate(self) -> Iterator[tuple[Gate, SqliteStore]]:
+    def gate(self) -> Iterator[tuple[Gate, Store]]:
         """As a new process opens it."""
         path = self.folder / "buffer.sqlite"
-        store = SqliteStore(path, RUN, CLIENT, CAPACITY, clock=self.clock)
+        store = Store(path, RUN, CLIENT, CAPACITY, clock=self.clock)
         stream: Stream = IndexedStream(self)
         if self.spool is not None:
             stream = SpooledStream(self.spool, lambda payload, topic: payload.decode())

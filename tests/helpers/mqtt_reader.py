@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tidegate.client.gate import Gate
-from tidegate.client.sqlite_store import SqliteStore
+from tidegate.client.store import Store
 from tidegate.client.streams import Message, MqttConnection, MqttStream, Spool
 from tidegate.wire import Order
 
@@ -34,9 +34,9 @@ def order(round_number: int, count: int = AT_ONCE) -> Order:
     )
 
 
-def open_store(folder: Path) -> SqliteStore:
+def open_store(folder: Path) -> Store:
     """The client's buffer."""
-    return SqliteStore(folder / "buffer.sqlite", "r", "site", CAPACITY)
+    return Store(folder / "buffer.sqlite", "r", "site", CAPACITY)
 
 
 def main(folder: Path, connection: str, *, numbered: bool) -> None:

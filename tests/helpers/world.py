@@ -12,8 +12,8 @@ import functools
 import logging
 import math
 import random
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,23 +21,11 @@ from typing import Any
 from late_supplier import LateSupplier
 from saved_controller import brought_back, parts, written
 
+from tidegate.client.buying import TRIES
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.store import (
-    Books,
-    Candidate,
-    Change,
-    Choice,
-    FailedSample,
-    Purchase,
-    Store,
-    StoredSample,
-    check_meant_for,
-    last_taken,
-)
+from tidegate.client.store import Books, Change, Held, Store, check_meant_for
 from tidegate.client.streams import IndexedStream
-from tidegate.client.taking import TRIES
 from tidegate.errors import WireError
 from tidegate.policies import ControlOptions
 from tidegate.policies.options import NotApplicable
@@ -51,7 +39,6 @@ from tidegate.server.fleet_round import FleetRound
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 RUN = "run"
-MakeStore = Callable[[str, int], Store]
 NO_ANSWER = "the supplier does not answer"
 AWAY = f"ConnectionError: {NO_ANSWER}"
 """A sample that meets this at its last try is set aside, though it may not be at fault."""
@@ -70,83 +57,61 @@ class ProcessDied(BaseException):
     """Not an exception that anybody may handle: the process is gone."""
 
 
-@dataclass
-class Disk:
-    """A store whose next commit may meet with an accident."""
+class Disk(Store):
+    """A store whose next change may meet with an accident."""
 
-    store: Store
-    accident: str = ""
+    accident = ""
     """``before`` or ``after``: the process dies then; ``full``: nothing can be written. Behind
     ``choosing`` it is due when a choice is written down, behind ``asked`` when it is noted that the
-    supplier was asked; else at a commit."""
-
-    def books(self) -> Books:
-        return self.store.books()
-
-    def stored(self) -> list[StoredSample]:
-        return self.store.stored()
-
-    def samples(self) -> list[Any]:
-        return self.store.samples()
+    supplier was asked; else at the end of an order."""
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
-        return self.store.answer(round_number)
+        """Read each once: all are looked at after every step."""
+        known: dict[int, tuple[Order, Receipt]] = vars(self).setdefault("answers", {})
+        if round_number not in known:
+            answer = super().answer(round_number)
+            if answer is None:
+                return None
+            known[round_number] = answer
+        return known[round_number]
 
-    def failures(self) -> list[FailedSample]:
-        return self.store.failures()
+    @contextmanager
+    def step(self, round_number: int, before: Books) -> Iterator[Change]:
+        with super().step(round_number, before) as change:
+            yield change
+            name = "" if change.books.last_round > before.last_round else "choosing"
+            kind = self._due(name)
+        _die_after(kind)
 
-    def pack(self, sample: Any) -> bytes:
-        return self.store.pack(sample)
-
-    def unpack(self, packed: bytes) -> Any:
-        return self.store.unpack(packed)
-
-    def candidates(self, *, only_chosen: bool = False) -> list[Candidate]:
-        return self.store.candidates(only_chosen=only_chosen)
-
-    def choose(self, choice: Choice) -> None:
-        self._meet_accident("choosing", lambda: self.store.choose(choice))
-
-    def purchases(self) -> list[Purchase]:
-        return self.store.purchases()
-
-    def purchased(self, key: str) -> Candidate:
-        return self.store.purchased(key)
-
-    def mark_asked(self, keys: Sequence[str]) -> None:
-        self._meet_accident("asked", lambda: self.store.mark_asked(keys))
+    def mark_asked(self, numbers: Sequence[int]) -> None:
+        kind = self._due("asked")
+        super().mark_asked(numbers)
+        _die_after(kind)
 
     def void(self, round_number: int) -> None:
         if self.accident.endswith("full"):
             raise OSError(errno.ENOSPC, "no space left on device")
-        self.store.void(round_number)
+        super().void(round_number)
 
-    def keep_at_most(self, length: int) -> None:
-        self.store.keep_at_most(length)
-
-    def let_go(self) -> None:
-        self.store.let_go()
-
-    def whose(self, subject: str) -> str | None:
-        return self.store.whose(subject)
-
-    def commit(self, change: Change) -> None:
-        self._meet_accident("", lambda: self.store.commit(change))
-
-    def _meet_accident(self, step: str, write: Callable[[], None]) -> None:
-        """Write, unless an accident is due at this step."""
+    def _due(self, step: str) -> str:
+        """Return the accident that is due at this step; one before it happens at once."""
         at, _, kind = self.accident.rpartition(" ")
         if at != step:
-            write()
-            return
+            return ""
         self.accident = ""
         if kind == "before":
             raise ProcessDied
         if kind == "full":
             raise OSError(errno.ENOSPC, "no space left on device")
-        write()
-        if kind == "after":
-            raise ProcessDied
+        return kind
+
+
+MakeStore = Callable[[str, int], Disk]
+
+
+def _die_after(kind: str) -> None:
+    if kind == "after":
+        raise ProcessDied
 
 
 @dataclass
@@ -183,7 +148,7 @@ class Device:
     """Its books when they were last looked at."""
 
     def __post_init__(self) -> None:
-        self.disk = Disk(self.make_store(self.name, self.capacity))
+        self.disk = self.make_store(self.name, self.capacity)
         self.start()
 
     def start(self) -> None:
@@ -230,7 +195,7 @@ class Device:
         self.disks_lost += 1
         self.paid_before = self.paid
         self.read_before = max(self.read_before, int(self.disk.books().cursor or 0))
-        self.disk = Disk(self.make_store(self.name, self.capacity))
+        self.disk = self.make_store(self.name, self.capacity)
         self.bought = {}
         self.start()
 
@@ -238,7 +203,13 @@ class Device:
     def paid(self) -> float:
         """All that was ever paid here."""
         books = self.disk.books()
-        return self.paid_before + books.total_spent - books.total_refunded
+        return self.paid_before + books.spent - books.refunded
+
+    def content(self, sample: Held) -> Any:
+        """What a sample is."""
+        packed = self.disk.content(sample.number)
+        assert packed is not None
+        return self.disk.unpack(packed)
 
     def newest(self) -> Receipt | None:
         answer = self.disk.answer(self.disk.books().last_round)
@@ -254,7 +225,7 @@ class Device:
             void_round=books.void_round,
             candidates=0 if self.selection is None else self.selection.candidates,
             read=books.read,
-            last_taken=last_taken(books),
+            last_taken=books.last_taken,
         )
 
     def apply(self, address: Address, order: Order) -> Receipt | None:
@@ -297,7 +268,7 @@ class World:
     ) -> None:
         self.terms, self.strict = run_terms, strict
         self.make_store: MakeStore = make_store or (
-            lambda name, capacity: MemoryStore(RUN, name, capacity, CODEC)
+            lambda name, capacity: Disk(None, RUN, name, capacity, CODEC)
         )
         self.devices: dict[str, Device] = {}
         self.controller = Controller(run_terms, RUN)
@@ -404,7 +375,7 @@ class World:
     def lose_disk(self, name: str) -> None:
         device = self.devices[name]
         books = device.disk.books()
-        device.lost_aside[books.buffer_id] = books.total_set_aside
+        device.lost_aside[books.buffer_id] = books.set_aside
         device.lose_disk()
 
     def _note_unheard(self, device: Device) -> None:
@@ -434,21 +405,22 @@ class World:
         """The books of server and clients, after any step."""
         ledger, paid = self.controller.ledger, 0.0
         for device in self.devices.values():
-            if device.checked is not device.disk.books():
-                self._check_device(device)
-                device.checked = device.disk.books()
-            paid += device.paid
+            books = device.disk.books()
+            if device.checked != books:
+                self._check_device(device, books)
+                device.checked = books
+            device_paid = device.paid_before + books.spent - books.refunded
+            paid += device_paid
             if device.name not in ledger.clients:
-                assert not device.paid, "paid for what nobody ordered"
+                assert not device_paid, "paid for what nobody ordered"
                 continue
-            account, books = ledger.account(device.name), device.disk.books()
-            newest = account.newest
+            newest = ledger.account(device.name).newest
             if not device.disks_lost:
-                assert newest.spent <= books.total_spent + 1e-9
+                assert newest.spent <= books.spent + 1e-9
                 if newest.round_number == books.last_round:
-                    assert newest.admitted == books.total_admitted
-                    assert math.isclose(newest.spent, books.total_spent, abs_tol=1e-9)
-                    assert math.isclose(newest.refunded, books.total_refunded, abs_tol=1e-9)
+                    assert newest.admitted == books.admitted
+                    assert math.isclose(newest.spent, books.spent, abs_tol=1e-9)
+                    assert math.isclose(newest.refunded, books.refunded, abs_tol=1e-9)
                     assert newest.under_way == books.under_way
         heard = math.fsum(ledger.account(client).paid for client in ledger.clients)
         unheard = ledger.exposure
@@ -460,40 +432,39 @@ class World:
         if self.strict:
             assert paid <= self.terms.budget * self.controller.round_number + 1e-6, "overspent"
 
-    def _check_device(self, device: Device) -> None:
-        books, stored = device.disk.books(), device.disk.stored()
+    def _check_device(self, device: Device, books: Books) -> None:
+        stored = device.disk.held("stored")
         answers = [device.disk.answer(now) for now in range(1, books.last_round + 1)]
         given = [answer for answer in answers if answer is not None]
         before, spent = 0, list[float]()
         for order, receipt in given:
             spent.append(order.price * (receipt.bought - before))
             before = receipt.bought
-        assert math.isclose(math.fsum(spent), books.total_spent, abs_tol=1e-9), "bought x price"
+        assert math.isclose(math.fsum(spent), books.spent, abs_tol=1e-9), "bought x price"
         self._check_purchases(device, books, before)
         assert len(stored) <= device.capacity, "memory is a hard limit"
         newest = device.newest()
         assert len(stored) == (newest.occupancy if newest else 0), "what the receipt says is there"
-        newest_positions = range(books.total_admitted - len(stored), books.total_admitted)
-        assert [one.position for one in stored] == [*newest_positions], "the oldest leave first"
+        since = [sample.since for sample in stored]
+        assert since == sorted(since), "the oldest leave first"
         samples = device.disk.samples()
         assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
         aside = [one.key for one in device.disk.failures() if one.set_aside]
-        assert len(aside) == len(set(aside)) == books.total_set_aside
+        assert len(aside) == len(set(aside)) == books.set_aside
         told = 0 if newest is None else newest.health.get("set_aside", 0)
         if newest is not None and books.chosen_round > books.last_round:  # by a choice
-            assert told <= books.total_set_aside
+            assert told <= books.set_aside
         else:
-            assert newest is None or told == books.total_set_aside
+            assert newest is None or told == books.set_aside
         places = {
             int(one.key.rsplit("/", 1)[1]) - 1
             for one in device.disk.failures()
             if one.set_aside and not (one.tries == TRIES and one.error.startswith(AWAY))
         }
         assert places <= device.at_fault, "a sample was set aside that is not at fault"
-        read = books.total_seen or books.total_admitted + books.total_set_aside
-        skipped = int(books.cursor or 0) - read
+        skipped = int(books.cursor or 0) - books.read
         assert skipped == 0 or device.disks_lost, "each sample of the stream once"
-        if books.total_admitted:
+        if books.admitted:
             heard = device.read_before - sum(device.unheard_aside.values())
             assert skipped >= heard, "a sample that a lost disk had, once more"
         if device.supplier is None:
@@ -501,35 +472,37 @@ class World:
             # supplier, who was paid before the crash, was away when asked again.
             away = {one.key for one in device.disk.failures() if one.error.startswith(AWAY)}
             kept = device.bought.keys() - away
-            assert books.total_admitted <= len(kept) <= books.total_admitted + device.capacity
+            assert books.admitted <= len(kept) <= books.admitted + device.capacity
         self._check_candidates(device, books, aside)
         self._check_plan(device, books, stored)
 
-    def _check_plan(self, device: Device, books: Books, stored: list[StoredSample]) -> None:
+    def _check_plan(self, device: Device, books: Books, stored: list[Held]) -> None:
         """What is planned is the newest of all that is stored or under way, and told by age."""
         newest = device.newest()
         if newest is None:
             return
-        bought_in = [sample.bought_in for sample in stored]
-        bought_in += [purchase.bought_in for purchase in device.disk.purchases()]
+        bought_in = [sample.bought_in for sample in device.disk.held("stored", "under way")]
         ages = sorted(books.orders - number + 1 for number in bought_in)[: device.capacity]
         told = [age for age, count in enumerate(newest.holding, start=1) for _ in range(count)]
         assert told == ages, "the plan"
-        assert newest.uses == sum(one.uses for one in stored), "rounds that samples trained in"
+        uses = sum(books.orders - sample.since for sample in stored)
+        assert newest.uses == uses, "rounds that samples trained in"
         assert newest.under_way == books.under_way
         assert newest.read <= books.read
 
     def _check_purchases(self, device: Device, books: Books, bought: int) -> None:
         """Whatever was bought has come, never will, or is under way."""
-        purchases = device.disk.purchases()
+        purchases = device.disk.held("under way")
         assert len(purchases) == books.under_way
-        committed = math.fsum(one.price for one in purchases)
-        assert math.isclose(committed, books.under_way_spent, abs_tol=1e-9)
-        assert bought == books.total_admitted + books.total_refused + books.under_way
-        samples = {device.disk.unpack(device.disk.purchased(one.key).packed) for one in purchases}
+        newest = device.newest()
+        if newest is not None:
+            committed = math.fsum(one.price for one in purchases)
+            assert math.isclose(committed, newest.under_way_spent, abs_tol=1e-9)
+        assert bought == books.bought
+        samples = {device.content(one) for one in purchases}
         assert len(samples) == len(purchases), "bought twice"
         assert not samples & set(device.disk.samples()), "it has come, and is still under way"
-        waits = {device.disk.unpack(one.packed) for one in device.disk.candidates()}
+        waits = {device.content(one) for one in device.disk.held("chosen", "candidate")}
         assert not samples & waits, "it is bought, and still waits"
         if device.supplier is not None:
             charged = device.supplier.charged(list(device.supplier.bill))
@@ -537,18 +510,18 @@ class World:
 
     def _check_candidates(self, device: Device, books: Books, aside: list[str]) -> None:
         """Nobody waits who was bought, and whoever was paid for is chosen or bought."""
-        kept = device.disk.candidates()
-        assert len(kept) == books.candidates
+        waiting = device.disk.held("candidate")
+        kept = [*device.disk.held("chosen"), *waiting]
         most = 0 if device.selection is None else device.selection.backlog
-        assert sum(not one.chosen for one in kept) <= most, "the backlog is a hard limit"
+        assert len(waiting) <= most, "the backlog is a hard limit"
         places = [int(one.key.rsplit("/", 1)[1]) for one in kept]
         assert len(set(places)) == len(places), "a candidate twice"
         assert max(places, default=0) <= int(books.cursor or 0)
-        samples = [device.disk.unpack(one.packed) for one in kept]
+        samples = [device.content(one) for one in kept]
         assert not set(samples) & set(device.disk.samples()), "it is bought, and still waits"
         assert not {one.key for one in kept} & set(aside)
         if device.selection is not None:
-            waits = {one.key for one in kept if not one.chosen}
+            waits = {one.key for one in waiting}
             assert not waits & set(device.bought), "paid for, and chosen no longer"
 
     def calm_down(self, rounds: int = 3) -> None:
@@ -573,14 +546,14 @@ class World:
             assert account.outstanding is None
             newest = account.newest
             assert newest.round_number == books.last_round
-            assert newest.admitted == books.total_admitted
-            assert math.isclose(newest.spent, books.total_spent, abs_tol=1e-6)
-            assert math.isclose(newest.refunded, books.total_refunded, abs_tol=1e-6)
+            assert newest.admitted == books.admitted
+            assert math.isclose(newest.spent, books.spent, abs_tol=1e-6)
+            assert math.isclose(newest.refunded, books.refunded, abs_tol=1e-6)
             if device.supplier is not None and not device.disks_lost:
-                under_way = {one.key: one for one in device.disk.purchases()}
-                assert all(one.asked for one in under_way.values())
+                under_way = {one.key: one for one in device.disk.held("under way")}
+                assert all(one.is_asked for one in under_way.values())
                 heard = [key for key in device.supplier.bill if key not in under_way]
-                charged = device.supplier.charged(heard) + books.under_way_spent
+                charged = device.supplier.charged(heard) + newest.under_way_spent
                 assert math.isclose(charged, device.paid, abs_tol=1e-6), "the bill differs"
 
 

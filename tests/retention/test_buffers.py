@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import tidegate.retention.oldest_first as module
 from tidegate._internal.arrays import EVERYONE, IntArray, Members
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.retention.k_step import KStepRetention
 from tidegate.retention.oldest_first import OldestFirst
@@ -125,7 +125,7 @@ def play_at_counts_and_gates(
 ) -> None:
     buffers = OldestFirst(cap).buffers(np.array(capacities), len(rounds))
     gates = [
-        Gate(MemoryStore("r", f"client-{number}", capacity), IndexedStream(range(1000)))
+        Gate(Store(None, "r", f"client-{number}", capacity), IndexedStream(range(1000)))
         for number, capacity in enumerate(capacities)
     ]
     before = dict.fromkeys(range(len(capacities)), 0)

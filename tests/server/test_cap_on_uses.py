@@ -10,10 +10,9 @@ import pytest
 from check_size import at_size
 from late_supplier import LateSupplier
 from quiet import quietly
-from world import RUN, World
+from world import RUN, Disk, World
 
-from tidegate.client.sqlite_store import SqliteStore
-from tidegate.client.store import KEPT_ANSWERS, Store
+from tidegate.client.store import KEPT_ANSWERS
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
@@ -43,7 +42,7 @@ def capped(cap: int, budget: float, *, strict: bool = False) -> Terms:
 def play(
     terms: Terms,
     wanted: int,
-    make_store: Callable[[str, int], Store] | None = None,
+    make_store: Callable[[str, int], Disk] | None = None,
     *,
     late: bool = False,
 ) -> dict[str, set[int]]:
@@ -105,8 +104,8 @@ def test_no_sample_trains_more_often_than_it_may(cap: int, budget: float, late: 
 def test_a_file_counts_uses_over_restarts(tmp_path: Path) -> None:
     files = itertools.count()
 
-    def store(name: str, capacity: int) -> SqliteStore:
-        return SqliteStore(tmp_path / f"{next(files)}.sqlite", RUN, name, capacity)
+    def store(name: str, capacity: int) -> Disk:
+        return Disk(tmp_path / f"{next(files)}.sqlite", RUN, name, capacity)
 
     trained = play(capped(3, 60.0), 600, store)
     assert max(len(rounds) for rounds in trained.values()) == 3

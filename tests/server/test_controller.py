@@ -13,7 +13,7 @@ from saved_controller import brought_back, restored, saved
 
 from tidegate._internal.randomness import COHORTS, generator
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError, SupplierError, WireError
@@ -65,7 +65,7 @@ def hello(
 
 
 def gate(client: str, capacity: int) -> Gate:
-    return Gate(MemoryStore("r", client, capacity), IndexedStream(range(100_000)))
+    return Gate(Store(None, "r", client, capacity), IndexedStream(range(100_000)))
 
 
 def fleet(controller: Controller, capacities: Mapping[str, int]) -> dict[str, Gate]:
@@ -930,7 +930,7 @@ def test_an_order_that_a_client_calls_void_is_forgotten_and_refused_when_it_come
     """It introduced itself as new, and then had an order of a round that was over."""
     controller = Controller(terms("constant_admission"), "r")
     gates = fleet(controller, {"early": 10, "late": 10})
-    store = MemoryStore("r", "late", 10)
+    store = Store(None, "r", "late", 10)
     gates["late"] = Gate(store, IndexedStream(range(100_000)))
     delayed = controller.decide(gates, gates)["late"]
     controller.close()
@@ -997,7 +997,7 @@ def test_decisions_follow_from_sums_alone_where_that_is_asked(name: str, sums_on
         fleet(controller, capacities)
         streams = {client: Rationed(range(1000)) for client in capacities}
         gates = {
-            client: Gate(MemoryStore("r", client, 40), stream) for client, stream in streams.items()
+            client: Gate(Store(None, "r", client, 40), stream) for client, stream in streams.items()
         }
         for _ in range(4):
             for client, stream in streams.items():
@@ -1114,7 +1114,7 @@ def test_tide_does_not_wait_for_slots_whose_client_has_nothing_to_fill_them_with
     controller = Controller(terms("tide", budget=TARGET, num_rounds=200, prices=prices), "r")
     gates = fleet(controller, {"a": 10, "b": 10})
     controller.join(hello("dry", 60))
-    gates["dry"] = Gate(MemoryStore("r", "dry", 60), IndexedStream(range(3)))
+    gates["dry"] = Gate(Store(None, "r", "dry", 60), IndexedStream(range(3)))
     played = [play(controller, gates) for _ in range(150)]
     assert played[-1].training_size == 23
     # Waiting for θ(0), the others would have replaced their samples for 2.5 a round.
@@ -1126,7 +1126,7 @@ def test_buying_goes_on_while_the_first_samples_are_under_way() -> None:
     controller = Controller(terms("constant_admission"), run="r")
     controller.join(hello("a", 100))
     supplier = LateSupplier(number=1, longest_delay=20, now=-1000)
-    late = Gate(MemoryStore("r", "a", 100), IndexedStream("x" * 1000), supplier=supplier)
+    late = Gate(Store(None, "r", "a", 100), IndexedStream("x" * 1000), supplier=supplier)
     for _ in range(4):
         (order,) = controller.decide(["a"], ["a"]).values()
         receipt = late.apply(order)

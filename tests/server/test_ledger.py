@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from saved_controller import saved_again
 
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
 from tidegate.server.ledger import Ledger
@@ -29,8 +29,8 @@ def opened(*clients: str) -> Ledger:
     return ledger
 
 
-def gate(store: MemoryStore | None = None) -> Gate:
-    return Gate(store or MemoryStore(RUN, "site", 10), IndexedStream(range(10_000)))
+def gate(store: Store | None = None) -> Gate:
+    return Gate(store or Store(None, RUN, "site", 10), IndexedStream(range(10_000)))
 
 
 def test_a_round_is_ordered_booked_and_closed() -> None:
@@ -258,7 +258,7 @@ deliveries = st.lists(
 )
 
 
-def introduce(ledger: Ledger, store: MemoryStore, void_round: int) -> None:
+def introduce(ledger: Ledger, store: Store, void_round: int) -> None:
     """Say how far the client came, and that earlier orders are void."""
     store.void(void_round)
     last_round = store.books().last_round
@@ -273,7 +273,7 @@ def introduce(ledger: Ledger, store: MemoryStore, void_round: int) -> None:
 def test_whatever_is_lost_the_books_agree_at_the_next_contact(
     deliveries: list[tuple[int, float, str]],
 ) -> None:
-    ledger, store = opened("a"), MemoryStore(RUN, "site", 10)
+    ledger, store = opened("a"), Store(None, RUN, "site", 10)
     one = gate(store)
     waiting: list[Receipt] = []
     booked = 0.0
@@ -295,12 +295,12 @@ def test_whatever_is_lost_the_books_agree_at_the_next_contact(
         account = ledger.account("a")
         assert booked == pytest.approx(account.paid)
         # What the client really spent is never more than what is booked or may be outstanding.
-        assert store.books().total_spent <= account.paid + account.exposure + 1e-9
+        assert store.books().spent <= account.paid + account.exposure + 1e-9
     introduce(ledger, store, void_round=len(deliveries))
     last = order(len(deliveries) + 1, 1, 1.0)
     ledger.send("a", last)
     ledger.book("a", one.apply(last))
     books = store.books()
     account = ledger.account("a")
-    assert (account.admitted, account.paid) == (books.total_admitted, books.total_spent)
+    assert (account.admitted, account.paid) == (books.admitted, books.spent)
     assert account.outstanding is None

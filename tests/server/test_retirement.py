@@ -10,7 +10,7 @@ from saved_controller import restored
 
 from tidegate.admission.debt import certificate_holds
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
 from tidegate.policies import POLICIES, ControlOptions
@@ -55,7 +55,7 @@ def hello(client: str, buffer_id: str = "first", void_round: int = 0) -> Introdu
 
 
 def gate(client: str) -> Gate:
-    return Gate(MemoryStore("r", client, CAPACITIES[client]), IndexedStream(range(100_000)))
+    return Gate(Store(None, "r", client, CAPACITIES[client]), IndexedStream(range(100_000)))
 
 
 def fleet(controller: Controller) -> dict[str, Gate]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidegate.admission.cheapest_first import cheapest_first
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, ControlOptions
@@ -54,7 +54,7 @@ def join(controller: Controller, gates: dict[str, Gate], clients: int) -> None:
     for number in range(len(gates), len(gates) + clients):
         name = f"client-{number:02}"
         controller.join(Introduction(run="r", client=name, buffer_capacity=10, buffer_id="b"))
-        gates[name] = Gate(MemoryStore("r", name, 10), IndexedStream(range(10_000)))
+        gates[name] = Gate(Store(None, "r", name, 10), IndexedStream(range(10_000)))
 
 
 def spent_with_20_joining(on: Terms, *, silent: int = 0) -> list[float]:

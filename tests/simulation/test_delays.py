@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from client_parts import uses_of
 from late_samples import DelayedSamples
 
 from tidegate._internal import saving
 from tidegate._internal.randomness import COHORTS, DELAYS, PRICES, generator, uniform_at
 from tidegate.client.gate import Gate
-from tidegate.client.memory_store import MemoryStore
+from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError
@@ -67,7 +68,7 @@ def test_counts_are_those_of_real_gates_with_a_late_supplier(
     names = [f"client-{number}" for number in range(problem.num_clients)]
     for number, client in enumerate(names):
         capacity = int(problem.capacities[number])
-        stores[client] = MemoryStore("r", client, capacity)
+        stores[client] = Store(None, "r", client, capacity)
         suppliers[client] = DelayedSamples(problem.delays, SEED, number)
         stream = IndexedStream(range(100_000))
         gates[client] = Gate(stores[client], stream, supplier=suppliers[client])
@@ -101,18 +102,15 @@ def test_counts_are_those_of_real_gates_with_a_late_supplier(
         for column in ("spent", "overspend", "cost_debt", "effective_samples"):
             assert getattr(real, column) == pytest.approx(getattr(row, column)), (now, column)
         uses = getattr(state.stored, "most_uses", 0) or ROUNDS
-        stored = [
-            [sample for sample in stores[client].stored() if sample.uses < uses] for client in names
-        ]
+        stored = [[use for use in uses_of(stores[client]) if use < uses] for client in names]
         assert [len(one) for one in stored] == state.stored.occupancy.tolist()
         assert isinstance(state.stored, KStepBuffers | OldestFirstBuffers)
-        used = [sum(sample.uses for sample in one) for one in stored]
-        assert used == state.stored.uses.tolist(), now
+        assert [sum(used) for used in stored] == state.stored.uses.tolist(), now
         most_under_way = max(most_under_way, row.under_way)
     if not most_under_way:
         return
     assert row.distinct_samples > row.training_size
-    assert state.admitted.tolist() == [stores[client].books().total_admitted for client in names]
+    assert state.admitted.tolist() == [stores[client].books().admitted for client in names]
 
 
 def test_nothing_pauses_while_all_that_was_bought_is_under_way() -> None:
@@ -124,7 +122,7 @@ def test_nothing_pauses_while_all_that_was_bought_is_under_way() -> None:
         num_rounds=ROUNDS,
     )
     controller, supplier = Controller(terms, "r"), DelayedSamples(Delays(4, 4), SEED, 0)
-    gate = Gate(MemoryStore("r", "a", 50), IndexedStream(range(1000)), supplier=supplier)
+    gate = Gate(Store(None, "r", "a", 50), IndexedStream(range(1000)), supplier=supplier)
     controller.join(
         Introduction(run="r", client="a", buffer_capacity=50, buffer_id="b", void_round=0)
     )

@@ -144,7 +144,7 @@ def _audited(paths: list[Path], with_own: list[Path]) -> tuple[list[Audit], list
         try:
             if file not in paths:
                 mark_of_file(file)  # if this fails, it may be of another program
-            audits.append(audit_file(file))
+            audits += audit_file(file)
         except TidegateError as wrong:
             failed.append(wrong)
         except (sqlite3.DatabaseError, OSError) as wrong:
@@ -206,7 +206,7 @@ def _show_all(audits: list[Audit], failed: list[TidegateError], missing: list[st
 
 
 def _show_counts(audits: list[Audit], failed: list[TidegateError]) -> None:
-    unlimited = sum(not one.replay.keep for one in audits)
+    unlimited = sum(not one.books.keep for one in audits)
     if unlimited:
         told = "no limit in days is set, so none was checked"
         if len(audits) > 1:
@@ -223,7 +223,7 @@ def _show_counts(audits: list[Audit], failed: list[TidegateError]) -> None:
 
 
 def _show(audit: Audit) -> None:
-    books, counts = audit.books, audit.replay.counts
+    books, counts = audit.books, audit.sums.counts
     named = {"uses" if name == "used" else name: counts[name] for name in sorted(counts)}
     told = ", ".join(f"{name} {count:,}" for name, count in named.items())
     typer.echo(f"{books.client} in run {books.run}: {audit.entries:,} entries; {told or 'nothing'}")

@@ -10,7 +10,7 @@ import typer
 from tidegate._internal.words import counted
 from tidegate.cli.running import AsJson
 from tidegate.client.buffer_files import is_marked
-from tidegate.client.sqlite_file import APPLICATION_ID
+from tidegate.client.device_file import APPLICATION_ID
 from tidegate.client.streams.messages import KIND
 from tidegate.client.sweeping import sweep as sweep_folder
 from tidegate.errors import ConfigurationError

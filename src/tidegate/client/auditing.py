@@ -8,23 +8,21 @@ import json
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tidegate import buffer
-from tidegate._internal.saving import plain, reading
+from tidegate._internal.saving import reading
 from tidegate._internal.sqlite_file import check_tables, opened_to_read, transaction
 from tidegate.client.buffer_files import check_ours
+from tidegate.client.device_file import KIND, as_text
 from tidegate.client.forgotten import Forgotten
-from tidegate.client.keeping import CONTENTS
 from tidegate.client.limits import Clock, OwnTime, milliseconds
-from tidegate.client.record import FIRST, KINDS, Entry, Replay, mark_of, next_digest
-from tidegate.client.sealing import binding
-from tidegate.client.sqlite_file import buffer_kind
-from tidegate.client.store import Books
+from tidegate.client.record import EARLY, Entry, Item, Sums, followed, held_by, mark_of, next_digest
+from tidegate.client.store import COLUMNS, KINDS, Books, books_of
 from tidegate.errors import DamagedFileError
 
 REMEDY = "keep the file as it is, and find out who had access to the device"
@@ -44,7 +42,7 @@ class Deletion:
 
 @dataclass
 class Audit:
-    """What an audit of one file found."""
+    """What an audit of one client's buffer found."""
 
     path: Path
     books: Books
@@ -54,18 +52,23 @@ class Audit:
     """Limits that were not kept, by the record."""
     waiting: list[str] = field(default_factory=list)
     """What will be deleted with the next order or sweep."""
-    replay: Replay = field(default_factory=Replay)
+    sums: Sums = field(default_factory=Sums)
+    """What the record adds up to."""
+    held: Counter[str] = field(default_factory=Counter)
+    """How many samples, candidates and purchases have content in the file."""
     entries: int = 0
-    sealed: int = 0
-    """Number of entries that were summed up."""
+    removed: int = 0
+    """Number of early entries that are no longer there; their sums are."""
     digests: dict[int, str] = field(default_factory=dict)
     """By round, the digest before the entry of its order."""
-    holdings: dict[int, Counter[int]] = field(default_factory=dict)
-    """By round, how many samples trained in it, by their uses including that round."""
+    holdings: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """By round, the samples that trained in it, and the sum of their uses including that round."""
     deletions: list[Deletion] = field(default_factory=list)
-    """By a limit, a sweep or ``tidegate forget``, without those of entries that were summed up."""
-    unbound: set[int] = field(default_factory=set)
-    """Rounds whose digest does not cover the sums of sealed entries."""
+    """By a limit, a sweep or ``tidegate forget``, without those of entries that were removed."""
+    jumps: list[tuple[int, int]] = field(default_factory=list)
+    """When the clock jumped, and how far."""
+    uncovered: int = 0
+    """The round whose order is the first entry: its digest does not cover the sums."""
     is_as_told: bool = True
     """Whether nothing was let go since the newest receipt."""
     compared_to: int | None = None
@@ -79,196 +82,207 @@ class Audit:
         return not (self.problems or self.broken)
 
 
-def audit_file(path: Path, clock: Clock = time.time) -> Audit:
-    """Audit a buffer; raise ``DamagedFileError`` for a file that cannot be read as one."""
+def audit_file(path: Path, clock: Clock = time.time) -> list[Audit]:
+    """Audit each buffer in a file; raise ``DamagedFileError`` if it cannot be read as one."""
     try:
         with closing(opened_to_read(path)) as file:
+            file.text_factory = as_text
             check_ours(path, file)
-            check_tables(file, path, buffer_kind())
+            check_tables(file, path, KIND)
             with transaction(file, "DEFERRED"), reading(path, REMEDY):
-                return _audit(path, file, clock)
+                clients = file.execute(f"SELECT number, {', '.join(COLUMNS)} FROM clients")  # noqa: S608
+                audits = [
+                    _audit(Audit(path, books_of(row)), number, file, clock)
+                    for number, *row in clients.fetchall()
+                ]
+                if file.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
+                    for audit in audits:
+                        audit.problems.append("the database is damaged (PRAGMA integrity_check)")
+                return audits
     except sqlite3.DatabaseError as wrong:
         raise DamagedFileError(path, f"cannot be read as a buffer ({wrong})", REMEDY) from wrong
 
 
-def _audit(path: Path, file: sqlite3.Connection, clock: Clock) -> Audit:
-    ((text,),) = file.execute("SELECT content FROM books LIMIT 1").fetchall()
-    audit = Audit(path, plain(Books, json.loads(text)))
-    if file.execute("PRAGMA integrity_check").fetchall() != [("ok",)]:
-        audit.problems.append("the database is damaged (PRAGMA integrity_check)")
-    if _follow(audit, file):
-        _compare_stored(audit, file)
-        _compare_books(audit, file)
-        _look_ahead(audit, file, clock)
-    audit.broken = audit.replay.broken
+def _audit(audit: Audit, client: int, file: sqlite3.Connection, clock: Clock) -> Audit:
+    if _follow(audit, client, file):
+        _compare_stored(audit, client, file)
+        _compare_books(audit, client, file)
+        _look_ahead(audit, client, file, clock)
     return audit
 
 
-def _follow(audit: Audit, file: sqlite3.Connection) -> bool:
-    """Follow the chain from the seal to its end; return whether that is possible."""
-    sealed = file.execute("SELECT number, digest, content FROM seal").fetchall()
-    number, digest, seal = sealed[0] if sealed else (0, FIRST, "")
-    bound = binding(number, digest, seal) if sealed else ""
-    audit.sealed = number
-    try:
-        audit.replay = Replay(seal)
-    except (ValueError, TypeError, LookupError):
-        audit.problems.append("the seal cannot be read")
-        return False
-    rows = file.execute("SELECT number, content FROM record ORDER BY number").fetchall()
-    for place, text in rows:
+def _follow(audit: Audit, client: int, file: sqlite3.Connection) -> bool:
+    """Follow the record from its first entry to its end; return whether that is possible."""
+    rows = file.execute(
+        "SELECT number, before, entry FROM record WHERE client = ? ORDER BY number", (client,)
+    ).fetchall()
+    number, digest = (rows[0][0] - 1, rows[0][1]) if rows else (0, "")
+    audit.removed = number
+    at = breaches = 0
+    for place, before, text in rows:
         number += 1
-        if place != number:
+        if (place, before) != (number, digest):
             audit.problems.append(f"entry {number} of the record is missing")
             return False
         try:
             entry = Entry.read(text)
-            audit.replay.follow(entry)
+            is_known = number == 1 or number > audit.removed + 1
+            expected = followed(audit.sums, entry) if is_known else entry.sums
         except (ValueError, TypeError, LookupError) as wrong:
             audit.problems.append(f"entry {number} of the record is not possible: {wrong}")
             return False
-        _note(audit, entry, digest, bound=not bound)
-        if entry.event == "sealed" and entry.note == bound:
-            bound = ""
+        if entry.at < at or entry.sums != expected:
+            audit.problems.append(
+                f"entry {number} of the record is not possible: its time or its sums do not follow "
+                "from the entries before it"
+            )
+            return False
+        broken = entry.breaches(audit.sums.keep) if entry.event == "order" else []
+        audit.broken += broken
+        breaches += bool(broken)
+        at, audit.sums = entry.at, entry.sums
+        _note(audit, entry, digest, is_first=number == audit.removed + 1)
         digest = next_digest(digest, text)
     audit.entries = number
-    if bound:
-        audit.problems.append("the seal is not the one that the record names")
-    if (number, digest) != (audit.books.record_number, audit.books.record_digest):
+    if audit.sums.breaches > breaches:
+        earlier = audit.sums.breaches - breaches
+        audit.broken.append(f"in {earlier} earlier orders a sample trained beyond a limit")
+    books = audit.books
+    if (number, digest) != (books.record_number, books.record_digest):
         audit.problems.append(
             f"the record has {number} entries and ends in {digest[:16]}, but the books say "
-            f"{audit.books.record_number} and {audit.books.record_digest[:16]}"
+            f"{books.record_number} and {books.record_digest[:16]}"
         )
+    if json.loads(books.sums) != json.loads(json.dumps(vars(audit.sums))):
+        audit.problems.append("the books have other sums than the record")
+    if books.own_time < at:
+        audit.problems.append("the file's time is before the newest entry of the record")
     return True
 
 
-def _note(audit: Audit, entry: Entry, digest: str, *, bound: bool) -> None:
+def _note(audit: Audit, entry: Entry, digest: str, *, is_first: bool) -> None:
     """Note what an order used, and what was deleted.
 
     Args:
         audit: to note it in.
         entry: of the record.
         digest: before the entry.
-        bound: whether the digest covers the sums of sealed entries.
+        is_first: whether it is the first that is left.
     """
     if entry.event == "order":
-        replay = audit.replay
-        held = [replay.uses(one) for one in replay.items.values() if one.kind == "sample"]
         audit.is_as_told = True
         audit.digests[entry.round_number] = digest
-        audit.holdings[entry.round_number] = Counter(held)
-        if not bound:
-            audit.unbound.add(entry.round_number)
-    if entry.event in ("expired", "swept", "erased") and entry.gone:
+        audit.holdings[entry.round_number] = entry.sums.stored, entry.sums.uses
+        if is_first and audit.removed:
+            audit.uncovered = entry.round_number
+    if entry.event in EARLY and entry.left:
         audit.is_as_told = False
-        audit.deletions.append(Deletion(entry.at, entry.event, len(entry.gone)))
+        audit.deletions.append(Deletion(entry.at, entry.event, len(entry.left)))
+    if entry.jump:
+        audit.jumps.append((entry.at, entry.jump))
 
 
-def _compare_stored(audit: Audit, file: sqlite3.Connection) -> None:
-    """Check that what is stored is what the record says, in its order, byte by byte."""
-    for kind in KINDS:
-        rows, contents, column = CONTENTS[kind]
-        told = [(mark, one) for mark, one in audit.replay.items.items() if one.kind == kind]
-        stored = file.execute(
-            f"SELECT place.{column}, content, held_at, secret, subject "  # noqa: S608 - names
-            f"FROM {contents} AS place "
-            f"LEFT JOIN origins ON kind = ? AND origins.number = place.{column} "
-            f"ORDER BY place.{column}",
-            (kind,),
-        ).fetchall()
-        found = [(_mark(row), row[2]) for row in stored]
-        if found != [(mark, one.held_at) for mark, one in told]:
-            audit.problems.append(
-                f"{kind}s: {len(found)} are stored, but {len(told)} are in the record"
-                if len(found) != len(told)
-                else f"{kind}s: at least one of the {len(found)} stored differs from the record in "
-                "content or time"
-            )
-        ((known,),) = file.execute("SELECT count(*) FROM origins WHERE kind = ?", (kind,))
-        if known != len(stored):
-            audit.problems.append(
-                f"{kind}s: {known} have an origin, but {len(stored)} have content"
-            )
-        if kind != "purchase":
-            numbers = file.execute(f"SELECT {column} FROM {rows} ORDER BY {column}")  # noqa: S608
-            if [number for (number,) in numbers] != [row[0] for row in stored]:
-                audit.problems.append(f"{kind}s: rows and contents do not match")
-    samples = file.execute(
-        "SELECT position, admitted_round, uses FROM samples ORDER BY position"
-    ).fetchall()
-    items = [one for one in audit.replay.items.values() if one.kind == "sample"]
-    for row, one in zip(samples, items, strict=False):
-        expected = one.position, one.admitted_round, audit.replay.uses(one)
-        if row != expected:
-            audit.problems.append(
-                f"sample {row[0]}: position, round and uses are {row}, but by the record {expected}"
-            )
+def _compare_stored(audit: Audit, client: int, file: sqlite3.Connection) -> None:
+    """Check that what is stored is what the record says, byte by byte."""
+    items, wrong = [], 0
+    since_before = 0
+    for state, held_at, since, subject, secret, mark, content in file.execute(
+        "SELECT state, held_at, since, subject, secret, mark, content FROM samples "
+        "LEFT JOIN contents USING (number) WHERE client = ? ORDER BY state, place",
+        (client,),
+    ):
+        kinds = tuple(map(type, (state, held_at, since, subject, secret, mark)))
+        if kinds != (str, int, int, str, bytes, str) or state not in KINDS:
+            wrong += 1
+            continue
+        if state == "stored":
+            wrong += since < since_before  # it would leave before its turn, or after
+            since_before = since
+        if not mark and content is None and state in ("paid", "under way"):
+            continue  # it is void
+        items.append(Item(mark, KINDS[state], held_at, since))
+        if type(content) is not bytes or mark != mark_of(secret, subject, content):
+            wrong += 1
+    audit.held = Counter(item.kind for item in items)
+    if wrong:
+        audit.problems.append(f"{wrong} of {len(items)} samples are not as they were stored")
+    ((contents,), (rows,)) = (
+        file.execute(f"SELECT count(*) FROM {where}").fetchone()  # noqa: S608 - ours
+        for where in ("contents", "contents JOIN samples USING (number)")
+    )
+    if contents != rows:
+        audit.problems.append(f"{contents - rows} contents belong to no sample")
+    if held_by(items) != audit.sums.held:
+        audit.problems.append(
+            f"the {len(items)} samples, candidates and purchases in the file are not those of the "
+            "record"
+        )
 
 
-def _mark(row: Sequence[Any]) -> str | None:
-    """Return the mark of a stored content; None if it was not stored by us."""
-    _, content, _, secret, subject = row
-    if (type(content), type(secret), type(subject)) != (bytes, bytes, str):
-        return None
-    return mark_of(secret, subject, content)
-
-
-def _compare_books(audit: Audit, file: sqlite3.Connection) -> None:
+def _compare_books(audit: Audit, client: int, file: sqlite3.Connection) -> None:
     """Check that books and answers agree with the record."""
-    books, replay = audit.books, audit.replay
-    counts = Counter(replay.counts)
-    waiting = sum(one.kind == "candidate" for one in replay.items.values())
-    ((own, keep),) = file.execute("SELECT own, keep FROM own_time").fetchall()
-    ((rows,),) = file.execute("SELECT count(*) FROM purchases").fetchall()
-    pairs: Mapping[str, tuple[Any, Any]] = {
-        "newest round": (books.last_round, replay.round_number),
-        "orders": (books.orders, replay.orders),
-        "samples admitted in all": (books.total_admitted, replay.admitted),
-        "samples expired": (books.total_expired, counts["expired"] + counts["swept"]),
-        "samples erased": (books.total_erased, counts["erased"]),
-        "candidates": (books.candidates, waiting),
-        "purchases": (books.under_way, rows),
-        "limit": (keep, replay.keep),
+    books, sums, counts = audit.books, audit.sums, Counter(audit.sums.counts)
+    ((under_way,),) = file.execute(
+        "SELECT count(*) FROM samples WHERE client = ? AND state = 'under way'", (client,)
+    )
+    pairs: dict[str, tuple[Any, Any]] = {
+        "newest round": (books.last_round, sums.round_number),
+        "orders": (books.orders, sums.orders),
+        "samples admitted in all": (books.admitted, counts["admitted"]),
+        "samples expired": (books.expired, counts["expired"] + counts["swept"]),
+        "samples erased": (books.erased, counts["erased"]),
+        "samples stored": (audit.held["sample"], sums.stored),
+        "purchases under way": (books.under_way, under_way),
+        "limit": (books.keep, sums.keep),
     }
-    for name, (stored, told) in pairs.items():
-        if stored != told:
-            audit.problems.append(f"{name}: {stored} in the file, but {told} by the record")
-    if own < replay.at:
-        audit.problems.append("the file's time is before the newest entry of the record")
-    answers = file.execute("SELECT round_number, receipt FROM answers").fetchall()
-    receipts = {number: json.loads(text) for number, text in answers}
+    rows = file.execute("SELECT round_number, receipt FROM answers WHERE client = ?", (client,))
+    receipts = {number: json.loads(text) for number, text in rows}
+    newest = receipts.get(books.last_round)
+    if newest is not None:
+        money = ("bought", "admitted", "refused", "spent", "refunded")
+        pairs |= {name: (getattr(books, name), newest[name]) for name in money}
+    for name, (stored, expected) in pairs.items():
+        if stored != expected:
+            audit.problems.append(f"{name}: {stored} in the file, but {expected} by the record")
     for number, receipt in receipts.items():
         if number in audit.digests:
-            held = receipt["record"], receipt["occupancy"]
-            if held != (audit.digests[number], audit.holdings[number].total()):
+            trained = receipt["record"], receipt["occupancy"], receipt["uses"]
+            if trained != (audit.digests[number], *audit.holdings[number]):
                 audit.problems.append(f"the receipt of round {number} belongs to another record")
-    if audit.is_as_told and books.last_round in receipts:
-        bought_in = file.execute(
-            "SELECT bought_in FROM samples UNION ALL SELECT bought_in FROM purchases"
-        )
-        ages = [books.orders - number + 1 for (number,) in bought_in]
-        planned = buffer.holding(buffer.planned(ages, books.buffer_capacity))
-        reported = tuple(receipts[books.last_round]["holding"])
-        if reported != planned:
-            audit.problems.append(
-                f"the newest receipt reports ages {reported}, but they are {planned}"
-            )
     missing = audit.digests.keys() - receipts.keys()
-    newest = [number for number in missing if number > books.last_round - len(answers)]
-    if newest:
-        audit.problems.append(f"the receipt of round {max(newest)} is missing")
+    lost = [number for number in missing if number > books.last_round - len(receipts)]
+    if lost:
+        audit.problems.append(f"the receipt of round {max(lost)} is missing")
+    if audit.is_as_told and newest is not None:
+        _compare_ages(audit, client, file, tuple(newest["holding"]))
 
 
-def _look_ahead(audit: Audit, file: sqlite3.Connection, clock: Clock) -> None:
+def _compare_ages(
+    audit: Audit, client: int, file: sqlite3.Connection, reported: tuple[int, ...]
+) -> None:
+    """Check that the newest receipt has told the ages of what is stored or under way."""
+    rows = file.execute(
+        "SELECT bought_in FROM samples WHERE client = ? AND state IN ('stored', 'under way')",
+        (client,),
+    )
+    ages = Counter(audit.books.orders - number + 1 for (number,) in rows)
+    planned = buffer.holding(buffer.planned(ages, audit.books.buffer_capacity))
+    if reported != planned:
+        audit.problems.append(f"the newest receipt reports ages {reported}, but they are {planned}")
+
+
+def _look_ahead(audit: Audit, client: int, file: sqlite3.Connection, clock: Clock) -> None:
     """Note what may no longer be held, and waits for the next order or sweep."""
-    ((own, wall),) = file.execute("SELECT own, wall FROM own_time").fetchall()
-    now, keep = OwnTime(own, wall).at(milliseconds(clock)).own, audit.replay.keep
-    over = [one for one in audit.replay.items.values() if keep and one.held_at <= now - keep]
+    books = audit.books
+    now = OwnTime(books.own_time, books.wall_time).at(milliseconds(clock)).own
+    rows = file.execute(
+        "SELECT held_at, subject FROM samples WHERE client = ? AND mark != ''", (client,)
+    ).fetchall()
+    over = sum(held_at <= now - books.keep for held_at, _ in rows) if books.keep else 0
     if over:
-        audit.waiting.append(f"{len(over)} are past their limit")
+        audit.waiting.append(f"{over} are past their limit")
     forgotten = Forgotten(audit.path.parent).hashes()
-    subjects = file.execute("SELECT subject FROM origins").fetchall()
-    erased = sum(subject in forgotten for (subject,) in subjects)
+    erased = sum(subject in forgotten for _, subject in rows)
     if erased:
         audit.waiting.append(f"{erased} are of a forgotten subject")
 
@@ -303,26 +317,26 @@ def compare(audit: Audit, account: Mapping[str, Any]) -> None:
     audit.compared_to = last
     if last < books.last_round:
         audit.not_covered = f"compared up to round {last}; what came later is not covered"
-    told = newest["record"]  # empty before the first receipt
+    digest = newest["record"]  # empty before the first receipt
     if last not in audit.digests:
-        if told:
+        if digest:
             audit.problems.append(
                 f"the record has no order of round {last}, though the client replied to it"
             )
         return
-    if told not in ("", audit.digests[last]):
+    if digest not in ("", audit.digests[last]):
         audit.problems.append(
             f"the server has a digest of another record up to round {last}: this one was rewritten"
         )
-    elif last in audit.unbound and told:
+    elif last == audit.uncovered and digest:
         audit.problems.append(
-            f"the server's digest of round {last} does not cover the sums of its first "
-            f"{audit.sealed} entries: they were made up, or no receipt has arrived since"
+            f"the server's digest of round {last} does not cover the sums of the first "
+            f"{audit.removed} entries, which are gone: they may have been made up"
         )
-    held = audit.holdings[last]
-    recorded = held.total(), sum(uses * count for uses, count in held.items())
-    if recorded != (newest["occupancy"], newest["uses"]):
+    reported = newest["occupancy"], newest["uses"]
+    if audit.holdings[last] != reported:
+        trained, uses = audit.holdings[last]
         audit.problems.append(
-            f"the receipt of round {last} reported {newest['occupancy']} samples that were used "
-            f"{newest['uses']} times, but the record says {recorded[0]} and {recorded[1]}"
+            f"the receipt of round {last} reported {reported[0]} samples that were used "
+            f"{reported[1]} times, but the record says {trained} and {uses}"
         )

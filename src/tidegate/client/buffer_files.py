@@ -4,7 +4,6 @@ A node does not learn that a run is over, so age has to tell: every message that
 marks its buffer as used.
 """
 
-import json
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -12,11 +11,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate._internal.saving import plain, reading
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate._internal.sqlite_file import opened_to_read
-from tidegate.client.sqlite_file import APPLICATION_ID
-from tidegate.client.store import Books
+from tidegate.client.device_file import APPLICATION_ID
 from tidegate.errors import ConfigurationError, DamagedFileError
 
 BESIDE = ("", "-wal", "-shm", "-journal")
@@ -27,18 +24,19 @@ AS_OWNER = "this user may not open it: run the command as the user of the SuperN
 
 @dataclass(frozen=True)
 class BufferFile:
-    """One client's buffer in one run."""
+    """A file with the buffer of a client, or of all clients of a run in one process."""
 
     path: Path
     run: str
     client: str
+    """Its name; of several, how many there are."""
     samples: int
     candidates: int
     """Candidates that wait in its backlog, or are chosen and not yet paid for."""
     size: int
     """Bytes, with those of its log."""
     used_at: float
-    """When it was last written to, in seconds since 1970."""
+    """When a message was last answered with it, in seconds since 1970; sweeping is no use."""
 
 
 def users_folder() -> Path:
@@ -72,23 +70,26 @@ def read_buffer(path: Path) -> BufferFile:
     try:
         with closing(opened_to_read(path)) as file:
             check_ours(path, file)
-            ((text,),) = file.execute("SELECT content FROM books LIMIT 1").fetchall()
-            ((samples,),) = file.execute("SELECT count(*) FROM samples").fetchall()
+            clients = file.execute("SELECT run, client FROM clients").fetchall()
+            ((samples, candidates),) = file.execute(
+                "SELECT count(*) FILTER (WHERE state = 'stored'), "
+                "count(*) FILTER (WHERE state IN ('candidate', 'chosen')) FROM samples"
+            ).fetchall()
+            used_at = _used_at(file)
+            (run, client), *others = clients
     except (sqlite3.DatabaseError, ValueError) as wrong:
         if isinstance(wrong, DamagedFileError):
             raise
-        told = f"cannot be read as a buffer ({wrong})"
-        raise DamagedFileError(path, told, remedy(path)) from wrong
-    with reading(path, REMEDY):
-        books = plain(Books, json.loads(text))
+        reason = f"cannot be read as a buffer ({wrong})"
+        raise DamagedFileError(path, reason, remedy(path)) from wrong
     return BufferFile(
         path=path,
-        run=books.run,
-        client=books.client,
+        run=str(run),
+        client=f"{len(clients):,} clients" if others else str(client),
         samples=int(samples),
-        candidates=books.candidates,
+        candidates=int(candidates),
         size=size,
-        used_at=_used_at(path),
+        used_at=used_at,
     )
 
 
@@ -107,16 +108,13 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
     try:
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as file:
             check_ours(path, file)
-            version, used_at = _version(file), _used_at(path)
             file.execute("PRAGMA locking_mode = EXCLUSIVE")
-            if used_at > unused_since:
-                return False
             # Only who is alone can leave the write-ahead log. Pages that are overwritten must not
             # be copied to a journal on disk before.
             file.execute("PRAGMA journal_mode = MEMORY")
             file.execute("PRAGMA secure_delete = ON")
             file.execute("BEGIN EXCLUSIVE")
-            if _version(file) != version:
+            if _used_at(file) > unused_since:
                 file.execute("ROLLBACK")
                 return False
             tables = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
@@ -182,16 +180,12 @@ def check_ours(path: Path, file: sqlite3.Connection) -> None:
         raise DamagedFileError(path, "is not a buffer of Tidegate", REMEDY)
 
 
-def _version(file: sqlite3.Connection) -> int:
-    """Return a number that changes when another connection has written to the file."""
-    ((version,),) = file.execute("PRAGMA data_version").fetchall()
-    return int(version)
-
-
-def _used_at(path: Path) -> float:
-    """Return when it was last written to; readers, too, create an empty log and an index (-shm)."""
-    parts = [one.stat() for one in _parts(path)[:2] if one.exists()]
-    return max(one.st_mtime for one in parts if one.st_size)
+def _used_at(file: sqlite3.Connection) -> float:
+    """Return when a message was last answered, in seconds since 1970."""
+    ((used_at,),) = file.execute("SELECT max(used_at) FROM clients").fetchall()
+    if type(used_at) is not int:
+        raise ValueError(f"it was last used at {used_at!r}")
+    return used_at / 1000
 
 
 def _parts(path: Path) -> list[Path]:

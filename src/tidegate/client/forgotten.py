@@ -30,7 +30,7 @@ REMEDY = (
 NOBODY = "nobody"
 """Instead of a hash, for samples without a subject."""
 NAMED = (
-    "SELECT 1 FROM origins WHERE subject NOT IN ('', ?) LIMIT 1",
+    "SELECT 1 FROM samples WHERE subject NOT IN ('', ?) LIMIT 1",
     "SELECT 1 FROM arrivals WHERE subject NOT IN ('', ?) LIMIT 1",
 )
 """Whether a buffer, or a spool, holds the hash of any subject."""

@@ -6,29 +6,20 @@ piece, before it replies.
 """
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tidegate import buffer
-from tidegate.client.choosing import Chooser, Worth, dry_now
+from tidegate.client.buying import Acquire, Buying, Source, Subject, Worth
 from tidegate.client.limits import duration
-from tidegate.client.purchasing import Purchasing, Settled
-from tidegate.client.store import (
-    Books,
-    BooksMovedError,
-    Candidate,
-    Change,
-    FailedSample,
-    Store,
-    StoredSample,
-    last_taken,
-)
+from tidegate.client.purchasing import Answers, Purchasing
+from tidegate.client.store import Books, Change, Store
 from tidegate.client.streams import Confirms, Limited, Stream, TakenBefore, pass_over
 from tidegate.client.streams.stream import Overflows, overflow_of
 from tidegate.client.supplier import Supplier
-from tidegate.client.taking import Acquire, Subject, Taken, Taker
 from tidegate.errors import ConfigurationError, WireError
 from tidegate.selection import Selection
 from tidegate.wire import Address, Order, Receipt, cursor_digest
@@ -85,17 +76,17 @@ class Gate:
         store.keep_at_most(self._keep)
         if subject is not None:
             store.whose("")  # refuse a device that has lost its key before reading anything
-        if isinstance(stream, Limited):
-            stream.keep_at_most(self._keep)
-            stream.name_subjects(subject)
+        limited = stream if isinstance(stream, Limited) else None
+        if limited is not None:
+            limited.keep_at_most(self._keep)
+            limited.name_subjects(subject)
         # Asked once: checking a protocol takes longer than applying an order.
         self._confirms = stream if isinstance(stream, Confirms) else None
         self._overflows = stream if isinstance(stream, Overflows) else None
         self._start = stream.cursor
         books = store.books()
-        self._taker = Taker(store, stream, acquire, f"{books.run}/{books.client}", subject)
-        self._chooser = Chooser(store, stream, self._taker, selection)
-        self._selects = selection is not None
+        owner = f"{books.run}/{books.client}"
+        self._source = Source(store, stream, owner, acquire, subject, selection, limited)
         self._purchasing = None if supplier is None else Purchasing(store, supplier, give_up_after)
 
     def apply(
@@ -111,172 +102,229 @@ class Gate:
         """
         self._store.let_go()
         books = self._store.books()
-        if order.run != books.run:
-            raise WireError(f"this gate serves run {books.run!r}, not {order.run!r}")
-        if order.round_number <= books.last_round:
-            return self._answer_again(order, books.last_round)
-        if order.round_number <= books.void_round:
-            raise WireError(
-                f"round {order.round_number} is void: the server no longer expects orders up to "
-                f"round {books.void_round} to be applied"
-            )
-        # The books know how far the stream was read, whatever happened to this process since.
-        place = self._start if books.cursor is None else books.cursor
-        if place != self._stream.cursor:
-            self._stream.seek(place)
-        self._confirm(books)
-        begun = books.cursor is not None or self._skip(books, address)
-        stored, newest = self._store.stored(), self._newest(books)
-        settled = self._settle(books, order)
-        # What the server believes decides: slots that emptied since wait for the next order.
-        believed = buffer.kept(newest.holding, order.horizon, newest.expiring)
-        wanted = buffer.wanted(order, believed, books.buffer_capacity)
-        if self._purchasing is not None:
-            wanted = min(wanted, max(MOST_UNDER_WAY - len(settled.left), 0))
-        chosen, taken, asked = books, Taken({}), list[Candidate]()
-        if begun:
-            chosen, taken, asked = self._buy(books, order, wanted, worth)
-        admitted = [*settled.arrived, *taken.samples]
-        bought = len(taken.samples) + len(asked)
-        ended = [sample.key for sample in taken.samples] + [
-            failed.key for failed in taken.set_aside
-        ]
-        after = replace(
-            chosen,
-            last_round=order.round_number,
-            orders=books.orders + 1,
-            cursor=self._stream.cursor if begun else None,
-            is_dry=dry_now(books, taken) if self._takes_next(books) else chosen.is_dry,
-            total_admitted=books.total_admitted + len(admitted),
-            total_spent=books.total_spent + order.price * bought,
-            total_set_aside=chosen.total_set_aside + len(taken.set_aside) + settled.set_aside,
-            total_passed=chosen.total_passed + taken.passed_over,
-            under_way=len(settled.left) + len(asked),
-            under_way_spent=settled.left_spent + order.price * len(asked),
-            total_refused=books.total_refused + settled.refused,
-            total_refunded=books.total_refunded + settled.refunded,
-        )
-        if chosen.candidates:  # these were candidates, and are no longer
-            after = replace(after, candidates=chosen.candidates - len(ended) - len(asked))
-        elif chosen.total_seen:  # these were read just now
-            after = replace(after, total_seen=chosen.total_seen + len(ended))
-        kept = [one for one in stored if one.uses < order.horizon]
-        too_many = max(len(kept) + len(admitted) - books.buffer_capacity, 0)
-        stay = kept[too_many:]  # the oldest make room
-        is_dry = bought < wanted or (not wanted and newest.is_dry)
-        receipt = self._receipt(order, after, stay, settled, len(admitted), bought, is_dry=is_dry)
-        survivors = {one.position for one in stay}
-        self._store.commit(
-            Change(
-                order=order,
-                receipt=receipt,
-                before=chosen,
-                books=after,
-                removed=[one.position for one in stored if one.position not in survivors],
-                admitted=[one.packed for one in admitted],
-                failed=_with(taken.failed, settled),
-                done=[*(ended if chosen.candidates else []), *(one.key for one in asked)],
-                asked=asked,
-                ended=settled.ended,
-                origins=[one.origin for one in admitted],
-                bought_in=[one.bought_in or after.orders for one in admitted],
-            )
-        )
-        self._confirm(after)
+        receipt = self._receipt_of(order, books)
+        if receipt is None:
+            begun = self._is_in_place(books, address)
+            answers = self._collect(books, order)
+            wanted = self._wanted(books, order, answers)
+            buying = Buying(self._source, order, books)
+            if begun:
+                self._buy(buying, wanted, worth)
+            receipt = self._finish(order, buying, answers, wanted, begun=begun)
         if self._purchasing is not None:
             self._purchasing.ask()
         return receipt
 
+    def _receipt_of(self, order: Order, books: Books) -> Receipt | None:
+        """Return the receipt of an order that was applied; None for one that is to be applied."""
+        if order.run != books.run:
+            raise WireError(f"this gate serves run {books.run!r}, not {order.run!r}")
+        newest, void = books.last_round, books.void_round
+        if order.round_number > newest and order.round_number > void:
+            return None
+        answered = self._store.answer(order.round_number)
+        if order.round_number == newest and answered is not None:
+            if answered[0] != order:
+                raise WireError(f"round {newest} was applied with another order: {answered[0]}")
+            return answered[1]
+        if order.round_number > newest:
+            raise WireError(
+                f"round {order.round_number} is void: the server no longer expects orders up to "
+                f"round {void} to be applied"
+            )
+        raise WireError(f"round {order.round_number} is too late: round {newest} has been applied")
+
+    def _wanted(self, books: Books, order: Order, answers: Answers) -> int:
+        """Return how many samples to buy.
+
+        What the server believes decides: slots that emptied since wait for the next order.
+        """
+        newest = self._newest(books)
+        believed = buffer.kept(newest.holding, order.horizon, newest.expiring)
+        wanted = buffer.wanted(order, believed, books.buffer_capacity)
+        if self._purchasing is None:
+            return wanted
+        return min(wanted, max(MOST_UNDER_WAY - len(answers.left), 0))
+
+    def _newest(self, books: Books) -> Receipt:
+        """Return the newest receipt, which the server has; one without samples before the first."""
+        answered = self._store.answer(books.last_round)
+        return Receipt(run=books.run, round_number=0) if answered is None else answered[1]
+
+    def _buy(self, buying: Buying, wanted: int, worth: Worth | None) -> None:
+        """Choose and pay for what an earlier process that died had not paid for already."""
+        lacking = max(wanted - self._store.count("paid"), 0)
+        if self._takes_next:
+            buying.take_next(lacking)
+            return
+        buying.choose(lacking, worth)
+        if self._purchasing is None:
+            buying.pay(lacking)
+
+    @property
+    def _takes_next(self) -> bool:
+        """Whether samples are taken as they come, and paid for at once."""
+        is_free = self._source.selection is None and self._purchasing is None
+        return is_free and not self._store.count("candidate", "chosen")
+
+    def _finish(
+        self, order: Order, buying: Buying, answers: Answers, wanted: int, *, begun: bool
+    ) -> Receipt:
+        """Store what arrived and what was bought, in one step, and write the receipt."""
+        takes_next, newest = self._takes_next, self._newest(buying.books)
+        for purchase in answers.ended:
+            buying.group.tried.pop(purchase.key, None)
+        for failure in answers.failed.values():
+            buying.group.tried.pop(failure.key, None)
+            if failure.set_aside:
+                buying.group.set_aside.append(failure)
+            else:
+                buying.group.tried[failure.key] = failure
+        with self._store.step(order.round_number, buying.books) as change:
+            books = change.books
+            change.books = replace(
+                books,
+                is_dry=buying.is_dry() if takes_next else books.is_dry,
+                cursor=self._stream.cursor if begun else books.cursor,
+            )
+            buying.group.write(change, "paid")
+            arrived = self._settle(change, answers)
+            terms = {
+                "price": order.price,
+                "bought_round": order.round_number,
+                "bought_in": change.books.orders + 1,
+            }
+            bought, asked = self._book(change, terms, wanted)
+            self._make_room(change, order, len(arrived) + len(bought))
+            for number in arrived:
+                change.move(number, "stored")
+            for number in bought:
+                change.move(number, "stored", **terms)
+            books = change.books
+            change.books = replace(
+                books,
+                last_round=order.round_number,
+                orders=books.orders + 1,
+                admitted=books.admitted + len(arrived) + len(bought),
+            )
+            count = change.books.bought - buying.books.bought
+            is_dry = count < wanted or (not wanted and newest.is_dry)
+            receipt = self._receipt(order, change.books, answers, asked, is_dry=is_dry)
+            change.note_order(order)
+            change.answer(order, receipt)
+            change.tick()
+        self._confirm(change.books)
+        return receipt
+
+    def _settle(self, change: Change, answers: Answers) -> list[int]:
+        """Book what suppliers said; return the numbers of the samples that arrived."""
+        arrived = []
+        refused = [purchase.number for purchase, _ in answers.refused]
+        for purchase, packed in answers.arrived:
+            if change.rewrite(purchase.number, packed):
+                arrived.append(purchase.number)
+            else:  # it was swept meanwhile
+                refused.append(purchase.number)
+        for number in refused:
+            change.drop(number)
+        books = change.books
+        change.books = replace(
+            books,
+            refused=books.refused + len(refused),
+            refunded=books.refunded + sum(refund for _, refund in answers.refused),
+        )
+        return arrived
+
+    def _book(
+        self, change: Change, terms: Mapping[str, float], wanted: int
+    ) -> tuple[list[int], int]:
+        """Book what was paid for, and what a supplier will be asked for.
+
+        Args:
+            change: to book it in.
+            terms: price, round and number of the order.
+            wanted: by the order; what was paid for beyond it waits.
+
+        Returns:
+            The numbers of the samples that are complete, and how many will come later.
+        """
+        paid = self._store.held("paid")[:wanted]
+        chosen = self._store.held("chosen") if self._purchasing else []
+        asked = chosen[: wanted - len(paid)]
+        for candidate in asked:
+            change.move(candidate.number, "under way", **terms)
+        swept = [sample.number for sample in paid if sample.is_void]
+        for number in swept:
+            change.drop(number)
+        books, count = change.books, len(paid) + len(asked)
+        change.books = replace(
+            books,
+            bought=books.bought + count,
+            refused=books.refused + len(swept),
+            spent=books.spent + terms["price"] * count,
+        )
+        return [sample.number for sample in paid if not sample.is_void], len(asked)
+
+    def _make_room(self, change: Change, order: Order, fresh: int) -> None:
+        """Let samples leave whose time in training is over, then the oldest."""
+        books = change.books
+        expired = change.numbers("state = 'stored' AND since <= ?", books.orders - order.horizon)
+        for number in expired:
+            change.drop(number)
+        most = max(books.buffer_capacity - fresh, 0)
+        too_many = max(self._store.count("stored") - most, 0)
+        for number in change.numbers("state = 'stored' ORDER BY place LIMIT ?", too_many):
+            change.drop(number)
+
     def _receipt(
-        self,
-        order: Order,
-        books: Books,
-        stay: Sequence[StoredSample],
-        settled: Settled,
-        fresh: int,
-        bought: int,
-        *,
-        is_dry: bool,
+        self, order: Order, books: Books, answers: Answers, asked: int, *, is_dry: bool
     ) -> Receipt:
         """Return the receipt for an order.
 
         Args:
             order: the order.
             books: the books afterwards.
-            stay: the samples that were stored before and still are.
-            settled: the purchases that have ended, and those still under way.
-            fresh: samples that join the buffer now.
-            bought: samples bought for the order.
+            answers: what suppliers said, and what is still under way.
+            asked: samples that were bought for the order and come later.
             is_dry: whether fewer samples came than were asked for.
         """
-        bought_in = [one.bought_in for one in stay]
-        bought_in += [one.bought_in for one in settled.arrived]
-        bought_in += [one.bought_in for one in settled.left]
-        ages = [books.orders - number + 1 for number in bought_in] + [1] * bought
-        planned = buffer.planned(ages, books.buffer_capacity)
+        planned = buffer.planned(self._store.ages(books.orders), books.buffer_capacity)
+        uses = self._store.uses(books.orders)
+        under_way_spent = math.fsum(purchase.price for purchase in answers.left.values())
         return Receipt(
             run=order.run,
             round_number=order.round_number,
-            bought=books.total_bought,
-            admitted=books.total_admitted,
-            refused=books.total_refused,
-            spent=books.total_spent,
-            refunded=books.total_refunded,
-            under_way_spent=books.under_way_spent,
+            bought=books.bought,
+            admitted=books.admitted,
+            refused=books.refused,
+            spent=books.spent,
+            refunded=books.refunded,
+            under_way_spent=under_way_spent + order.price * asked,
             holding=buffer.holding(planned),
-            expiring=sum(age >= order.horizon for age in planned),
-            occupancy=len(stay) + fresh,
-            uses=sum(one.uses + 1 for one in stay) + fresh,
+            expiring=sum(count for age, count in planned.items() if age >= order.horizon),
+            occupancy=uses.total(),
+            uses=sum(times * count for times, count in uses.items()),
             read=books.read,
             is_dry=is_dry,
-            last_taken=last_taken(books),
+            last_taken=books.last_taken,
             record=books.record_digest,
-            health=self._health(books, settled, order),
+            health=self._health(books, answers, order),
         )
 
-    def _newest(self, books: Books) -> Receipt:
-        """Return the newest receipt, which the server has; one without samples before the first."""
-        answer = self._store.answer(books.last_round)
-        return Receipt(run=books.run, round_number=0) if answer is None else answer[1]
-
-    def _health(self, books: Books, settled: Settled, order: Order) -> dict[str, float]:
+    def _health(self, books: Books, answers: Answers, order: Order) -> dict[str, float]:
         """Return what the server should know and nothing depends on, without what is 0."""
         overflow = overflow_of(self._overflows)
-        bought_in = [one.round_number for one in settled.left]
+        bought_in = [purchase.bought_round for purchase in answers.left.values()]
         health = {
-            "set_aside": books.total_set_aside,
-            "expired": books.total_expired,
-            "erased": books.total_erased,
+            "set_aside": books.set_aside,
+            "expired": books.expired,
+            "erased": books.erased,
             "waiting_since": min(bought_in, default=order.round_number * (books.under_way > 0)),
-            "failing_suppliers": int(settled.supplier_fails),
+            "failing_suppliers": int(answers.supplier_fails),
             "full_spools": int(overflow.full),
             "spool_dropped": overflow.dropped,
         }
         return {name: value for name, value in health.items() if value}
-
-    def _buy(
-        self, books: Books, order: Order, wanted: int, worth: Worth | None
-    ) -> tuple[Books, Taken, list[Candidate]]:
-        """Buy so many samples.
-
-        Returns:
-            The books after a choice among candidates; what was taken at once, or failed; and what
-                was bought and will arrive later.
-        """
-        if self._takes_next(books):
-            return books, self._taker.buy_next(wanted), []
-        now = self._chooser.choose(books, order, wanted, worth)
-        chosen = self._store.candidates(only_chosen=True) if now.candidates else []
-        if replace(self._store.books(), void_round=now.void_round) != now:
-            # Another process has paid, or is about to.
-            raise BooksMovedError(f"another process is applying round {order.round_number}")
-        if self._purchasing is None:
-            return now, self._taker.buy(chosen, wanted), []
-        return now, Taken(self._taker.failures()), chosen[:wanted]
-
-    def _takes_next(self, books: Books) -> bool:
-        """Return whether samples are taken as they come, and paid for at once."""
-        return not self._selects and self._purchasing is None and not books.candidates
 
     def samples(self) -> list[Any]:
         """Return the samples to train on, oldest first; none that was held for too long."""
@@ -296,28 +344,24 @@ class Gate:
                 books.client,
             )
 
-    def _answer_again(self, order: Order, last_round: int) -> Receipt:
-        answer = self._store.answer(order.round_number)
-        if order.round_number == last_round and answer is not None:
-            if answer[0] != order:
-                raise WireError(f"round {last_round} was applied with another order: {answer[0]}")
-            if self._purchasing is not None:
-                self._purchasing.ask()
-            return answer[1]
-        raise WireError(
-            f"round {order.round_number} is too late: round {last_round} has been applied"
-        )
+    def _is_in_place(self, books: Books, address: Address | None) -> bool:
+        """Bring the stream to the place that the books know; return False if that fails."""
+        place = self._start if books.cursor is None else books.cursor
+        if place != self._stream.cursor:
+            self._stream.seek(place)
+        self._confirm(books)
+        return books.cursor is not None or self._skip(books, address)
 
-    def _settle(self, books: Books, order: Order) -> Settled:
+    def _collect(self, books: Books, order: Order) -> Answers:
         """Return what became of purchases that were under way."""
         if self._purchasing is not None:
-            return self._purchasing.settle(order.round_number, books.buffer_capacity)
+            return self._purchasing.collect(order.round_number, books.buffer_capacity)
         if books.under_way:
             raise ConfigurationError(
                 f"{books.client} has {books.under_way} samples under way, but its gate has no "
                 "supplier; pass the supplier that they were bought from"
             )
-        return Settled([])
+        return Answers({})
 
     def _skip(self, books: Books, address: Address | None) -> bool:
         """Skip what lost buffers have taken; return False if the stream fails, to try again."""
@@ -342,9 +386,3 @@ class Gate:
             self._stream.seek(self._start)
             return False
         return True
-
-
-def _with(failed: Sequence[FailedSample], settled: Settled) -> list[FailedSample]:
-    """Return all failures after an order: those of the stream, and those of answers."""
-    over = {*settled.failed, *settled.ended}
-    return [*(one for one in failed if one.key not in over), *settled.failed.values()]

@@ -5,6 +5,7 @@ own time, which follows the clock and never falls. In doubt it assumes that more
 sample that leaves too early costs money, but one that stays too long breaks a promise.
 """
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ FORGIVEN = HOUR
 YEAR = 366 * DAY
 """A clock that goes ahead by more than this between two readings is reported."""
 LONGEST = 100 * YEAR
+
+logger = logging.getLogger("flwr.tidegate")
 
 
 def duration(text: str) -> int:
@@ -81,3 +84,16 @@ class OwnTime:
         """Return how far the clock jumped, in milliseconds; 0 if it did not."""
         step = wall - self.wall
         return step if step < -FORGIVEN or step > YEAR else 0
+
+
+def log_jump(name: str, jump: int) -> None:
+    """Warn that the clock of a device was set, by so many milliseconds."""
+    logger.warning(
+        "the clock of %s was set %s by %.1f days: %s",
+        name,
+        "ahead" if jump > 0 else "back",
+        abs(jump) / 86_400_000,
+        "samples that are now past their limit will be deleted"
+        if jump > 0
+        else "samples continue to age from the latest time that it showed",
+    )

@@ -1,53 +1,43 @@
 """Purchases under way: ask the supplier, and collect what became of them."""
 
 import logging
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.client.store import Candidate, FailedSample, Purchase, Store
+from tidegate.client.buying import TRIES, one_try_more, to_try_again
+from tidegate.client.store import FailedSample, Held, Store
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request, Supplier
-from tidegate.client.taking import TRIES, one_try_more, to_try_again
 from tidegate.errors import ConfigurationError
 
 logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
 
 
 @dataclass
-class Settled:
+class Answers:
     """What became of purchases since the last order."""
 
-    left: list[Purchase]
-    """Still under way, oldest first."""
-    arrived: list[Candidate] = field(default_factory=list)
-    """Complete, packed samples."""
-    ended: list[str] = field(default_factory=list)
-    """Keys of all that have arrived, or never will."""
-    refused: int = 0
-    refunded: float = 0.0
+    left: dict[str, Held]
+    """Those still under way, by their keys, oldest first."""
+    most: int = 0
+    """The most samples that may arrive at once; more wait for the next order."""
+    arrived: list[tuple[Held, bytes]] = field(default_factory=list)
+    """With the complete, packed samples."""
+    refused: list[tuple[Held, float]] = field(default_factory=list)
+    """With what was paid back."""
     failed: dict[str, FailedSample] = field(default_factory=dict)
     """Answers that could not be turned into a sample, by their keys; some are set aside."""
-
-    room: int = 0
-    """The most samples that may arrive at once; more wait for the next order."""
     calls_failed: bool = False
     """Whether the supplier did not reply."""
 
     @property
     def supplier_fails(self) -> bool:
         """Whether the supplier did not reply, or could not be asked for earlier purchases."""
-        return self.calls_failed or not all(one.asked for one in self.left)
+        return self.calls_failed or not all(purchase.is_asked for purchase in self.left.values())
 
     @property
-    def left_spent(self) -> float:
-        """Committed for what is still under way."""
-        return math.fsum(one.price for one in self.left)
-
-    @property
-    def set_aside(self) -> int:
-        """Samples that arrived but could not be used."""
-        return sum(one.set_aside for one in self.failed.values())
+    def ended(self) -> list[Held]:
+        """Purchases that have arrived, or never will."""
+        return [purchase for purchase, _ in (*self.arrived, *self.refused)]
 
 
 class Purchasing:
@@ -69,52 +59,50 @@ class Purchasing:
         self._supplier = supplier
         self._give_up_after = give_up_after
 
-    def settle(self, round_number: int, room: int) -> Settled:
+    def collect(self, round_number: int, most: int) -> Answers:
         """Collect what has arrived or been refused, and cancel what took too long.
 
         Args:
             round_number: of the order.
-            room: the most samples that may arrive at once.
+            most: samples that may arrive at once.
         """
-        purchases = {one.key: one for one in self._store.purchases()}
-        settled = Settled([], room=room)
-        self._hear(settled, purchases, "collect", list(purchases))
+        under_way = {purchase.key: purchase for purchase in self._store.held("under way")}
+        answers = Answers(under_way, most)
+        self._hear(answers, "collect", list(under_way))
         late = [
-            key for key, one in purchases.items() if one.is_void or self._is_late(one, round_number)
+            key
+            for key, purchase in under_way.items()
+            if purchase.is_void or self._is_late(purchase, round_number)
         ]
-        self._hear(settled, purchases, "cancel", late)
-        settled.left = list(purchases.values())
-        return settled
+        self._hear(answers, "cancel", late)
+        return answers
 
     def ask(self) -> None:
         """Ask the supplier for purchases that it may not know; they are in the books already."""
-        purchases = self._store.purchases()
-        pending = [one for one in purchases if not (one.asked or one.is_void)]
-        if not pending:
+        requests = {
+            purchase.number: Request(purchase.key, self._store.unpack(content), purchase.price)
+            for purchase in self._store.held("under way")
+            if not purchase.is_asked and (content := self._store.content(purchase.number))
+        }
+        if not requests:
             return
         try:
-            self._supplier.ask([self._request(one) for one in pending])
+            self._supplier.ask(list(requests.values()))
         except Exception:
             logger.exception(
                 "the supplier could not be asked for %d samples; the client asks again with the "
                 "next order",
-                len(pending),
+                len(requests),
             )
             return
-        self._store.mark_asked([one.key for one in pending])
+        self._store.mark_asked(list(requests))
 
-    def _is_late(self, purchase: Purchase, round_number: int) -> bool:
+    def _is_late(self, purchase: Held, round_number: int) -> bool:
         waits = self._give_up_after
-        return waits is not None and round_number - purchase.round_number >= waits
+        return waits is not None and round_number - purchase.bought_round >= waits
 
-    def _request(self, purchase: Purchase) -> Request:
-        sample = self._store.unpack(self._store.purchased(purchase.key).packed)
-        return Request(purchase.key, sample, purchase.price)
-
-    def _hear(
-        self, settled: Settled, purchases: dict[str, Purchase], step: str, keys: Sequence[str]
-    ) -> None:
-        """Note the supplier's answers to these purchases; remove ended ones from ``purchases``."""
+    def _hear(self, answers: Answers, step: str, keys: Sequence[str]) -> None:
+        """Note the supplier's answers to these purchases."""
         if not keys:
             return
         call: Callable[[Sequence[str]], Iterable[Outcome]] = getattr(self._supplier, step)
@@ -126,7 +114,7 @@ class Purchasing:
                 "next order",
                 *(step, len(keys)),
             )
-            settled.calls_failed = True
+            answers.calls_failed = True
             return
         for outcome in outcomes:
             if not isinstance(outcome, Delivered | Refused):
@@ -134,52 +122,43 @@ class Purchasing:
                     f"the supplier's {step} returned {type(outcome).__name__}; it must return "
                     "Delivered or Refused of tidegate.client.supplier"
                 )
-            purchase = purchases.get(outcome.key)
+            purchase = answers.left.get(outcome.key)
             if purchase is not None:  # else it was heard before, or nobody asked
-                self._note(settled, purchases, purchase, outcome)
+                self._note(answers, purchase, outcome)
 
-    def _note(
-        self,
-        settled: Settled,
-        purchases: dict[str, Purchase],
-        purchase: Purchase,
-        outcome: Outcome,
-    ) -> None:
+    def _note(self, answers: Answers, purchase: Held, outcome: Outcome) -> None:
         """End one purchase, unless its answer cannot be used yet."""
-        key = purchase.key
         if isinstance(outcome, Refused):
             logger.warning(
                 "the supplier refused %a%s; %s",
-                key,
+                purchase.key,
                 f" ({outcome.reason})" if outcome.reason else "",
                 "its price is refunded" if outcome.refunded else "its price is lost",
             )
-            settled.refused += 1
-            settled.refunded += purchase.price * outcome.refunded
+            answers.refused.append((purchase, purchase.price * outcome.refunded))
         elif purchase.is_void:
-            logger.warning("%a arrived too late: its sample may no longer be kept", key)
-            settled.refused += 1
-        elif len(settled.arrived) == settled.room:
+            logger.warning("%a arrived too late: its sample may no longer be kept", purchase.key)
+            answers.refused.append((purchase, 0.0))
+        elif len(answers.arrived) == answers.most:
             return
         else:
-            try:
-                asked = self._store.purchased(key)
-                sample = self._store.unpack(asked.packed)
-                packed = self._store.pack(self._supplier.complete(sample, outcome.answer))
-            except Exception as wrong:
-                logger.exception("the answer for %a could not be turned into a sample", key)
-                if not self._fails(settled, key, wrong):
-                    return
-                settled.refused += 1
+            packed = self._completed(answers, purchase, outcome)
+            if packed is not None:
+                answers.arrived.append((purchase, packed))
+            elif not answers.failed[purchase.key].set_aside:
+                return
             else:
-                arrived = Candidate(key, packed, origin=asked.origin, bought_in=purchase.bought_in)
-                settled.arrived.append(arrived)
-        settled.ended.append(key)
-        del purchases[key]
+                answers.refused.append((purchase, 0.0))
+        del answers.left[purchase.key]
 
-    def _fails(self, settled: Settled, key: str, wrong: Exception) -> bool:
-        """Count one more try; return True if it was the last, and the sample is set aside."""
-        failed = one_try_more(key, to_try_again(self._store), wrong)
-        last = failed.tries >= TRIES
-        settled.failed[key] = replace(failed, set_aside=last)
-        return last
+    def _completed(self, answers: Answers, purchase: Held, outcome: Delivered) -> bytes | None:
+        """Return the sample that an answer makes complete; None if it cannot be made."""
+        try:
+            sample = self._store.unpack(self._store.content(purchase.number) or b"")
+            return self._store.pack(self._supplier.complete(sample, outcome.answer))
+        except Exception as wrong:
+            key = purchase.key
+            logger.exception("the answer for %a could not be turned into a sample", key)
+            failure = one_try_more(key, to_try_again(self._store), wrong)
+            answers.failed[key] = replace(failure, set_aside=failure.tries >= TRIES)
+            return None

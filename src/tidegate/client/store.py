@@ -1,27 +1,56 @@
-"""What a client keeps between rounds: samples, use counts, orders, the stream's cursor.
+"""What a client keeps between rounds: samples, orders, money, the stream's cursor, and a record.
 
-A store decides nothing. ``commit`` applies everything that one order changes, or nothing of it.
+A store decides nothing. What one change contains happens entirely or not at all.
 """
 
+import json
+import secrets
+import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, fields, replace
+from math import isinf
+from pathlib import Path
+from typing import Any, Literal, Self
 
-from tidegate.errors import WireError
+from tidegate._internal.saving import plain, reading
+from tidegate.client import record
+from tidegate.client.codec import ArrayCodec, SampleCodec
+from tidegate.client.device_file import REMEDY, DeviceFile, as_bytes
+from tidegate.client.limits import Clock, OwnTime, log_jump, milliseconds
+from tidegate.errors import RunDiffersError, WireError
 from tidegate.wire import Address, Order, Receipt, cursor_digest
+
+State = Literal["candidate", "chosen", "paid", "under way", "stored"]
+"""Of a sample: read from the stream; to be paid for; paid for, and complete, by an order that has
+not ended; bought, and still to come; in the buffer."""
+KINDS: Mapping[str, str] = {
+    "candidate": "candidate",
+    "chosen": "candidate",
+    "paid": "purchase",
+    "under way": "purchase",
+    "stored": "sample",
+}
+"""What the record calls them."""
+SECRET_BYTES = 16
+KEPT_ANSWERS = 1000
+"""Rounds whose order and receipt are kept, so that money can be traced and storage is bounded."""
+KEPT_FAILURES = 1000
+"""Samples set aside whose key and error are kept; the books count them all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Books:
-    """The state of a client."""
+    """The state of a client: its row in the file."""
 
     run: str
     client: str
     """Its registered name or public key."""
     buffer_capacity: int
     """B_m, samples."""
-    buffer_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    buffer_id: str
     """Created with the buffer: a client that has lost one comes back with another."""
     last_round: int = 0
     """The newest round whose order was applied."""
@@ -29,72 +58,71 @@ class Books:
     """Orders that were applied."""
     void_round: int = 0
     """Orders up to this round that were not applied never will be."""
+    chosen_round: int = 0
+    """The newest round whose choice was written down."""
+    steps: int = 0
+    """Changes that orders have made: two processes cannot both make the same one."""
+    places: int = 0
+    """The newest place of a sample within its state."""
     cursor: str | None = None
     """How far the stream has been read; None before the first sample."""
     is_dry: bool = False
     """Whether the last order that needed a sample was short because the stream had no more."""
-    total_admitted: int = 0
-    """Also the position of the next sample: positions count from 0 and are never used twice."""
-    total_spent: float = 0.0
-    total_set_aside: int = 0
+    read: int = 0
+    """Samples of the stream that were read, whatever became of them."""
+    bought: int = 0
+    admitted: int = 0
+    """Those of them that have arrived."""
+    refused: int = 0
+    """Those of them that will never arrive."""
+    spent: float = 0.0
+    """Committed in all, before refunds."""
+    refunded: float = 0.0
+    set_aside: int = 0
     """Samples that were skipped because they could not be read, acquired or stored."""
-    total_seen: int = 0
-    """Samples of the stream that were read, from the first choice among candidates on; 0 for a
-    client that never chose."""
-    candidates: int = 0
-    """That are kept: they wait, or are chosen and not yet admitted."""
-    chosen_round: int = 0
-    """The newest round whose choice was written down."""
-    under_way: int = 0
-    """Samples that were bought and have not arrived yet."""
-    under_way_spent: float = 0.0
-    """Committed for them; part of ``total_spent``."""
-    total_refused: int = 0
-    """Samples that were bought and will never arrive."""
-    total_refunded: float = 0.0
-    """Refunded part of ``total_spent``."""
-    total_expired: int = 0
+    expired: int = 0
     """Samples that left the buffer because they had been held for too long."""
-    total_erased: int = 0
+    erased: int = 0
     """Samples that left it because their subject is forgotten."""
-    total_passed: int = 0
-    """Samples of the stream that were skipped because their subject is forgotten."""
+    keep: int = 0
+    """How long content may be held, in milliseconds; 0 for any time."""
+    own_time: int = 0
+    wall_time: int = 0
+    """The file's own time when it was last noted, and what the clock said then."""
+    used_at: int = 0
+    """When a message was last answered, in milliseconds since 1970."""
     record_number: int = 0
-    """Of the newest entry of the record; 0 where none is kept."""
-    record_digest: str = ""
+    """Of the newest entry of the record."""
+    record_digest: str = record.FIRST
     """Of that entry, and so of all before it."""
+    sums: str = "{}"
+    """Of the record."""
 
     @property
-    def total_bought(self) -> int:
-        """Samples that were bought, whatever became of them."""
-        return self.total_admitted + self.total_refused + self.under_way
+    def under_way(self) -> int:
+        """Samples that were bought and have not ended."""
+        return self.bought - self.admitted - self.refused
 
     @property
-    def read(self) -> int:
-        """Samples of the stream that were read, whatever became of them."""
-        seen = self.total_seen or self.total_admitted + self.total_set_aside
-        return seen + self.total_passed
+    def last_taken(self) -> str:
+        """How far the stream was read, for the server; empty before the first sample."""
+        return "" if self.cursor is None else cursor_digest(self.run, self.client, self.cursor)
 
     def __post_init__(self) -> None:
         if not (self.run and self.client and self.buffer_id and self.buffer_capacity >= 1):
             raise ValueError(f"books need a run, a client, an id and capacity for a sample: {self}")
-        admissions = self.total_admitted, self.total_set_aside, self.total_spent
-        choices = self.total_seen, self.candidates, self.chosen_round
-        purchases = self.under_way, self.under_way_spent, self.total_refused, self.total_refunded
-        gone = self.total_expired, self.total_erased, self.total_passed, self.record_number
-        if (
-            min(
-                self.last_round,
-                self.void_round,
-                self.orders,
-                *admissions,
-                *choices,
-                *purchases,
-                *gone,
-            )
-            < 0
-        ):
+        counts = [value for value in vars(self).values() if type(value) in (int, float)]
+        if min(counts) < 0 or self.under_way < 0:
             raise ValueError(f"these books are not possible: {self}")
+
+
+COLUMNS = tuple(column.name for column in fields(Books))
+
+
+def books_of(row: Sequence[Any]) -> Books:
+    """Return the books that a row of ``COLUMNS`` holds."""
+    values = dict(zip(COLUMNS, row, strict=True))
+    return plain(Books, {**values, "is_dry": bool(values["is_dry"])})
 
 
 @dataclass(frozen=True)
@@ -105,20 +133,38 @@ class Origin:
     """By the store's own time, in milliseconds since 1970; 0 for now."""
     subject: str = ""
     """Keyed hash of the person or thing that the sample is about; empty if nobody said."""
-    secret: bytes = b""
-    """Key of the sample's mark in the record; made up where it is empty."""
 
 
 @dataclass(frozen=True)
-class StoredSample:
-    """One sample in the buffer, without its content."""
+class Fresh:
+    """A sample as a step of an order writes it down."""
 
-    position: int
-    admitted_round: int
-    uses: int
-    """Rounds in which it was trained on."""
+    key: str
+    """As ``acquire`` gets it: run, client and the stream's cursor after the sample."""
+    packed: bytes
+    origin: Origin = Origin()
+    number: int = 0
+    """Of the candidate that it was; 0 for one that is new."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A sample of the file, in any state, without its content."""
+
+    number: int
+    key: str
+    price: float
+    """Of a purchase; 0 until it is booked."""
+    bought_round: int
+    """Of the order that bought it."""
     bought_in: int
-    """Number of the order that bought it."""
+    """Number of that order among those that the client applied."""
+    is_asked: bool
+    """Whether the supplier is known to have been asked."""
+    is_void: bool
+    """Whether its content may no longer be held and is gone: what was bought stays in the books."""
+    since: int
+    """Orders before the one that stored it; each from that one on has used it."""
 
 
 @dataclass(frozen=True)
@@ -134,172 +180,8 @@ class FailedSample:
     """Whether it was skipped for good; otherwise it is tried again."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A sample that was read from the stream and not paid for yet."""
-
-    key: str
-    """As ``acquire`` gets it: run, client and the stream's cursor after the sample."""
-    packed: bytes
-    chosen: bool = False
-    """Whether it is to be paid for; else it waits."""
-    origin: Origin = Origin()
-    bought_in: int = 0
-    """Number of the order that bought it, if it was under way."""
-
-
-@dataclass(frozen=True)
-class Purchase:
-    """A sample that was bought and has not arrived yet, without its content."""
-
-    key: str
-    price: float
-    round_number: int
-    """Of the order that bought it."""
-    bought_in: int
-    """Number of that order among those that the client applied."""
-    asked: bool = False
-    """Whether the supplier is known to have been asked."""
-    is_void: bool = False
-    """Whether its sample may no longer be kept and is gone: the purchase is to be cancelled."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What one order reads and chooses; it is recorded before the first payment."""
-
-    round_number: int
-    before: Books
-    """As they were when the choice was made; it is refused if they have moved since."""
-    books: Books
-    """As they are afterwards."""
-    fresh: Sequence[Candidate]
-    """In the order of the stream, after all that were kept before."""
-    chosen: Sequence[str]
-    """Keys of candidates to be paid for, in this order and after those that were chosen before."""
-    dropped: Sequence[str]
-    """Keys of candidates that wait no longer."""
-    failed: Sequence[FailedSample] = ()
-    """As in a ``Change``."""
-
-
-@dataclass(frozen=True)
-class Change:
-    """Everything that one order changes."""
-
-    order: Order
-    receipt: Receipt
-    before: Books
-    """As they were when the change was worked out; it is refused if they have moved since."""
-    books: Books
-    """As they are afterwards."""
-    removed: Sequence[int]
-    """Positions of samples that expired or made room."""
-    admitted: Sequence[bytes]
-    """Fresh samples, packed, at the positions from the old ``total_admitted`` on."""
-    failed: Sequence[FailedSample] = ()
-    """Samples that are set aside now, and all that will be tried again, which take the place of
-    those that were noted before."""
-    done: Sequence[str] = ()
-    """Keys of chosen candidates that were bought or set aside."""
-    asked: Sequence[Candidate] = ()
-    """Samples that were bought, at the order's price, and will come later."""
-    ended: Sequence[str] = ()
-    """Keys of purchases that have arrived, or never will."""
-    origins: Sequence[Origin] = ()
-    """Of the samples that are admitted, in their order; now and nobody where it is empty."""
-    bought_in: Sequence[int] = ()
-    """Numbers of the orders that bought them; the present one where it is empty."""
-
-    @property
-    def round_number(self) -> int:
-        """Of the order."""
-        return self.order.round_number
-
-
-class Store(Protocol):
-    """Where a client's buffer lives."""
-
-    def books(self) -> Books:
-        """Return the state of the client."""
-        ...
-
-    def stored(self) -> list[StoredSample]:
-        """Return what is in the buffer, oldest first."""
-        ...
-
-    def samples(self) -> list[Any]:
-        """Return the samples, oldest first."""
-        ...
-
-    def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
-        """Return the order of a round and its receipt."""
-        ...
-
-    def failures(self) -> list[FailedSample]:
-        """Return samples that failed, in the order in which they were noted.
-
-        All that will be tried again, and at least the newest that were set aside.
-        """
-        ...
-
-    def pack(self, sample: Any) -> bytes:
-        """Return a sample as it will be stored; raise if it cannot be stored."""
-        ...
-
-    def unpack(self, packed: bytes) -> Any:
-        """Return the sample that was packed."""
-        ...
-
-    def candidates(self, *, only_chosen: bool = False) -> list[Candidate]:
-        """Return candidates: the chosen ones, in that order; then others, oldest first."""
-        ...
-
-    def choose(self, choice: Choice) -> None:
-        """Record a choice, entirely or not at all."""
-        ...
-
-    def purchases(self) -> list[Purchase]:
-        """Return what was bought and has not arrived yet, oldest first."""
-        ...
-
-    def purchased(self, key: str) -> Candidate:
-        """Return the sample of a purchase that is under way and not void."""
-        ...
-
-    def mark_asked(self, keys: Sequence[str]) -> None:
-        """Note that the supplier knows of these purchases."""
-        ...
-
-    def commit(self, change: Change) -> None:
-        """Apply a change entirely, or not at all; every sample then stored was used once more."""
-        ...
-
-    def void(self, round_number: int) -> None:
-        """Never apply an order of a round up to this one from now on."""
-        ...
-
-    def keep_at_most(self, length: int) -> None:
-        """Hold samples for at most so many milliseconds from now on; 0 for any time."""
-        ...
-
-    def let_go(self) -> None:
-        """Delete what may no longer be held: samples, candidates, and content of purchases."""
-        ...
-
-    def whose(self, subject: str) -> str | None:
-        """Return the keyed hash of a subject; None for a forgotten one."""
-        ...
-
-
-def with_void(books: Books, round_number: int) -> Books:
-    """Return books in which no order up to a round can be applied any more."""
-    return replace(books, void_round=max(books.void_round, round_number))
-
-
-def last_taken(books: Books) -> str:
-    """Return how far the stream was read, for the server; empty before the first sample."""
-    return "" if books.cursor is None else cursor_digest(books.run, books.client, books.cursor)
+class BooksMovedError(RuntimeError):
+    """Another process wrote in between; applying the order again returns its receipt."""
 
 
 def check_meant_for(books: Books, address: Address) -> None:
@@ -312,36 +194,590 @@ def check_meant_for(books: Books, address: Address) -> None:
     if books.last_round < address.booked_round:
         raise WireError(
             f"the buffer of {books.client} is an old copy: the server has its receipt of round "
-            f"{address.booked_round}, but this file ends at {books.last_round}; delete it there, "
-            "and the client begins again with an empty buffer"
+            f"{address.booked_round}, but this file ends at round {books.last_round}; delete it "
+            "there, and the client begins again with an empty buffer"
         )
 
 
-class BooksMovedError(RuntimeError):
-    """Another process wrote in between; applying the order again returns its receipt."""
+class Change:
+    """One change of a client's part of a file, within a transaction.
 
+    What enters and leaves meanwhile goes into the record with the next ``note``.
 
-def checked_books(change: Change | Choice, now: Books) -> Books:
-    """Return the books after a change, unless it was made from books that have changed since.
-
-    An introduction in between, which voids other rounds, is no reason to acquire again.
+    Args:
+        file: the open file.
+        number: of the client in it.
+        books: of the client.
+        wall: the clock's time.
+        order_at: when the present order began; 0 outside of orders. A sample whose limit passes
+            while an order is applied was within it when the order began.
     """
-    round_number, before = change.round_number, change.before
-    if round_number <= now.void_round or replace(now, void_round=before.void_round) != before:
-        raise BooksMovedError(
-            f"round {round_number} was computed at round {before.last_round}, but the books are at "
-            f"{now.last_round}, and rounds up to {now.void_round} are void; apply it again"
+
+    def __init__(
+        self, file: DeviceFile, number: int, books: Books, wall: int, order_at: int
+    ) -> None:
+        self._execute = file.execute
+        self._path = file.path
+        self._client = number
+        self._wall = wall
+        own = OwnTime(books.own_time, books.wall_time).at(wall).own
+        self.now = max(order_at, books.own_time) if order_at else own
+        self.books = books
+        self._places = books.places
+        self.forgotten = frozenset() if file.forgotten is None else file.forgotten.hashes()
+        self._before: dict[int, record.Item | None] = {}
+        self._after: dict[int, record.Item | None] = {}
+
+    # What happens to a sample.
+
+    def hold(self, state: State, fresh: Fresh) -> int:
+        """Add a sample; one of a forgotten subject is void from the start. Return its number."""
+        secret = secrets.token_bytes(SECRET_BYTES)
+        subject = fresh.origin.subject
+        held_at = min(fresh.origin.held_at or self.now, self.now)
+        mark = record.mark_of(secret, subject, fresh.packed)
+        place, key = self._next_place(), as_bytes(fresh.key)
+        row = self._client, state, place, key, held_at, subject, secret, mark
+        number = (
+            self._execute(
+                "INSERT INTO samples (client, state, place, key, held_at, subject, secret, mark, "
+                "price, bought_round, bought_in, is_asked, since) "
+                "VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, 0.0, 0, 0, 0, 0)",
+                row,
+            ).lastrowid
+            or 0
         )
-    return replace(change.books, void_round=now.void_round)
+        self._execute("INSERT INTO contents VALUES (?, ?)", (number, fresh.packed))
+        self._before[number] = None
+        self._after[number] = record.Item(mark, KINDS[state], held_at, 0)
+        if subject in self.forgotten:
+            self.empty(number)
+        return number
+
+    def take(self, fresh: Fresh, state: State) -> int:
+        """Write down a sample that was read, or what payment has made of a candidate.
+
+        Returns:
+            Its number; 0 for a candidate of a forgotten subject, which costs nothing.
+        """
+        if fresh.number and self.numbers("number = ?", fresh.number):
+            self.rewrite(fresh.number, fresh.packed)
+            self.move(fresh.number, state)
+            return fresh.number
+        if state == "candidate" and fresh.origin.subject in self.forgotten:
+            return 0
+        number = self.hold(state, fresh)
+        if fresh.number:  # it was swept while it was paid for
+            self.empty(number)
+        return number
+
+    def move(self, number: int, state: State, **columns: object) -> None:
+        """Give a sample another state, after all that have it, and other values of its row."""
+        item = self._item(number)
+        since = self.books.orders if state == "stored" else 0
+        values = {"state": state, "place": self._next_place(), "since": since, **columns}
+        changes = ", ".join(f"{name} = ?" for name in values)
+        self._execute(f"UPDATE samples SET {changes} WHERE number = ?", (*values.values(), number))  # noqa: S608 - names of columns
+        if item is not None:
+            self._after[number] = item._replace(kind=KINDS[state], since=since)
+
+    def rewrite(self, number: int, packed: bytes) -> bool:
+        """Replace the content of a sample; return False for a void one, whose content is gone."""
+        item = self._item(number)
+        if item is None:
+            return False
+        ((secret, subject),) = self._execute(
+            "SELECT secret, subject FROM samples WHERE number = ?", (number,)
+        )
+        mark = record.mark_of(secret, subject, packed)
+        self._execute("UPDATE samples SET mark = ? WHERE number = ?", (mark, number))
+        self._execute("UPDATE contents SET content = ? WHERE number = ?", (packed, number))
+        self._after[number] = item._replace(mark=mark)
+        return True
+
+    def empty(self, number: int) -> None:
+        """Overwrite the content of a sample, which is void from now on."""
+        self._item(number)
+        self._execute("DELETE FROM contents WHERE number = ?", (number,))
+        self._execute(
+            "UPDATE samples SET subject = '', secret = x'', mark = '' WHERE number = ?", (number,)
+        )
+        self._after[number] = None
+
+    def drop(self, number: int) -> None:
+        """Overwrite a sample, with its row."""
+        self.empty(number)
+        self._execute("DELETE FROM samples WHERE number = ?", (number,))
+
+    def numbers(self, where: str, *values: object) -> list[int]:
+        """Return the numbers of the client's samples that fulfil a condition, in their order."""
+        statement = f"SELECT number FROM samples WHERE client = ? AND {where}"  # noqa: S608 - ours
+        return [number for (number,) in self._execute(statement, (self._client, *values))]
+
+    # What else belongs to an order.
+
+    def keep_failures(self, failures: Sequence[FailedSample]) -> None:
+        """Keep what failed; it replaces earlier failures that were to be tried again."""
+        self._execute("DELETE FROM failures WHERE client = ? AND NOT set_aside", (self._client,))
+        for failed in failures:
+            texts = as_bytes(failed.key), failed.tries, as_bytes(failed.error)
+            row = self._client, *texts, failed.set_aside
+            self._execute(
+                "INSERT INTO failures (client, key, tries, error, set_aside) "
+                "VALUES (?, CAST(? AS TEXT), ?, CAST(? AS TEXT), ?)",
+                row,
+            )
+        if failures:
+            self._execute(
+                "DELETE FROM failures WHERE client = ?1 AND set_aside AND number NOT IN (SELECT "
+                "number FROM failures WHERE client = ?1 AND set_aside ORDER BY number DESC "
+                "LIMIT ?2)",
+                (self._client, KEPT_FAILURES),
+            )
+
+    def answer(self, order: Order, receipt: Receipt) -> None:
+        """Keep an order with its receipt."""
+        texts = (json.dumps(message.to_record()) for message in (order, receipt))
+        row = self._client, order.round_number, *texts
+        self._execute("INSERT INTO answers VALUES (?, ?, ?, ?)", row)
+        oldest = self._client, order.round_number - KEPT_ANSWERS
+        self._execute("DELETE FROM answers WHERE client = ? AND round_number <= ?", oldest)
+
+    def note_order(self, order: Order) -> None:
+        """Write an order into the record, with the age of the samples that it trains on.
+
+        Early entries go. Their sums stay, in entries that are covered by the digest of a receipt
+        which the server has: the newest orders' entries are kept.
+        """
+        ((since, held_at),) = self._execute(
+            "SELECT min(since), min(held_at) FROM samples WHERE client = ? AND state = 'stored'",
+            (self._client,),
+        )
+        orders = self._execute(
+            'SELECT number FROM record WHERE client = ? AND entry LIKE \'{"event":"order"%\' '
+            "ORDER BY number DESC LIMIT ?",
+            (self._client, record.KEPT_ORDERS),
+        ).fetchall()
+        if len(orders) == record.KEPT_ORDERS:
+            first = min(self.books.record_number - record.KEPT_ENTRIES, orders[-1][0] - 2)
+            gone = self._client, first
+            self._execute("DELETE FROM record WHERE client = ? AND number <= ?", gone)
+        self.note(
+            "order",
+            round_number=order.round_number,
+            most_uses=0 if isinf(order.horizon) else int(order.horizon),
+            oldest_uses=0 if since is None else self.books.orders - since,
+            oldest_age=0 if held_at is None else self.now - held_at,
+        )
+
+    def note(self, event: record.Event, **facts: Any) -> None:
+        """Write an entry into the record, with what entered and left since the last one."""
+        moved = {
+            number: item for number, item in self._before.items() if item != self._after[number]
+        }
+        entry = record.Entry(
+            event=event,
+            at=self.now,
+            left=tuple(item for item in moved.values() if item is not None),
+            entered=tuple(item for one in moved if (item := self._after[one]) is not None),
+            **facts,
+        )
+        with reading(self._path, REMEDY):
+            sums = record.followed(record.Sums.read(json.loads(self.books.sums)), entry)
+        text = replace(entry, sums=sums).text()
+        number, before = self.books.record_number + 1, self.books.record_digest
+        self._execute(
+            "INSERT INTO record VALUES (?, ?, ?, ?)", (self._client, number, before, text)
+        )
+        self.books = replace(
+            self.books,
+            record_number=number,
+            record_digest=record.next_digest(before, text),
+            sums=record.sums_text(sums),
+        )
+        self._before, self._after = {}, {}
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether something entered or left since the last entry of the record."""
+        return self._before != self._after
+
+    def tick(self) -> None:
+        """Note the time; a clock that has jumped goes into the record."""
+        before = OwnTime(self.books.own_time, self.books.wall_time)
+        after, jump = before.at(self._wall), before.jump(self._wall)
+        self.now = after.own
+        self.books = replace(self.books, own_time=after.own, wall_time=after.wall)
+        if jump:
+            log_jump(self.books.client, jump)
+            self.note("clock", jump=jump)
+
+    def write(self) -> None:
+        """Write the books."""
+        self.books = replace(self.books, places=self._places)
+        changes = ", ".join(f"{name} = ?" for name in COLUMNS if name != "cursor")
+        values = [getattr(self.books, name) for name in COLUMNS if name != "cursor"]
+        row = *values, as_bytes(self.books.cursor), self._client
+        self._execute(
+            f"UPDATE clients SET {changes}, cursor = CAST(? AS TEXT) WHERE number = ?",  # noqa: S608 - names of columns
+            row,
+        )
+
+    def _item(self, number: int) -> record.Item | None:
+        """Return what the record has to say of a sample now; None for a void one."""
+        if number not in self._after:
+            ((mark, state, held_at, since),) = self._execute(
+                "SELECT mark, state, held_at, since FROM samples WHERE number = ?", (number,)
+            )
+            item = record.Item(mark, KINDS[state], held_at, since) if mark else None
+            self._before[number] = self._after[number] = item
+        return self._after[number]
+
+    def _next_place(self) -> int:
+        self._places += 1
+        return self._places
 
 
-def noted(before: Sequence[FailedSample], now: Sequence[FailedSample]) -> list[FailedSample]:
-    """Return the failures that a store keeps after a change."""
-    set_aside = [*(one for one in before if one.set_aside), *(one for one in now if one.set_aside)]
-    return [*set_aside[-KEPT_FAILURES:], *(one for one in now if not one.set_aside)]
+class Store:
+    """A client's buffer in a file; opening the same file again continues where it stopped.
 
+    Args:
+        file: its path, an open file, or None to keep everything in memory.
+        run: the client's run.
+        client: its registered name or public key.
+        buffer_capacity: B_m, samples.
+        codec: turns samples into bytes and back.
+        clock: says the time.
+    """
 
-KEPT_ANSWERS = 1000
-"""Rounds whose order and receipt are kept, so that money can be traced and storage is bounded."""
-KEPT_FAILURES = 1000
-"""Samples set aside whose key and error are kept; the books count them all."""
+    def __init__(
+        self,
+        file: DeviceFile | Path | None,
+        run: str,
+        client: str,
+        buffer_capacity: int,
+        codec: SampleCodec | None = None,
+        *,
+        clock: Clock = time.time,
+    ) -> None:
+        self._owns_file = not isinstance(file, DeviceFile)
+        self.file = file if isinstance(file, DeviceFile) else DeviceFile(file)
+        self._codec = ArrayCodec() if codec is None else codec
+        self._clock = clock
+        self._order_at = 0
+        self._read: tuple[tuple[Any, ...], Books] | None = None
+        self._run, self._client = run, client
+        try:
+            self._number = self._begin(buffer_capacity)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, capacity: int) -> int:
+        """Return the client's number in the file, to which it is added if it is new."""
+        mine = self._run, self._client, capacity
+        with self.file.changing() if mine not in self.file.clients() else nullcontext():
+            owners = self.file.clients()  # another process may have been faster
+            for owner in owners:
+                if owner != mine and (self._owns_file or owner[:2] == mine[:2]):
+                    raise self._of_another(owner, mine)
+            if mine not in owners:
+                if self._owns_file and self.file.rows((int,), "SELECT 1 FROM samples LIMIT 1"):
+                    raise self.file.damaged("it holds samples of no client")
+                wall = milliseconds(self._clock)
+                books = Books(
+                    run=self._run,
+                    client=self._client,
+                    buffer_capacity=capacity,
+                    buffer_id=uuid.uuid4().hex,
+                    own_time=wall,
+                    wall_time=wall,
+                    used_at=wall,
+                )
+                change = Change(self.file, self._insert(books), books, wall, 0)
+                change.note("begun", note=f"{self._run}/{self._client}/{books.buffer_id}")
+                change.write()
+        self.books()  # refuse what is damaged at once
+        row = self._row()
+        return int(row[0]) if row else 0
+
+    def _insert(self, books: Books) -> int:
+        places = ", ".join("?" * len(COLUMNS))
+        statement = f"INSERT INTO clients ({', '.join(COLUMNS)}) VALUES ({places})"  # noqa: S608 - names of columns
+        values = [getattr(books, name) for name in COLUMNS]
+        return self.file.execute(statement, values).lastrowid or 0
+
+    def _of_another(
+        self, owner: tuple[str, str, int], mine: tuple[str, str, int]
+    ) -> RunDiffersError:
+        (run, client, saved), (my_run, me, capacity) = owner, mine
+        return RunDiffersError(
+            f"{self.file.path} belongs to {client!r} in run {run!r} with capacity {saved}, not to "
+            f"{me!r} in {my_run!r} with {capacity}; restore these settings, or use another folder "
+            "or file",
+            name="run, client and buffer_capacity",
+            saved=owner,
+            given=mine,
+        )
+
+    @classmethod
+    def of_each(cls, file: DeviceFile, clock: Clock = time.time) -> Iterator["Store"]:
+        """Yield the store of each client in a file, for programs that train nothing."""
+        for run, client, capacity in file.clients():
+            yield cls(file, run, client, capacity, clock=clock)
+
+    def close(self) -> None:
+        """Close the file, unless it was open before."""
+        if self._owns_file:
+            self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def books(self) -> Books:
+        """Return the state of the client."""
+        with self.file.naming_damage():
+            row = self._row()
+        if self._read is not None and self._read[0] == row:
+            return self._read[1]  # to parse them takes longer than to read them
+        with reading(self.file.path, REMEDY):
+            if row is None:
+                raise ValueError(f"it has no books of {self._client}")
+            books = books_of(row[1:])
+        self._read = row, books
+        return books
+
+    def _row(self) -> tuple[Any, ...] | None:
+        whose = self._run, self._client
+        row: tuple[Any, ...] | None = self.file.execute(
+            f"SELECT number, {', '.join(COLUMNS)} FROM clients WHERE run = ? AND client = ?",  # noqa: S608 - names of columns
+            whose,
+        ).fetchone()
+        return row
+
+    def held(self, *states: State) -> list[Held]:
+        """Return the samples in these states, in the order in which they came to it."""
+        kinds = int, str, float, int, int, int, str, int
+        rows = self.file.rows(
+            kinds,
+            "SELECT number, key, price, bought_round, bought_in, is_asked, mark, since "
+            "FROM samples WHERE client = ? AND state IN (SELECT value FROM json_each(?)) "
+            "ORDER BY state, place",
+            *(self._number, json.dumps(states)),
+        )
+        return [
+            Held(number, key, price, bought_round, bought_in, bool(is_asked), not mark, since)
+            for number, key, price, bought_round, bought_in, is_asked, mark, since in rows
+        ]
+
+    def count(self, *states: State) -> int:
+        """Return how many samples are in these states."""
+        ((count,),) = self.file.rows(
+            (int,),
+            "SELECT count(*) FROM samples WHERE client = ? AND state IN "
+            "(SELECT value FROM json_each(?))",
+            *(self._number, json.dumps(states)),
+        )
+        return int(count)
+
+    def ages(self, orders: int) -> Counter[int]:
+        """Return how many samples that are stored or under way have which age.
+
+        Args:
+            orders: applied so far; what the newest of them bought has age 1.
+        """
+        rows = self.file.rows(
+            (int, int),
+            "SELECT bought_in, count(*) FROM samples WHERE client = ? AND state IN "
+            "('stored', 'under way') GROUP BY bought_in",
+            self._number,
+        )
+        return Counter({orders - bought_in + 1: count for bought_in, count in rows})
+
+    def uses(self, orders: int) -> Counter[int]:
+        """Return how many stored samples have trained in how many rounds.
+
+        Args:
+            orders: applied so far.
+        """
+        rows = self.file.rows(
+            (int, int),
+            "SELECT since, count(*) FROM samples WHERE client = ? AND state = 'stored' "
+            "GROUP BY since",
+            self._number,
+        )
+        return Counter({orders - since: count for since, count in rows})
+
+    def samples(self) -> list[Any]:
+        """Return the samples to train on, oldest first; none that was held for too long."""
+        books = self.books()
+        own = OwnTime(books.own_time, books.wall_time).at(milliseconds(self._clock)).own
+        rows = self.file.rows(
+            (bytes,),
+            "SELECT content FROM samples LEFT JOIN contents USING (number) "
+            "WHERE client = ? AND state = 'stored' AND held_at > ? ORDER BY place LIMIT ?",
+            *(self._number, own - books.keep if books.keep else -1, books.buffer_capacity + 1),
+        )
+        if len(rows) > books.buffer_capacity:
+            raise self.file.damaged(f"it holds more than {books.buffer_capacity} samples")
+        return [self._codec.decode(content) for (content,) in rows]
+
+    def content(self, number: int) -> bytes | None:
+        """Return the content of a sample; None if it is gone."""
+        rows = self.file.rows((bytes,), "SELECT content FROM contents WHERE number = ?", number)
+        return rows[0][0] if rows else None
+
+    def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
+        """Return the order of a round and its receipt."""
+        rows = self.file.rows(
+            (str, str),
+            "SELECT sent_order, receipt FROM answers WHERE client = ? AND round_number = ?",
+            *(self._number, round_number),
+        )
+        if not rows:
+            return None
+        with reading(self.file.path, REMEDY):
+            sent, receipt = map(json.loads, rows[0])
+            return Order.from_record(sent), Receipt.from_record(receipt)
+
+    def failures(self) -> list[FailedSample]:
+        """Return samples that failed, in the order in which they were noted.
+
+        All that will be tried again, and at least the newest that were set aside.
+        """
+        rows = self.file.rows(
+            (str, int, str, int),
+            "SELECT key, tries, error, set_aside FROM failures WHERE client = ? ORDER BY number "
+            "LIMIT ?",
+            *(self._number, 2 * KEPT_FAILURES),
+        )
+        return [
+            FailedSample(key, tries, error, bool(set_aside))
+            for key, tries, error, set_aside in rows
+        ]
+
+    def pack(self, sample: Any) -> bytes:
+        """Return a sample as it will be stored; raise if it cannot be stored."""
+        return self._codec.encode(sample)
+
+    def unpack(self, packed: bytes) -> Any:
+        """Return the sample that was packed."""
+        return self._codec.decode(packed)
+
+    @contextmanager
+    def step(self, round_number: int, before: Books) -> Iterator[Change]:
+        """Make one change of an order.
+
+        Args:
+            round_number: of the order; if the server has voided it, the change is refused.
+            before: the books after the last step of an order; if another process has made a step
+                since, the change is refused.
+        """
+        with self._changing() as change:
+            books = change.books
+            if books.steps != before.steps or round_number <= books.void_round:
+                raise BooksMovedError(
+                    f"round {round_number} was computed at round {before.last_round}, but the "
+                    f"books are at {books.last_round}, and rounds up to {books.void_round} are "
+                    "void; apply it again"
+                )
+            used_at = milliseconds(self._clock)
+            change.books = replace(books, steps=books.steps + 1, used_at=used_at)
+            yield change
+
+    @contextmanager
+    def _changing(self) -> Iterator[Change]:
+        with self.file.changing():
+            wall = milliseconds(self._clock)
+            change = Change(self.file, self._number, self.books(), wall, self._order_at)
+            yield change
+            change.write()
+
+    def end_order(self) -> None:
+        """End the order: what comes next has a time of its own."""
+        self._order_at = 0
+
+    def void(self, round_number: int) -> None:
+        """Never apply an order of a round up to this one from now on."""
+        with self._changing() as change:
+            newest = max(change.books.void_round, round_number)
+            used_at = milliseconds(self._clock)
+            change.books = replace(change.books, void_round=newest, used_at=used_at)
+
+    def mark_asked(self, numbers: Sequence[int]) -> None:
+        """Note that the supplier knows of these purchases."""
+        with self.file.changing():
+            for number in numbers:
+                self.file.execute("UPDATE samples SET is_asked = 1 WHERE number = ?", (number,))
+
+    def keep_at_most(self, length: int) -> None:
+        """Hold samples for at most so many milliseconds from now on; 0 for any time."""
+        if self.books().keep != length:
+            with self._changing() as change:
+                change.tick()
+                change.books = replace(change.books, keep=length)
+                change.note("limit", keep=length)
+
+    def whose(self, subject: str) -> str | None:
+        """Return the keyed hash of a subject in this folder; None for a forgotten one."""
+        if self.file.forgotten is None:
+            return ""  # what is gone with its process needs no names
+        whose = self.file.forgotten.hash_of(subject)
+        return None if whose in self.file.forgotten.hashes() else whose
+
+    def let_go(self, event: Literal["expired", "swept"] = "expired") -> tuple[int, int]:
+        """Overwrite what may no longer be held, and begin an order with the time of this moment.
+
+        The time is noted even if nothing is due: after a clock was set back, samples age only by
+        the time between two notes.
+
+        Args:
+            event: the record's name for samples that were held for too long.
+
+        Returns:
+            How much was held for too long, and how much was about a forgotten subject.
+        """
+        self._order_at = 0
+        books = self.books()
+        forgotten = frozenset() if self.file.forgotten is None else self.file.forgotten.hashes()
+        own = OwnTime(books.own_time, books.wall_time).at(milliseconds(self._clock)).own
+        if not (books.keep or forgotten):
+            self._order_at = own
+            return 0, 0
+        with self._changing() as change:
+            change.tick()
+            self._order_at = change.now
+            self.file.execute(  # the text of an error may quote a sample
+                "UPDATE failures SET error = substr(error, 1, instr(error, ':') - 1) "
+                "WHERE client = ? AND instr(error, ':')",
+                (self._number,),
+            )
+            erased = change.numbers(
+                "subject != '' AND subject IN (SELECT value FROM json_each(?))",
+                json.dumps(sorted(change.forgotten)),
+            )
+            stored = self._release(change, erased, "erased")
+            change.books = replace(change.books, erased=change.books.erased + stored)
+            over = change.numbers(
+                "state IN (SELECT value FROM json_each(?)) AND mark != '' AND held_at <= ?",
+                json.dumps([*KINDS]),
+                change.now - books.keep if books.keep else -1,
+            )
+            stored = self._release(change, over, event)
+            change.books = replace(change.books, expired=change.books.expired + stored)
+        return len(over), len(erased)
+
+    def _release(self, change: Change, numbers: Sequence[int], event: record.Event) -> int:
+        """Overwrite contents, with their rows if nobody paid for them; return how many trained."""
+        before = self.count("stored")
+        for number in numbers:
+            if change.numbers("number = ? AND state IN ('paid', 'under way')", number):
+                change.empty(number)
+            else:
+                change.drop(number)
+        if numbers:
+            change.note(event)
+        return before - self.count("stored")

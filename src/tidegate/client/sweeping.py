@@ -12,9 +12,9 @@ from pathlib import Path
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate._internal.sqlite_file import BUSY_SECONDS
 from tidegate.client.buffer_files import REMEDY, mark_of_file, remedy
+from tidegate.client.device_file import APPLICATION_ID, DeviceFile
 from tidegate.client.limits import Clock
-from tidegate.client.sqlite_books import SqliteBooks
-from tidegate.client.sqlite_file import APPLICATION_ID
+from tidegate.client.store import Store
 from tidegate.client.streams.messages import KIND
 from tidegate.client.streams.spool_file import SpoolFile
 from tidegate.errors import DamagedFileError, TidegateError
@@ -44,12 +44,7 @@ def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
     mark = mark_of_file(path)
     try:
         if mark == APPLICATION_ID:
-            with SqliteBooks(path, clock=clock) as buffer:
-                expired, erased = buffer.delete("swept")
-                held = buffer.held()
-                _check_gone(path, is_gone=buffer.empty_log())
-                unnamed, has_limit = buffer.unnamed(), buffer.has_limit
-                return Swept(path, "buffer", expired + erased, erased, held, unnamed, has_limit)
+            return _sweep_buffer(path, clock)
         if mark == KIND.application_id:
             spool = SpoolFile(path, clock)
             try:
@@ -66,6 +61,22 @@ def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
         later = "sweep again later" if is_busy(wrong) else remedy(path)
         raise DamagedFileError(path, told, later) from wrong
     return None
+
+
+def _sweep_buffer(path: Path, clock: Clock) -> Swept:
+    deleted = erased = 0
+    has_limit = False
+    with DeviceFile(path) as file:
+        for store in Store.of_each(file, clock):
+            expired, forgotten = store.let_go("swept")
+            deleted, erased = deleted + expired + forgotten, erased + forgotten
+            has_limit = has_limit or store.books().keep > 0
+        ((held, unnamed),) = file.rows(
+            (int, int),
+            "SELECT count(*), count(*) FILTER (WHERE subject = '') FROM samples WHERE mark != ''",
+        )
+        _check_gone(path, is_gone=file.empty_log())
+    return Swept(path, "buffer", deleted, erased, held, unnamed, has_limit)
 
 
 def sweep(folder: Path, clock: Clock = time.time) -> tuple[list[Swept], list[TidegateError]]:

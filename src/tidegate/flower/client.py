@@ -20,12 +20,12 @@ from typing import Any, Protocol
 from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from tidegate._internal.arguments import check_function
+from tidegate.client.buying import Acquire, Subject
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
-from tidegate.client.store import BooksMovedError, check_meant_for, last_taken
+from tidegate.client.store import BooksMovedError, check_meant_for
 from tidegate.client.streams import Indexed, Stream
 from tidegate.client.supplier import Supplier
-from tidegate.client.taking import Acquire, Subject
 from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.flower.flower_internals import is_client_fn
 from tidegate.flower.messages import has_model
@@ -252,7 +252,7 @@ class ClientGate:
             void_round=books.void_round,
             candidates=0 if selection is None else selection.candidates,
             read=books.read,
-            last_taken=last_taken(books),
+            last_taken=books.last_taken,
         )
         folder = buffer_folder(context)
         if folder is not None:

@@ -12,16 +12,14 @@ from flwr.app import Context
 
 from tidegate._internal.arguments import check_function, check_kind, check_whole_number
 from tidegate.client.buffer_files import users_folder
+from tidegate.client.buying import Acquire, Subject
 from tidegate.client.codec import SampleCodec
+from tidegate.client.device_file import store_path
 from tidegate.client.gate import Gate, check_one_source
 from tidegate.client.limits import duration
-from tidegate.client.memory_store import MemoryStore
-from tidegate.client.sqlite_file import store_path
-from tidegate.client.sqlite_store import SqliteStore
 from tidegate.client.store import Store
 from tidegate.client.streams import Indexed, IndexedStream, Stream
 from tidegate.client.supplier import Supplier
-from tidegate.client.taking import Acquire, Subject
 from tidegate.errors import ConfigurationError
 from tidegate.selection import Selection
 from tidegate.wire import LARGEST_CAPACITY, Address
@@ -59,7 +57,7 @@ class _InMemory:
 
     run: str
     client: str
-    store: MemoryStore
+    store: Store
     gate: Gate | None = None
 
 
@@ -133,7 +131,7 @@ class NodeBuffers:
             return
         path = store_path(folder, address.run, address.client)
         path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
-        store = SqliteStore(path, address.run, address.client, capacity, self._codec)
+        store = Store(path, address.run, address.client, capacity, self._codec)
         try:
             yield store
         finally:
@@ -179,7 +177,7 @@ class NodeBuffers:
         if held is None:
             weakref.finalize(context, self._in_memory.pop, place, None)
         if held is None or (held.run, held.client) != (run, client):
-            held = _InMemory(run, client, MemoryStore(run, client, capacity, self._codec))
+            held = _InMemory(run, client, Store(None, run, client, capacity, self._codec))
             self._in_memory[place] = held
         return held
 

@@ -83,9 +83,9 @@ def compare_books(run: Path, buffers: Mapping[str, Path]) -> BothBooks:
 def _audit_of(folder: Path, run: str) -> Audit | None:
     """The audit of the one buffer of a run in a folder."""
     for path in sorted(folder.glob("*.sqlite")):
-        audit = audit_file(path)
-        if audit.books.run == run:
-            return audit
+        for audit in audit_file(path):
+            if audit.books.run == run:
+                return audit
     return None
 
 
@@ -98,17 +98,15 @@ def _compared(name: str, audit: Audit | None, account: Mapping[str, Any] | None)
     compare(audit, account)
     books = audit.books
     problems = [*audit.problems, *audit.broken]
-    paid = books.total_spent - books.total_refunded
+    paid = books.spent - books.refunded
     if not _same(paid, booked):
         problems.append(f"it paid {paid:.10g}, but the ledger says {booked:.10g}")
     admitted = account["lost"]["admitted"] + account["newest"]["admitted"]
-    if books.total_admitted != admitted:
-        problems.append(
-            f"it admitted {books.total_admitted} samples, but the ledger says {admitted}"
-        )
+    if books.admitted != admitted:
+        problems.append(f"it admitted {books.admitted} samples, but the ledger says {admitted}")
     if account["outstanding"] is not None:
         problems.append("it has an order without a reply")
-    return NodeBooks(name, books.total_admitted, paid, booked, problems)
+    return NodeBooks(name, books.admitted, paid, booked, problems)
 
 
 def _booked(account: Mapping[str, Any]) -> float:
@@ -124,10 +122,10 @@ def newest_round(folder: Path) -> tuple[int, float]:
     """
     for path in sorted(folder.glob("*.sqlite")):
         try:
-            books = audit_file(path).books
-        except TidegateError:  # it is being made
+            books = audit_file(path)[0].books
+        except (TidegateError, IndexError):  # it is being made
             continue
-        return books.last_round, books.total_spent - books.total_refunded
+        return books.last_round, books.spent - books.refunded
     return 0, 0.0
 
 

@@ -79,8 +79,7 @@ def proven(against: Path | None) -> list[str]:
 
 def facts(audit: Audit) -> dict[str, Any]:
     """Return the findings of an audit as plain values."""
-    replay, books = audit.replay, audit.books
-    held = [one.kind for one in replay.items.values()]
+    sums, books = audit.sums, audit.books
     return {
         "file": str(audit.path),
         "run": books.run,
@@ -92,20 +91,20 @@ def facts(audit: Audit) -> dict[str, Any]:
         "waiting": audit.waiting,
         "compared_up_to_round": audit.compared_to,
         "not_covered": audit.not_covered or None,
-        "keep_at_most": in_words(replay.keep) if replay.keep else None,
-        "longest_held_when_used_days": round(replay.longest / DAY, 3),
-        "most_uses_of_a_sample": replay.most_used,
-        "counts": dict(sorted(replay.counts.items())),
-        "held": {kind: held.count(kind) for kind in ("sample", "candidate", "purchase")},
-        "rounds": replay.round_number,
+        "keep_at_most": in_words(books.keep) if books.keep else None,
+        "longest_held_when_used_days": round(sums.longest / DAY, 3),
+        "most_uses_of_a_sample": sums.most_used,
+        "counts": dict(sorted(sums.counts.items())),
+        "held": {kind: audit.held[kind] for kind in ("sample", "candidate", "purchase")},
+        "rounds": sums.round_number,
         "entries": audit.entries,
-        "entries_sealed": audit.sealed,
+        "entries_removed": audit.removed,
         "digest": books.record_digest,
         "deletions": [
             {"at": _date(one.at), "event": one.event, "count": one.count} for one in audit.deletions
         ],
         "clock_jumps": [
-            {"at": _date(at), "days": round(jump / DAY, 2)} for at, jump in replay.jumps
+            {"at": _date(at), "days": round(jump / DAY, 2)} for at, jump in audit.jumps
         ],
     }
 
@@ -136,7 +135,7 @@ def write_audit_page(
         which = "" if compared == len(audits) else f"{compared or 'none'} of them "
         beside = f"{which}compared with the server's books in {against}"
     lead = f"{counted(len(audits), 'buffer')}, {beside}."
-    unlimited = sum(not one.replay.keep for one in audits)
+    unlimited = sum(not one.books.keep for one in audits)
     if unlimited:
         lead += f" {unlimited} of {len(audits)} set no limit in days, so none was checked there."
     contradict = "contradicts itself or the server's books, or"

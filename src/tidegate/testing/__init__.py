@@ -1,4 +1,4 @@
-"""Laws that every policy, stream and store must obey, for code outside this package too.
+"""Laws that every policy and stream must obey, for code outside this package too.
 
 >>> from tidegate.client.streams import IterableStream
 >>> check_stream(lambda: IterableStream(lambda: range(100)))
@@ -9,15 +9,12 @@ input. The tests of Tidegate call the same functions.
 
 from tidegate.testing.law import LawBrokenError
 from tidegate.testing.policies import POLICY_LAWS, check_policy
-from tidegate.testing.stores import STORE_LAWS, check_store
 from tidegate.testing.streams import STREAM_LAWS, check_stream
 
 __all__ = [
     "POLICY_LAWS",
-    "STORE_LAWS",
     "STREAM_LAWS",
     "LawBrokenError",
     "check_policy",
-    "check_store",
     "check_stream",
 ]

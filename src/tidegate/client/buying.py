@@ -1,0 +1,382 @@
+"""What an order buys: read from the stream, chosen among candidates, and paid for.
+
+A sample that has failed ``TRIES`` times is skipped, and set aside as soon as a later one is taken:
+that proves that the sample is at fault, and not its source. A failure before the supplier is asked
+costs nothing and is tried again at once. A supplier that fails may be down, and is asked once an
+order.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tidegate.client.forgotten import NOBODY
+from tidegate.client.store import Books, Change, FailedSample, Fresh, Held, Origin, State, Store
+from tidegate.client.streams import Limited, Stream
+from tidegate.errors import ConfigurationError
+from tidegate.selection import Selection
+from tidegate.wire import MOST_IN_A_ROW, MOST_PASSED, Order
+
+Acquire = Callable[[Any, str], Any]
+"""Given a sample and its key, pays for it (fetches the label, switches the sensor on) and returns
+the sample to store. Called once for each admitted sample. If it raises, returns something that
+cannot be stored, or the process dies or the disk is full before what it returned is on disk, it is
+called again with the same key: a hook that must not pay twice asks its supplier for that key. If
+the gate chooses among candidates, these were stored before, and arrive as the codec returns
+them."""
+
+Subject = Callable[[Any], str | None]
+"""Given a sample as the stream has it, returns whom or what it is about; None or "" for nobody."""
+
+Worth = Callable[[list[Any]], Sequence[float]]
+"""Rates candidates: returns one number for each; the greatest are bought first."""
+
+TRIES = 3
+"""Tries after which a failing sample is skipped. One is not enough: a file may be locked for a
+moment, and a supplier be away for a round; a damaged sample stays damaged."""
+LONGEST_ERROR = 500
+"""Characters that are kept of an error: enough for its kind and its reason."""
+GROUP_SECONDS = 1.0
+GROUP_BYTES = 8_000_000
+"""After this long, or this much, what was paid for is written down before its order ends."""
+
+logger = logging.getLogger("flwr.tidegate")
+
+
+def to_try_again(store: Store) -> dict[str, FailedSample]:
+    """Return samples that failed and are not set aside, by their keys."""
+    return {failed.key: failed for failed in store.failures() if not failed.set_aside}
+
+
+def one_try_more(key: str, tried: Mapping[str, FailedSample], wrong: Exception) -> FailedSample:
+    """Return a sample that has failed once more, after earlier tries."""
+    tries = tried[key].tries + 1 if key in tried else 1
+    return FailedSample(key, tries, f"{type(wrong).__name__}: {wrong}"[:LONGEST_ERROR])
+
+
+@dataclass
+class Group:
+    """What was read or paid for, and is not written down yet."""
+
+    tried: dict[str, FailedSample]
+    """By their keys, samples that failed and will be tried again, in the order of the stream."""
+    samples: list[Fresh] = field(default_factory=list)
+    set_aside: list[FailedSample] = field(default_factory=list)
+    given_up: list[int] = field(default_factory=list)
+    """Numbers of chosen candidates that are set aside."""
+    read: int = 0
+    """Samples of the stream, whatever became of them."""
+    cursor: str | None = None
+    """After them."""
+    size: int = 0
+    """Bytes."""
+    begun: float = field(default_factory=time.monotonic)
+
+    def fails(self, key: str, wrong: Exception) -> FailedSample:
+        """Note one more try."""
+        self.tried[key] = one_try_more(key, self.tried, wrong)
+        return self.tried[key]
+
+    def takes(self, sample: Fresh, failed: Iterable[FailedSample]) -> None:
+        """Add a sample, which proves that those before it are at fault themselves."""
+        self.samples.append(sample)
+        self.size += len(sample.packed)
+        for one in failed:
+            logger.warning("%a is set aside after %d tries: %a", one.key, one.tries, one.error)
+            self.set_aside.append(replace(one, set_aside=True))
+            del self.tried[one.key]
+
+    def write(self, change: Change, state: State, without: Collection[int] = ()) -> list[int]:
+        """Write everything down, except for samples in these places; return their numbers."""
+        numbers = [
+            0 if place in without else change.take(sample, state)
+            for place, sample in enumerate(self.samples)
+        ]
+        for number in self.given_up:
+            change.drop(number)
+        change.keep_failures([*self.set_aside, *self.tried.values()])
+        books = change.books
+        change.books = replace(
+            books,
+            cursor=books.cursor if self.cursor is None else self.cursor,
+            read=books.read + self.read,
+            set_aside=books.set_aside + len(self.set_aside),
+        )
+        return numbers
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a client's samples come from, and how they are paid for."""
+
+    store: Store
+    stream: Stream
+    owner: str
+    """Run and client, with which keys begin."""
+    acquire: Acquire | None = None
+    subject: Subject | None = None
+    selection: Selection | None = None
+    """How many candidates are read and may wait; None to take samples as they come."""
+    limited: Limited | None = None
+    """The stream, if it knows when its samples came to the device."""
+
+    def origin(self, sample: Any) -> Origin | None:
+        """Return since when the device holds a sample, and whose it is; None if forgotten."""
+        arrived = 0 if self.limited is None else self.limited.arrived_at
+        if self.subject is None:
+            return Origin(arrived)
+        named = self.subject(sample)
+        if not named:
+            return Origin(arrived, NOBODY)
+        whose = self.store.whose(str(named))
+        return None if whose is None else Origin(arrived, whose)
+
+
+class Buying:
+    """What one order buys.
+
+    Args:
+        source: of the samples.
+        order: that is applied.
+        books: of the client.
+    """
+
+    def __init__(self, source: Source, order: Order, books: Books) -> None:
+        self._source, self._store, self._stream = source, source.store, source.stream
+        self._round = order.round_number
+        self.books = books
+        """After what is written down."""
+        self.group = Group(to_try_again(source.store))
+        """What is not."""
+        self._has_ended = False
+        """Whether the stream had no more samples."""
+        self._taken = 0
+        """Samples of it."""
+        self._asks = False
+        """Whether the hook was asked for the sample that is being read."""
+
+    def take_next(self, wanted: int) -> None:
+        """Buy the next samples of the stream; a failure ends only the admission."""
+        self._read(wanted, (), pays=True)
+
+    def choose(self, wanted: int, worth: Worth | None) -> None:
+        """Read candidates, choose among all that are kept, and write the choice down.
+
+        Candidates that were chosen before but not paid for come first: an order whose reply was
+        lost may have paid for them. A choice that was written down is not made again.
+        """
+        books, selection = self.books, self._source.selection
+        if books.chosen_round == self._round:
+            return
+        waiting, chosen = self._store.held("candidate"), self._store.held("chosen")
+        hopeful = sum(not self._is_hopeless(candidate.key) for candidate in chosen)
+        needed = max(wanted - hopeful, 0)
+        reads = self._reads(needed, len(waiting))
+        kept = [*waiting, *chosen, *self._store.held("under way")]
+        self._read(reads, [sample.key for sample in kept], pays=False)
+        pool: list[Held | Fresh] = [*waiting, *self.group.samples]
+        if selection is None:  # it chose before: waiting candidates come first in the stream
+            picked, backlog = list(range(min(needed, len(pool)))), len(pool)
+        else:
+            worths = self._worths(pool, worth) if needed else []
+            picked = list(selection.choose(worths, needed, (books.client, self._round)))
+            backlog = selection.backlog
+        left = sorted({*range(len(pool))} - {*picked})
+        dropped = {*left[: max(len(left) - backlog, 0)]}
+        if not (reads or picked or dropped):
+            return  # nothing to write down
+        # Candidates of the backlog may still be enough for an order.
+        is_dry = self.is_dry() if len(picked) < needed else books.is_dry and not picked
+        with self._store.step(self._round, books) as change:
+            # What was read and is dropped at once is never held.
+            passed = {place - len(waiting) for place in dropped}
+            fresh = self.group.write(change, "candidate", without=passed)
+            numbers = [*(candidate.number for candidate in waiting), *fresh]
+            for place in picked:
+                change.move(numbers[place], "chosen")
+            for candidate in (waiting[place] for place in sorted(dropped) if place < len(waiting)):
+                change.drop(candidate.number)
+            if change.has_moved:
+                change.note("taken")
+            change.books = replace(change.books, is_dry=is_dry, chosen_round=self._round)
+        self._is_written(change)
+
+    def pay(self, wanted: int) -> None:
+        """Pay for chosen candidates, in the order of the choice."""
+        failed: list[FailedSample] = []
+        given_up: list[int] = []
+        paid = 0
+        for candidate in self._store.held("chosen"):
+            if paid == wanted or len(failed) == MOST_IN_A_ROW:
+                break
+            packed = self._store.content(candidate.number)
+            if packed is None:
+                continue  # it was swept meanwhile
+            try:
+                sample = self._store.unpack(packed)
+                if self._source.acquire is not None:
+                    sample = self._source.acquire(sample, candidate.key)
+                packed = self._store.pack(sample)
+            except Exception as wrong:
+                failure = self.group.fails(candidate.key, wrong)
+                if failure.tries < TRIES:
+                    logger.exception(
+                        "%a could not be acquired; it is asked for again", candidate.key
+                    )
+                    break
+                failed.append(failure)
+                given_up.append(candidate.number)
+                continue
+            self.group.tried.pop(candidate.key, None)
+            self.group.takes(Fresh(candidate.key, packed, number=candidate.number), failed)
+            self.group.given_up += given_up
+            failed, given_up, paid = [], [], paid + 1
+            self._write_if_large()
+        self._tell_of_row(failed)
+
+    def is_dry(self) -> bool:
+        """Return whether the stream has no more samples; log it if it still had some before."""
+        was_dry = self.books.is_dry
+        if self._has_ended and not was_dry:
+            logger.warning(
+                "the stream of %s has run dry: the client buys fewer samples than ordered until "
+                "the stream has more",
+                self.books.client,
+            )
+        return self._has_ended or (was_dry and not self._taken)
+
+    def _read(self, wanted: int, kept: Collection[str], *, pays: bool) -> None:
+        """Take the next samples of the stream.
+
+        Args:
+            wanted: how many.
+            kept: keys of samples that were read before: their failures stay noted.
+            pays: whether they are bought as they come; else they are candidates.
+        """
+        stream, failed = self._stream, list[FailedSample]()
+        taken_up_to = stream.cursor
+        passed_over = forgotten = 0
+        while (
+            self._taken < wanted
+            and len(failed) < MOST_IN_A_ROW
+            and passed_over + forgotten < MOST_PASSED
+        ):
+            before, self._asks = stream.cursor, False
+            try:
+                samples = stream.take(1)
+                fresh = self._complete(samples[0], pays=pays) if samples else None
+            except Exception as wrong:
+                if self._stays(before, wrong, failed):
+                    break
+                continue
+            if not samples:
+                self._has_ended = True
+                break
+            if fresh is not None:
+                self._forget_failures(fresh.key, kept, failed)
+                self.group.takes(fresh, failed)
+                self._taken += 1
+            else:
+                forgotten += 1
+                if failed:
+                    continue
+            self.group.read += (fresh is not None) + len(failed) + forgotten
+            passed_over, forgotten, failed = passed_over + forgotten, 0, []
+            self.group.cursor = taken_up_to = stream.cursor
+            if pays:
+                self._write_if_large()
+        self._tell_of_row(failed)
+        if stream.cursor != taken_up_to:
+            stream.seek(taken_up_to)
+
+    def _complete(self, sample: Any, *, pays: bool) -> Fresh | None:
+        """Return the sample to store; None if its subject is forgotten."""
+        key = f"{self._source.owner}/{self._stream.cursor}"
+        origin = self._source.origin(sample)
+        if origin is None:
+            return None
+        if pays and self._source.acquire is not None:
+            self._asks = True
+            sample = self._source.acquire(sample, key)
+        return Fresh(key, self._store.pack(sample), origin)
+
+    def _stays(self, before: str, wrong: Exception, failed: list[FailedSample]) -> bool:
+        """Note a failure at the stream's next sample; return whether the order ends there."""
+        after = self._stream.cursor
+        key = f"{self._source.owner}/{after}"
+        failure = None if after == before else self.group.fails(key, wrong)
+        if failure is None or (self._asks and failure.tries < TRIES):
+            logger.exception(
+                "the stream failed after %a; the sample stays in the stream",
+                f"{self._source.owner}/{before}",
+            )
+            return True
+        if failure.tries < TRIES:
+            self._stream.seek(before)
+        else:
+            failed.append(failure)
+        return False
+
+    def _forget_failures(
+        self, key: str, kept: Collection[str], failed: Sequence[FailedSample]
+    ) -> None:
+        """Forget failures up to a sample that was taken; files may have left the stream, too."""
+        in_row = {failure.key for failure in failed}
+        keys = [tried for tried in self.group.tried if tried not in kept]
+        for done in keys[: keys.index(key) + 1] if key in keys else keys:
+            if done not in in_row:
+                del self.group.tried[done]
+
+    def _write_if_large(self) -> None:
+        """Write down what was paid for, if there is much of it."""
+        group = self.group
+        if group.size < GROUP_BYTES and time.monotonic() - group.begun < GROUP_SECONDS:
+            return
+        with self._store.step(self._round, self.books) as change:
+            group.write(change, "paid")
+            change.note("taken")
+        self._is_written(change)
+
+    def _is_written(self, change: Change) -> None:
+        self.books, self.group = change.books, Group(self.group.tried)
+
+    def _is_hopeless(self, key: str) -> bool:
+        failure = self.group.tried.get(key)
+        return failure is not None and failure.tries >= TRIES
+
+    def _reads(self, needed: int, waiting: int) -> int:
+        """Return how many samples of the stream to read for an order that needs so many."""
+        selection = self._source.selection
+        if selection is None:
+            return max(needed - waiting, 0)
+        if not needed and not selection.backlog:
+            return 0  # nobody would look at them
+        return max(selection.candidates, needed)
+
+    def _worths(self, pool: Sequence[Held | Fresh], worth: Worth | None) -> Sequence[float]:
+        """Return what candidates are worth; without a function all are worth the same."""
+        if worth is None or not pool:
+            return [0.0] * len(pool)
+        contents = (
+            one.packed if isinstance(one, Fresh) else self._store.content(one.number)
+            for one in pool
+        )
+        samples = [self._store.unpack(content or b"") for content in contents]
+        worths = [float(number) for number in worth(samples)]
+        if len(worths) != len(pool):
+            raise ConfigurationError(
+                f"worth returned {len(worths)} numbers for {len(pool)} candidates; it must return "
+                "one for each, in their order"
+            )
+        return worths
+
+    def _tell_of_row(self, failed: Sequence[FailedSample]) -> None:
+        if failed:
+            logger.error(
+                "%d samples in a row of %s failed, and none after them could be taken; they stay "
+                "in the stream. If the gate chooses among candidates, its codec must be able to "
+                "store samples as the stream returns them. The first is %a: %a",
+                *(len(failed), self._source.owner, failed[0].key, failed[0].error),
+            )
