@@ -291,6 +291,7 @@ def test_a_checkpoint_of_other_kinds_of_values_is_refused(
         ("plans.credits", b"1234567", "is damaged"),
         ("plans.plan", 9, "is damaged"),
         ("run.rule_state", b"no archive", "is damaged .BadZipFile"),
+        ("run.terms", "7.5", "is damaged .TypeError"),
     ],
 )
 def test_books_whose_cells_cannot_be_are_refused(

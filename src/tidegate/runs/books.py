@@ -93,21 +93,24 @@ class RunBooks:
             app: the name of the app that plays it.
         """
         fleet, accounts, connection = standing.fleet, standing.ledger.accounts, self._connection
-        roster, plan = fleet.roster, self._plan
+        roster, number, plan = fleet.roster, accounts.number, self._plan
         with transaction(connection):
             if fleet.allocation is not None and roster.is_replanned:
                 plan += 1
                 write(connection, "plans", [_plan_row(plan, fleet.allocation, standing)])
             changed = [
-                (*account_row(accounts.number(one), one, accounts[one]), *_dealt(one, plan, fleet))
-                for one in accounts.changed
+                (
+                    *account_row(number(client), client, accounts[client]),
+                    *_dealt(client, plan, fleet),
+                )
+                for client in accounts.changed
             ]
             write(connection, "accounts", changed)
             self._save_orders(standing, plan)
-            back = [(accounts.number(one),) for one in roster.moved if one not in roster.away]
+            back = [(number(client),) for client in roster.moved if client not in roster.away]
             connection.executemany("DELETE FROM away WHERE number = ?", back)
-            left = [one for one in roster.moved if one in roster.away]
-            write(connection, "away", [(accounts.number(one), roster.away[one]) for one in left])
+            left = [client for client in roster.moved if client in roster.away]
+            write(connection, "away", [(number(client), roster.away[client]) for client in left])
             write(connection, "run", [_run_row(standing, model, app, plan)])
         self._plan = plan
         accounts.saved(self._account)
@@ -139,8 +142,9 @@ class RunBooks:
     def _save_orders(self, standing: Standing, plan: int) -> None:
         """Write new orders, and delete those with a reply and rules without an order."""
         accounts, connection = standing.ledger.accounts, self._connection
-        changed = {one: accounts[one].outstanding for one in accounts.changed | accounts.ordered}
-        ended = [(accounts.number(one),) for one, order in changed.items() if order is None]
+        touched = accounts.changed | accounts.ordered
+        changed = {client: accounts[client].outstanding for client in touched}
+        ended = [(accounts.number(client),) for client, order in changed.items() if order is None]
         connection.executemany("DELETE FROM orders WHERE number = ?", ended)
         numbers = {rule: number for number, rule in _rules(connection, standing.ledger.run).items()}
         newest, rules, orders = max(numbers.values(), default=0), [], []

@@ -133,7 +133,7 @@ def read(
 def checksum(values: list[object]) -> int:
     """Return the checksum of a row's other values."""
     if bytes in map(type, values):  # which may be long
-        values = [zlib.crc32(one) if isinstance(one, bytes) else one for one in values]
+        values = [zlib.crc32(cell) if isinstance(cell, bytes) else cell for cell in values]
     return zlib.crc32(ascii(values).encode())
 
 
