@@ -15,7 +15,7 @@ from tidegate.client.device_file import store_path
 from tidegate.client.store import Store
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.flower.node_buffer import _KEPT, buffer_folder
+from tidegate.flower.node_buffer import _FILES, buffer_folder
 from tidegate.flower.records import attach, expect
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -71,15 +71,15 @@ def test_memory_is_refused_where_nodes_are_copies(caplog: pytest.LogCaptureFixtu
 
 def test_buffers_in_memory_are_freed_with_the_grid_of_their_run() -> None:
     gate = ClientGate(dataset, 8)
-    before = set(_KEPT)
+    before = set(_FILES)
     grid = LocalGrid(echo_app(gate), NODES)
     strategy = AdmissionControl(FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0)
     strategy.start(grid, MODEL, num_rounds=2)
-    assert len(gate._buffers._in_memory) == 3
+    assert len(gate._buffers._open) == 3
     del grid, strategy
     gc.collect()
-    assert not gate._buffers._in_memory
-    assert before >= _KEPT
+    assert not gate._buffers._open
+    assert before >= {*_FILES}
 
 
 @pytest.mark.parametrize("folder", [":memory:", "files"])

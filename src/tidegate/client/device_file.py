@@ -86,18 +86,24 @@ class DeviceFile:
 
     Args:
         path: of the file, which is created if it does not exist; None for a database in memory.
+        is_shared: all clients of a run in this process use it. What they change survives the end
+            of the process at once, and a loss of power from the next ``sync`` on.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, is_shared: bool = False) -> None:
         self.path = Path(":memory:") if path is None else path
+        self._syncs = path is not None and not is_shared
         self.forgotten = None if path is None else Forgotten(path.parent)
         """Who is forgotten in the file's folder; what is in memory goes with its process."""
-        self._connection = connect(self.path, owner_only=path is not None)
+        self._connection = connect(self.path, any_thread=is_shared, owner_only=path is not None)
         self._connection.text_factory = as_text
         self.execute = self._connection.execute
         with opening(self._connection, self.path, KIND):
             prepare(self._connection, self.path, KIND)
             empty_log(self._connection)  # a process that died may have left deleted content in it
+            if is_shared:
+                self.execute("PRAGMA synchronous = NORMAL")
+                self.execute("PRAGMA wal_autocheckpoint = 0")
 
     def close(self) -> None:
         """Close the file."""
@@ -114,7 +120,8 @@ class DeviceFile:
         """Change everything within it, or nothing; it is on disk afterwards."""
         with self.naming_damage(), transaction(self._connection):
             yield
-        empty_log(self._connection)
+        if self._syncs:
+            self.sync()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -154,6 +161,10 @@ class DeviceFile:
         """Return the run, the name and the capacity of each client in the file."""
         kinds = str, str, int
         return self.rows(kinds, "SELECT run, client, buffer_capacity FROM clients ORDER BY number")
+
+    def sync(self) -> None:
+        """Have everything on disk, and nothing in the log that was deleted in the file."""
+        empty_log(self._connection)
 
     def empty_log(self) -> bool:
         """Wait until nothing that was deleted is left in the log; False if somebody reads on."""

@@ -59,6 +59,8 @@ class Checkpoint:
         self._books = RunWriter(self.folder)
         self._model = ""
         self._feed: PriceFeed | None = None
+        self._grid: LocalGrid | None = None
+        """Whose clients are in this process, if they are."""
 
     @contextmanager
     def held(self, grid: Grid) -> Iterator[None]:
@@ -76,6 +78,7 @@ class Checkpoint:
                 f"folder {str(self._given)!r} is relative and would become {self.folder}, because "
                 "Flower's SuperLink was started there; give an absolute path"
             )
+        self._grid = grid if isinstance(grid, LocalGrid) else None
         with self._books.held(app), logged(self.folder, why_it_ends, says_stopped):
             yield
 
@@ -144,6 +147,8 @@ class Checkpoint:
 
     def save_control(self, controller: Controller) -> None:
         """Save the books with the name of the model that belongs to them."""
+        if self._grid is not None:
+            self._grid.sync_buffers()
         self._books.save_control(controller, self._model)
 
     def _save_model(self, round_number: int, arrays: ArrayRecord, strategy: Strategy) -> None:

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
+from tidegate.client.device_file import DeviceFile
 from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import (
     CLIENT_RAISED,
@@ -26,9 +28,11 @@ from tidegate.flower.flower_internals import (
     name_message,
     run_of,
 )
-from tidegate.flower.node_buffer import FOLDER, IN_MEMORY, may_keep_in_memory
+from tidegate.flower.node_buffer import FOLDER, IN_MEMORY, OWNER_ONLY_FOLDER, keep_open
 from tidegate.flower.records import asks_who
 
+BUFFERS = "clients.sqlite"
+"""The file of all buffers of a run in this process."""
 NODE_FAILED = "node %s failed: %s"
 """What the grid logs of a node's exception: the node, and the exception."""
 LONGEST_REASON = 500
@@ -75,8 +79,7 @@ class LocalGrid(OwnGrid):
             )
             for node_id, node_config in enumerate(node_configs, start=SERVER_NODE_ID + 1)
         }
-        for context in self._contexts.values():
-            may_keep_in_memory(context)
+        self._use(DeviceFile(None, is_shared=True))
         self._placed = folder != IN_MEMORY or any(FOLDER in node for node in node_configs)
         self._message_ids = map(str, itertools.count(1))
         self._replies: dict[str, Message] = {}
@@ -90,10 +93,25 @@ class LocalGrid(OwnGrid):
         return len(self._contexts)
 
     def keep_buffers(self, folder: Path) -> None:
-        """Keep buffers in this folder, unless a config names another."""
+        """Keep all buffers in one file in this folder, unless a config names another folder."""
         if not self._placed:
-            for context in self._contexts.values():
-                context.node_config[FOLDER] = str(folder)
+            folder.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+            self._use(DeviceFile(folder / BUFFERS, is_shared=True))
+
+    def sync_buffers(self) -> None:
+        """Have on disk what clients have changed: before the server's books rely on it."""
+        self._file.sync()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _use(self, file: DeviceFile) -> None:
+        self._file = file
+        for context in self._contexts.values():
+            keep_open(context, file)
 
     def set_run(self, run: Run) -> None:
         """Set the run that the grid serves."""
@@ -221,5 +239,6 @@ def run_in_process(
         state=RecordDict(),
         run_config=dict(run_config or {}),
     )
-    server_app(grid, context)
+    with grid:
+        server_app(grid, context)
     return grid.answers

@@ -14,7 +14,7 @@ from tidegate._internal.arguments import check_function, check_kind, check_whole
 from tidegate.client.buffer_files import users_folder
 from tidegate.client.buying import Acquire, Subject
 from tidegate.client.codec import SampleCodec
-from tidegate.client.device_file import store_path
+from tidegate.client.device_file import DeviceFile, store_path
 from tidegate.client.gate import Gate, check_one_source
 from tidegate.client.limits import duration
 from tidegate.client.store import Store
@@ -29,8 +29,9 @@ FOLDER = "tidegate-folder"
 IN_MEMORY = ":memory:"
 """A value of ``tidegate-folder``: the buffer lives as long as its process, for engines that keep
 theirs."""
-_KEPT: set[int] = set()
-"""Ids of the contexts that live in this process as long as their run; copies are not among them."""
+_FILES: dict[int, DeviceFile] = {}
+"""By the id of a context that lives in this process as long as its run, the file that it shares
+with the others; copies are not among them."""
 OWNER_ONLY_FOLDER = 0o700
 NAME = "tidegate-client"
 """Key of node-config that names a node which is not registered with a name."""
@@ -52,9 +53,10 @@ logger = logging.getLogger("flwr.tidegate")
 
 
 @dataclass
-class _InMemory:
-    """What a node keeps in memory; its gate continues to read the stream where it was."""
+class _Open:
+    """What stays open for a node of this process; its gate reads the stream on where it was."""
 
+    file: DeviceFile
     run: str
     client: str
     store: Store
@@ -118,7 +120,7 @@ class NodeBuffers:
         self._acquire = acquire
         self._codec = codec
         self._selection = selection
-        self._in_memory: dict[int, _InMemory] = {}
+        self._open: dict[int, _Open] = {}
         """By the id of a node's context, as long as the context lives."""
 
     @contextmanager
@@ -127,7 +129,7 @@ class NodeBuffers:
         capacity = self._capacity(address.client, context)
         folder = buffer_folder(context)
         if folder is None:
-            yield self._held(address, context, capacity).store
+            yield self._opened(address, context, capacity).store
             return
         path = store_path(folder, address.run, address.client)
         path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
@@ -139,12 +141,12 @@ class NodeBuffers:
 
     def gate(self, store: Store, context: Context) -> Gate:
         """Return the gate of an open buffer."""
-        held = self._in_memory.get(id(context))
-        if held is None or held.store is not store:
+        opened = self._open.get(id(context))
+        if opened is None or opened.store is not store:
             return self._new_gate(store, context)
-        if held.gate is None:
-            held.gate = self._new_gate(store, context)
-        return held.gate
+        if opened.gate is None:
+            opened.gate = self._new_gate(store, context)
+        return opened.gate
 
     def selection(self, context: Context) -> Selection | None:
         """Return how the node chooses among candidates; None if it does not."""
@@ -170,16 +172,16 @@ class NodeBuffers:
             self._subject,
         )
 
-    def _held(self, address: Address, context: Context, capacity: int) -> _InMemory:
-        """Return what a node keeps in memory: one buffer, for the run that it serves."""
+    def _opened(self, address: Address, context: Context, capacity: int) -> _Open:
+        """Return what stays open for a node: one buffer, for the run that it serves."""
         run, client, place = address.run, address.client, id(context)
-        held = self._in_memory.get(place)
-        if held is None:
-            weakref.finalize(context, self._in_memory.pop, place, None)
-        if held is None or (held.run, held.client) != (run, client):
-            held = _InMemory(run, client, Store(None, run, client, capacity, self._codec))
-            self._in_memory[place] = held
-        return held
+        file, opened = _FILES[place], self._open.get(place)
+        if opened is None:
+            weakref.finalize(context, self._open.pop, place, None)
+        if opened is None or (opened.file, opened.run, opened.client) != (file, run, client):
+            opened = _Open(file, run, client, Store(file, run, client, capacity, self._codec))
+            self._open[place] = opened
+        return opened
 
     def _capacity(self, client: str, context: Context) -> int:
         given = self._buffer_capacity
@@ -201,22 +203,23 @@ def _check_selection(name: str, value: object) -> None:
         check_kind(name, value, Selection, example)
 
 
-def may_keep_in_memory(context: Context) -> None:
-    """Let a node keep its samples in memory: its context stays in this process during its run."""
+def keep_open(context: Context, file: DeviceFile) -> None:
+    """Let a node keep its buffer in a file that is open: its context lives as long as its run."""
     place = id(context)
-    _KEPT.add(place)
-    weakref.finalize(context, _KEPT.discard, place)
+    if place not in _FILES:
+        weakref.finalize(context, _FILES.pop, place, None)
+    _FILES[place] = file
 
 
 def buffer_folder(context: Context) -> Path | None:
-    """Return where a node keeps its samples; None for memory.
+    """Return where a node keeps its samples; None if that is a file which is open already.
 
     The node-config comes first, then the run-config, then a folder of the user that the node runs
     as: ``$XDG_STATE_HOME/tidegate``, or ``~/.local/state/tidegate``.
     """
     given = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
     if given == IN_MEMORY:
-        if id(context) not in _KEPT:
+        if id(context) not in _FILES:
             raise ConfigurationError(
                 f"{FOLDER} = {IN_MEMORY!r} works only under `tidegate run`: every other engine "
                 "handles each message in a new process or copy, and would lose the samples after "
