@@ -98,8 +98,8 @@ def test_a_run_survives_kills_stops_a_full_disk_and_a_cut_network(
 def corruptions(files: dict[str, dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
     """Books that are wrong in one place, and what must be said of each."""
     for figure, wrong, word in (
-        ("total_spent", 1e6, "total_spent"),
-        ("total_admitted", 10**6, "total_admitted"),
+        ("spent", 1e6, "spent"),
+        ("admitted", 10**6, "admitted"),
         ("last_round", 99, "last_round"),
         ("cursor", "1000000", "stream"),
         ("stored", 11, "stored"),

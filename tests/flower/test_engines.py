@@ -196,7 +196,7 @@ def test_a_node_killed_between_choice_and_payment_pays_for_what_it_chose(
     wait_for(lambda: signal_file.exists() or None, "the client's first payment")
     chosen = client_files(name, *fleet.all_buffers)["partition-1"]
     assert (chosen["last_round"], chosen["chosen_round"]) == (0, 1)
-    first = [key for key, is_chosen in chosen["kept"] if is_chosen]
+    first = [key for key, state in chosen["kept"] if state == "chosen"]
     assert first
     assert not (tmp_path / "paid-1").exists()
     (tmp_path / "stop-before-payment-1").unlink()
@@ -210,5 +210,5 @@ def test_a_node_killed_between_choice_and_payment_pays_for_what_it_chose(
     assert paid[: len(first)] == first
     assert len(set(paid)) == len(paid)
     files = client_files(name, *fleet.all_buffers)
-    assert files["partition-1"]["total_admitted"] == len(paid)
+    assert files["partition-1"]["admitted"] == len(paid)
     assert discrepancies(run, files) == []

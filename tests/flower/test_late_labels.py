@@ -22,11 +22,11 @@ def check_bill(bill: dict[str, dict[str, Any]], own: dict[str, Any]) -> None:
     """What the supplier charged against what its client has in its file."""
     ended = {kind: [one["price"] for one in bill.values() if one["ended"] == kind]
              for kind in ("", "delivered", "refunded", "lost")}  # fmt: skip
-    assert len(ended["delivered"]) == own["total_admitted"]
-    assert len(ended["refunded"]) + len(ended["lost"]) == own["total_refused"]
-    assert len(ended[""]) == own["under_way"]
-    assert math.isclose(math.fsum(ended["refunded"]), own["total_refunded"])
-    assert math.isclose(math.fsum(one["price"] for one in bill.values()), own["total_spent"])
+    assert len(ended["delivered"]) == own["admitted"]
+    assert len(ended["refunded"]) + len(ended["lost"]) == own["refused"]
+    assert len(ended[""]) == own["bought"] - own["admitted"] - own["refused"]
+    assert math.isclose(math.fsum(ended["refunded"]), own["refunded"])
+    assert math.isclose(math.fsum(one["price"] for one in bill.values()), own["spent"])
 
 
 @pytest.mark.full
@@ -70,11 +70,11 @@ def test_books_agree_where_labels_come_late_and_a_node_and_the_server_are_killed
         assert spent + row["exposure"] <= BUDGET * now + 1e-9
     own = files.values()
     print(
-        f"{ROUNDS} rounds: {sum(one['total_admitted'] for one in own)} came, "
-        f"{sum(one['total_refused'] for one in own)} refused, "
-        f"{sum(one['under_way'] for one in own)} under way; "
-        f"{sum(one['total_spent'] for one in own):.2f} committed, "
-        f"{sum(one['total_refunded'] for one in own):.2f} back"
+        f"{ROUNDS} rounds: {sum(one['admitted'] for one in own)} came, "
+        f"{sum(one['refused'] for one in own)} refused, "
+        f"{sum(one['bought'] - one['admitted'] - one['refused'] for one in own)} under way; "
+        f"{sum(one['spent'] for one in own):.2f} committed, "
+        f"{sum(one['refunded'] for one in own):.2f} back"
     )
 
 
