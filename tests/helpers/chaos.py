@@ -232,7 +232,8 @@ def _wrong_samples(files: dict[str, dict[str, Any]]) -> list[str]:
     codec, wrong = ArrayCodec(), []
     for number in range(CLIENTS):
         name, points = f"partition-{number}", points_of(number)
-        for position, content in files.get(name, {}).get("samples", []):
+        for key, content in files.get(name, {}).get("samples", []):
+            position = int(key.rsplit("/", 1)[1]) - 1
             point, target = codec.decode(content)
             if not np.array_equal(point, points[position][0]) or target != points[position][1]:
                 wrong.append(f"{name}: sample {position} is not number {position} of its stream")
