@@ -87,8 +87,8 @@ def logged(
 
 def _write_ending(handler: logging.Handler, reason: str) -> None:
     """Write why the server ended early."""
-    record = {"msg": f"{ENDING}{reason}", "levelno": logging.ERROR, "levelname": "ERROR"}
-    handler.handle(logging.makeLogRecord(record))
+    text = f"{ENDING}{reason}"
+    handler.handle(logging.LogRecord(OURS, logging.ERROR, __file__, 0, text, None, None))
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
