@@ -235,7 +235,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args()
-    logging.getLogger("flwr.tidegate").setLevel(logging.ERROR)  # of a disk lost in every round
+    logging.getLogger("tidegate").setLevel(logging.ERROR)  # of a disk lost in every round
     print(f"budget {BUDGET}, ten clients of {CAPACITY} slots, {options.rounds} rounds, "
           f"{options.seeds} seeds, mean ± 95 %\n")  # fmt: skip
     print("| policy | client-0 | booked a round | for client-0 | N_eff of the nine others |")

@@ -174,7 +174,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--policy", default="tide")
     options = parser.parse_args()
-    for name in ("flwr", "flwr.tidegate"):
+    for name in ("flwr", "tidegate"):
         logging.getLogger(name).setLevel(logging.ERROR)
     with tempfile.TemporaryDirectory() as folder, Progress(transient=True) as progress:
         rows = soak(Path(folder), options.rounds, options.policy, progress)

@@ -265,7 +265,7 @@ def spent_by(
 def test_clients_buy_less_and_less_while_the_average_is_refused(
     policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, logger="flwr.tidegate"):
+    with caplog.at_level(logging.WARNING, logger="tidegate"):
         wrong = Overflowing(range(4, 100))
         spent = spent_by(wrong, app_that_sends(lambda now: MODEL), policy, 60)
     bought = [now for now, paid in enumerate(spent, start=1) if paid and now > 3]
@@ -284,7 +284,7 @@ def test_a_pause_of_one_round_is_not_told_apart_from_the_round_that_was_in_vain(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     wrong = Overflowing(range(4, 5))
-    with caplog.at_level(logging.WARNING, logger="flwr.tidegate"):
+    with caplog.at_level(logging.WARNING, logger="tidegate"):
         spent_by(wrong, app_that_sends(lambda now: MODEL), "constant_admission", 8)
     assert "no client's model was used in round 4" in caplog.text
     assert "buy nothing" not in caplog.text

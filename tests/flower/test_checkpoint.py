@@ -230,7 +230,7 @@ def test_the_log_ends_with_the_money_of_all_rounds_also_over_a_restart(
     with pytest.raises(Killed):
         before_sending(tmp_path, control(tmp_path / "run"), 3)
     resumed = control(tmp_path / "run")
-    with caplog.at_level("INFO", logger="flwr.tidegate"):
+    with caplog.at_level("INFO", logger="tidegate"):
         resumed.start(LocalGrid(gated_app(), nodes(tmp_path / "buffers")), MODEL, ROUNDS)
     (told,) = [record.args for record in caplog.records if record.msg == SPENT]
     paid = [row.spent for row in resumed.rounds]
@@ -250,7 +250,7 @@ def test_another_number_of_clients_in_this_process_is_told(
         before_sending(tmp_path, control(tmp_path / "run"), 3)
     mine = nodes(tmp_path / "buffers")
     fewer = f"this run had {len(mine)} clients, and this process has {len(mine) - 1}: "
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         control(tmp_path / "run").start(LocalGrid(gated_app(), mine[:-1]), MODEL, ROUNDS)
         assert caplog.text.count(fewer) == 1
         assert f"--clients {len(mine)} keeps their number" in caplog.text
@@ -421,7 +421,7 @@ def test_a_relative_folder_is_refused_where_flower_chose_the_working_directory(
     with pytest.raises(ConfigurationError, match=r"folder 'run' is relative .*absolute path"):
         control(Path("run")).start(elsewhere, MODEL, 2)
     assert not Path("run").exists()
-    with caplog.at_level("INFO", logger="flwr.tidegate"):
+    with caplog.at_level("INFO", logger="tidegate"):
         control(Path("run")).start(grid("buffers-2"), MODEL, 2)
         control(tmp_path / "other").start(elsewhere, MODEL, 2)
     told = [record.getMessage() for record in caplog.records if "saved in" in record.msg]
@@ -526,7 +526,7 @@ def test_every_strategy_that_flower_has_is_known_here() -> None:
 def test_a_run_that_is_over_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
     control(tmp_path / "run").start(grid, MODEL, 2)
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         control(tmp_path / "run").start(grid, MODEL, 2)
     assert "all 2 rounds of run r are done; use another folder" in caplog.text
 
@@ -634,6 +634,6 @@ def test_a_retired_client_that_is_started_again_is_no_other_number(
         before_sending(tmp_path, control(tmp_path / "run"), 3)
     ask(tmp_path / "run", ["partition-2"], retired=True)
     mine = nodes(tmp_path / "buffers")
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         control(tmp_path / "run").start(LocalGrid(gated_app(), mine), MODEL, ROUNDS)
     assert "this process has" not in caplog.text

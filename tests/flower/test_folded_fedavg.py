@@ -176,7 +176,7 @@ def test_an_update_of_another_form_is_left_out(caplog: pytest.LogCaptureFixture)
 
     one = control(FoldedFedAvg(fraction_evaluate=0.0))
     model = ArrayRecord({"w": Array(np.zeros(3))})
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         result = one.start(LocalGrid(app, nodes(3)), model, 2)
     assert result.arrays["w"].numpy().tolist() == [1.0, 1.0, 1.0]
     assert "partition-2 is left out of the average" in caplog.text

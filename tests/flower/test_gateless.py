@@ -68,7 +68,7 @@ def test_a_node_without_a_gate_is_asked_less_and_less_often(
     bare = ClientApp()
     bare.train()(train)
     grid, strategy = HalfGated(bare, {3}), control()
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         strategy.start(grid, MODEL, num_rounds=15)
     assert grid.asked.count(3) == 4  # in rounds 1, 2, 4 and 8
     assert [row.answered for row in strategy.rounds] == [2] * 15

@@ -101,7 +101,7 @@ def test_a_node_that_the_price_feed_does_not_know_gets_no_order(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     wrapped = control(FedAvg(fraction_evaluate=0.0), prices=Feed())
-    with caplog.at_level(logging.WARNING, "flwr.tidegate"):
+    with caplog.at_level(logging.WARNING, "tidegate"):
         wrapped.start(Changed(lambda content: None), MODEL, num_rounds=3)
     assert [row.orders for row in wrapped.rounds] == [2, 2, 2]
     assert all(row.admitted for row in wrapped.rounds)

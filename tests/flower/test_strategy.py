@@ -433,7 +433,7 @@ def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(
 ) -> None:
     nodes = [*NODES, {"partition-id": 2}, {}]
     strategy = control()
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         fit(strategy, recording(nodes=nodes), rounds=2)
     assert {row.orders for row in strategy.rounds} == {3}
     assert "another node is already 'partition-2'" in caplog.text
@@ -442,7 +442,7 @@ def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(
 
 def test_a_node_without_a_name_is_told_how_to_get_one(caplog: pytest.LogCaptureFixture) -> None:
     with (
-        caplog.at_level("WARNING", logger="flwr.tidegate"),
+        caplog.at_level("WARNING", logger="tidegate"),
         pytest.raises(ValueError, match="no client"),
     ):
         fit(control(), recording(nodes=[{}, {}]), rounds=1)
@@ -480,7 +480,7 @@ def test_a_node_that_introduces_itself_as_another_is_left_out(
             return reply
 
     strategy = control()
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         fit(strategy, Lying(gated_app(), NODES), rounds=1)
     assert strategy._running().fleet == ["partition-0", "partition-1"]
     assert reason in caplog.text
@@ -495,7 +495,7 @@ def test_a_node_registered_by_a_name_that_cannot_be_sent_is_left_out(
             return [NodeInfo(node_id=one, name=names[one]) for one in self.get_node_ids()]
 
     strategy = control()
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         fit(strategy, Registered(gated_app(), NODES), rounds=1)
     assert strategy._running().fleet == ["partition-0", "partition-1"]
     assert "node 4 is left out: client must be a name of at most 200 printable" in caplog.text
@@ -516,7 +516,7 @@ def test_a_registered_node_wins_its_name_from_a_stranger(
         if now == 2:
             grid.offline.clear()
 
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         fit(strategy, grid, rounds=4, evaluate_fn=evaluate)
     assert strategy._nodes.clients["partition-0"] == 3
     assert "node 2 is left out: another node is already 'partition-0'" in caplog.text
@@ -706,7 +706,7 @@ def test_what_is_not_a_price_is_refused_at_once() -> None:
 
 def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
     trust = ClientTrust(importance={"site-0": 2.0})
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         fit(control(trust=trust), recording(), rounds=2)
     assert caplog.text.count("importance names clients that are not in this run: ['site-0']") == 1
 
@@ -717,7 +717,7 @@ def test_a_stream_that_runs_dry_is_told_once(
 ) -> None:
     gate = ClientGate(lambda context: [1.0] * samples, buffer_capacity=9)
     strategy = control(policy="constant_admission", budget=55.0, folder=tmp_path / "run")
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         fit(strategy, recording(echo_app(gate)), rounds=4)
     assert [row.exhausted for row in strategy.rounds][-2:] == [3, 3]
     expected = ("empty", "short") if samples < 4 else ("short",)  # 2 were held for their K rounds
@@ -787,7 +787,7 @@ def test_a_damaged_sample_is_set_aside_and_told(caplog: pytest.LogCaptureFixture
         return Message(RecordDict({"arrays": MODEL}), reply_to=message)
 
     strategy = control(policy="constant_admission", budget=55.0)
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         fit(strategy, recording(app), rounds=4)
     assert [row.health.get("set_aside") for row in strategy.rounds][-2:] == [3, 3]
     assert [row.exhausted for row in strategy.rounds] == [0] * 4
@@ -803,7 +803,7 @@ def test_half_a_migration_is_told_what_is_missing(caplog: pytest.LogCaptureFixtu
         return Message(RecordDict({"arrays": MODEL, "metrics": metrics}), reply_to=message)
 
     with (
-        caplog.at_level("WARNING", logger="flwr.tidegate"),
+        caplog.at_level("WARNING", logger="tidegate"),
         pytest.raises(ValueError, match="no client can take part"),
     ):
         fit(control(), recording(bare), rounds=1)
@@ -841,7 +841,7 @@ def test_a_used_run_name_without_its_checkpoint_is_refused_with_a_remedy(
     nodes = [{**one, "tidegate-folder": str(tmp_path)} for one in NODES]
     fit(control(), recording(nodes=nodes), rounds=2)
     with (
-        caplog.at_level("WARNING", logger="flwr.tidegate"),
+        caplog.at_level("WARNING", logger="tidegate"),
         pytest.raises(ValueError, match="no client"),
     ):
         fit(control(), recording(nodes=nodes), rounds=2)
@@ -863,7 +863,7 @@ def test_a_fleet_in_this_process_without_anybody_ends_and_says_so(
 ) -> None:
     grid, strategy = recording(), control()
     grid.offline = set(grid.get_node_ids())
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         fit(strategy, grid, rounds=3)
     assert strategy.rounds == []
     assert caplog.text.count("was skipped: no client is online, and none has been yet") == 3
@@ -909,7 +909,7 @@ def test_a_deployment_without_anybody_waits_as_long_as_a_round_may_take(
     waited: Any = nodes.wait_for_anybody
     prices = PricePath(UniformPrice(1, 10), seed=1)
     terms = Terms(policy=acdpp, policy_name="acdpp", budget=1.0, prices=prices, num_rounds=3)
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         assert waited(grid, Controller(terms, "r"), 200.0) is found
     assert pauses == ([1.0, 2.0, 4.0] if found else [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0])
     assert "the run waits for one and continues by itself" in caplog.text

@@ -135,7 +135,7 @@ def everything() -> dict[str, dict[str, Callable[[], dict[str, Any]]]]:
 
 def main() -> None:
     """Record what there is now."""
-    logging.getLogger("flwr.tidegate").setLevel(logging.CRITICAL)
+    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
     recorded = {
         group: {name: digest(facts()) for name, facts in members.items()}
         for group, members in everything().items()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 def quietly() -> Iterator[None]:
     """A fixture's function: warnings about all of it would only cost time."""
-    before = {name: logging.getLogger(name).level for name in ("flwr", "flwr.tidegate")}
+    before = {name: logging.getLogger(name).level for name in ("flwr", "tidegate")}
     for name in before:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     yield

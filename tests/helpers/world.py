@@ -604,7 +604,7 @@ def play_schedule(
 
 def play_some(first: int, count: int, *, choosing: bool = False, late: bool = False) -> None:
     """So many schedules, from a number on; one that fails is named."""
-    logging.getLogger("flwr.tidegate").setLevel(logging.CRITICAL)
+    logging.getLogger("tidegate").setLevel(logging.CRITICAL)
     for number in range(first, first + count):
         try:
             play_schedule(number, choosing=choosing, late=late)

@@ -22,7 +22,7 @@ def test_it_has_what_the_server_logged_and_why_it_stopped(tmp_path: Path) -> Non
 
 def test_a_client_cannot_move_the_cursor(tmp_path: Path) -> None:
     with logged(tmp_path):
-        logging.getLogger("flwr.tidegate").warning("\x1b[2Jsite-\t0")
+        logging.getLogger("tidegate").warning("\x1b[2Jsite-\t0")
     (line,) = last_lines(tmp_path, 5)
     assert line.endswith("WARNING  [2Jsite- 0")
 

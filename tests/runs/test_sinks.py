@@ -115,7 +115,7 @@ def test_a_sink_that_fails_is_told_of_once_and_stops_nobody(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     kept = Kept()
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         one = control(Broken(), kept)
     assert len(one.rounds) == len(kept.moments) == ROUNDS
     told = [record.message for record in caplog.records if "sink Broken failed" in record.message]
@@ -146,7 +146,7 @@ def test_a_sink_that_hangs_holds_nobody_up(
     monkeypatch.setattr(sinks, "MOST_WAITING", 5)
     hanging, kept = Hanging(), Kept()
     started = time.monotonic()
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         one = control(hanging, kept)
     assert time.monotonic() - started < 30
     assert len(one.rounds) == ROUNDS

@@ -173,7 +173,7 @@ def test_old_and_doubled_messages_add_nothing() -> None:
 
 def test_a_report_from_the_future_is_not_believed(caplog: pytest.LogCaptureFixture) -> None:
     one = coordinator(1, 1)
-    with caplog.at_level("WARNING", logger="flwr.tidegate"):
+    with caplog.at_level("WARNING", logger="tidegate"):
         one.divide(1, [report("s0", 2**62), report("s9", 1)])
     assert (
         "ignored a report of s0 for round 4611686018427387904, because round 1 has just begun"

@@ -42,7 +42,7 @@ GROUP_SECONDS = 1.0
 GROUP_BYTES = 8_000_000
 """After this long, or this much, what was paid for is written down before its order ends."""
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 def to_try_again(store: Store) -> dict[str, FailedSample]:

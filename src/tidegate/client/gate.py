@@ -27,8 +27,7 @@ from tidegate.wire import Address, Order, Receipt, cursor_digest
 MOST_UNDER_WAY = 10_000
 """Purchases of a client that may be under way."""
 
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+logger = logging.getLogger(__name__)
 
 
 def check_one_source(acquire: object, supplier: object) -> None:

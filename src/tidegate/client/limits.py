@@ -25,7 +25,7 @@ YEAR = 366 * DAY
 """A clock that goes ahead by more than this between two readings is reported."""
 LONGEST = 100 * YEAR
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 def duration(text: str) -> int:

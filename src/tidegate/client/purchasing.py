@@ -9,7 +9,7 @@ from tidegate.client.store import FailedSample, Held, Store
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request, Supplier
 from tidegate.errors import ConfigurationError
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 @dataclass

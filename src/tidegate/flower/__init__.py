@@ -6,6 +6,7 @@ ClientApp. This is the only folder that imports flwr, besides ``tidegate.experim
 
 from tidegate.flower.client import ClientGate
 from tidegate.flower.control_settings import ClientTrust, Deployment, Planning
+from tidegate.flower.flower_log import log_to_flower
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid, run_in_process
 from tidegate.flower.strategy import AdmissionControl
@@ -22,3 +23,5 @@ __all__ = [
     "Shard",
     "run_in_process",
 ]
+
+log_to_flower()

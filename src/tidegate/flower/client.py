@@ -42,7 +42,7 @@ from tidegate.flower.records import (
 from tidegate.selection import Selection
 from tidegate.wire import Address, Introduction, Order, Receipt
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 NO_CLIENT_FN = (
     "ClientGate does not work with ClientApp(client_fn): the strategies that AdmissionControl "

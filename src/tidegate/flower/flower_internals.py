@@ -91,7 +91,7 @@ __all__ = [
     "why_it_ends",
 ]
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 def flower_version() -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tidegate.flower.updates import of_usual_form
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 class FoldedFedAvg(FedAvg):

@@ -12,7 +12,7 @@ AVERAGE_REFUSED = (
     "stays as it was"
 )
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 class GlobalModel:

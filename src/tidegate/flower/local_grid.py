@@ -38,7 +38,7 @@ NODE_FAILED = "node %s failed: %s"
 LONGEST_REASON = 500
 """Characters of it that a server repeats where a node does not introduce itself."""
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 @dataclass

@@ -52,7 +52,7 @@ NOT_HERE = (
     "importance names clients that are not in this run: %s; check the spelling of their names"
 )
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 def tell_of_too_little(terms: Terms) -> None:

@@ -49,7 +49,7 @@ NOT_RANKED = (
     "at random; pass worth=... to rank them"
 )
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 @dataclass

@@ -32,7 +32,7 @@ LONGEST_WAIT = 60.0
 LONGEST_PAUSE = 6
 """A node that never replies is asked again after 1, 2, 4 and finally 2 ** 6 rounds."""
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 class Nodes:

@@ -40,7 +40,7 @@ NO_ARRAYS = (
     "ArrayRecord to its reply"
 )
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 @dataclass

@@ -61,8 +61,7 @@ from tidegate.server.shards import Shard
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 ShouldStop = Callable[[int, Result], bool]
 
-logger = logging.getLogger("flwr.tidegate")
-"""A child of Flower's logger, so that its records appear in Flower's log."""
+logger = logging.getLogger(__name__)
 
 
 class AdmissionControl(Strategy):

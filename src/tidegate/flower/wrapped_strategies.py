@@ -36,7 +36,7 @@ from tidegate.flower.own_state import (
 from tidegate.flower.records import NUM_EXAMPLES
 from tidegate.flower.updates import check_model
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 STRATEGY_STATE: Mapping[type[Strategy], tuple[str, ...]] = {
     FedAdagrad: ("m_t", "v_t"),

@@ -24,8 +24,7 @@ HOLE = 4
 hours to quarters of an hour."""
 ADD_ROWS = "add rows, each ending with a newline, and start the run again: it resumes from here"
 
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+logger = logging.getLogger(__name__)
 
 
 class PriceFile:

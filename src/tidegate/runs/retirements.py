@@ -15,8 +15,7 @@ from pathlib import Path
 from tidegate.runs.folder import RETIRED
 from tidegate.server.controller import Controller
 
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+logger = logging.getLogger(__name__)
 
 
 def ask(folder: Path, clients: Iterable[str], *, retired: bool) -> None:

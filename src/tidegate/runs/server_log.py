@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LOG = "server.log"
-OURS = "flwr.tidegate"
-"""The logger of everything that Tidegate logs on a server."""
+OURS = "tidegate"
+"""The logger above all of Tidegate's; ``tidegate.flower`` lets it log to Flower's."""
 LARGEST = 2_000_000
 """Bytes after which a new file starts; the previous one is kept as ``server.log.1``."""
 TAIL = 64_000
@@ -87,13 +87,13 @@ def logged(
 
 def _write_ending(handler: logging.Handler, reason: str) -> None:
     """Write why the server ended early."""
-    record = {"msg": f"{ENDING}{reason}", "levelno": logging.ERROR, "levelname": "ERROR"}
-    handler.handle(logging.makeLogRecord(record))
+    text = f"{ENDING}{reason}"
+    handler.handle(logging.LogRecord(OURS, logging.ERROR, __file__, 0, text, None, None))
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
     """Return whether an operator needs a line: all of Tidegate's, and Flower's warnings."""
-    return record.name == OURS or record.levelno >= logging.WARNING
+    return record.name.partition(".")[0] == OURS or record.levelno >= logging.WARNING
 
 
 def how_stopped(folder: Path) -> str | None:

@@ -17,7 +17,7 @@ BY_NAME = (
 )
 NO_PRICE = f"no order for %s in round %d: the price feed only knows %s; {BY_NAME}"
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 def asked_price(

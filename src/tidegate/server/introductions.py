@@ -14,8 +14,7 @@ from tidegate.wire import Introduction, Receipt
 
 BEGIN_AGAIN = "Delete its buffer file to begin again"
 
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+logger = logging.getLogger(__name__)
 
 
 def welcome(

@@ -28,8 +28,7 @@ class Booking:
     """Its round is still open; the money of a late one counts, but it trained on an old model."""
 
 
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+logger = logging.getLogger(__name__)
 
 NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, prior_uses=0, carried=0)
 

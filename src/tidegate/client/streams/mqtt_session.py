@@ -37,7 +37,7 @@ LONGEST_SOURCE = 1000
 NO_RETAINED = 2
 """Retain handling of MQTT 5: what was published before the session is not sent."""
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 class MqttSession:

@@ -31,7 +31,7 @@ NEW_SPOOL = "the spool is new, and the broker had a session: what an older spool
 _NEVER, _ASKED_FOR, _HAD = range(3)
 """What is known of a session with the broker."""
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 class _FullError(Exception):

@@ -27,8 +27,7 @@ PAGE = 500
 UNSHOWN = (400, 413)
 """Statuses of a request that holds a task without a variable, or one that is too large."""
 
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+logger = logging.getLogger(__name__)
 
 
 def task_key(key: str) -> str:

@@ -29,7 +29,7 @@ MOST_WAITING = 1000
 SECONDS_AT_END = 20.0
 """Seconds that all slow sinks have together when the run is over."""
 
-logger = logging.getLogger("flwr.tidegate")
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

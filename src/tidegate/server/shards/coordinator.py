@@ -27,8 +27,7 @@ UNITS = 2**40
 KEPT_BACK = 1e-15
 """Part of every amount that is told, so that no rounding can make their sum too large."""
 
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ NOT_POSTED = (
     "again with the same folder to add them"
 )
 
-logger = logging.getLogger("flwr.tidegate")
-"""Below Flower's own, so that it is seen wherever Flower's log is; without Flower a plain name."""
+logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 
