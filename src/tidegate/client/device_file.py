@@ -9,7 +9,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -98,12 +98,16 @@ class DeviceFile:
         self._connection = connect(self.path, any_thread=is_shared, owner_only=path is not None)
         self._connection.text_factory = as_text
         self.execute = self._connection.execute
-        with opening(self._connection, self.path, KIND):
+        with self.opening():
             prepare(self._connection, self.path, KIND)
             empty_log(self._connection)  # a process that died may have left deleted content in it
             if is_shared:
                 self.execute("PRAGMA synchronous = NORMAL")
                 self.execute("PRAGMA wal_autocheckpoint = 0")
+
+    def opening(self) -> AbstractContextManager[None]:
+        """Close the file again if it cannot be used after all, and say what is wrong with it."""
+        return opening(self._connection, self.path, KIND)
 
     def close(self) -> None:
         """Close the file."""

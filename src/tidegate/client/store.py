@@ -467,11 +467,8 @@ class Store:
         self._order_at = 0
         self._read: tuple[tuple[Any, ...], Books] | None = None
         self._run, self._client = run, client
-        try:
+        with self.file.opening() if self._owns_file else nullcontext():
             self._number = self._begin(buffer_capacity)
-        except BaseException:
-            self.close()
-            raise
 
     def _begin(self, capacity: int) -> int:
         """Return the client's number in the file, to which it is added if it is new."""
@@ -695,10 +692,6 @@ class Store:
             change = Change(self.file, self._number, self.books(), wall, self._order_at)
             yield change
             change.write()
-
-    def end_order(self) -> None:
-        """End the order: what comes next has a time of its own."""
-        self._order_at = 0
 
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one from now on."""
