@@ -180,7 +180,7 @@ def test_a_full_disk_leaves_the_books_right(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.skipif(not can_mount(), reason="only root can mount a disk that is full")
 def test_a_new_file_on_a_full_disk_is_refused_at_once(tmp_path: Path) -> None:
-    with Disk(tmp_path / "disk", kilobytes=128) as disk:
+    with Disk(tmp_path / "disk", kilobytes=256) as disk:
         path = tmp_path / "disk" / "a.sqlite"
         disk.fill()
         before = time.monotonic()
