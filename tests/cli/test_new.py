@@ -11,6 +11,7 @@ from flwr.cli.build import build_fab_from_disk
 
 from tidegate.cli import main
 from tidegate.cli.new import TEMPLATE
+from tidegate.client.auditing import audit_file
 from tidegate.runs.reader import read_run
 
 
@@ -142,7 +143,7 @@ def test_the_same_command_resumes_the_app(tmp_path: Path) -> None:
     run("parts", 20)
     run("parts", 99)
     assert read_run(tmp_path / "parts").rounds == read_run(tmp_path / "whole").rounds
-    assert len(list((tmp_path / "parts" / "buffers").glob("*.sqlite"))) == 3
+    assert len(audit_file(tmp_path / "parts" / "buffers" / "clients.sqlite")) == 3
 
 
 @pytest.mark.parametrize(

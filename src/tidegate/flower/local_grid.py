@@ -79,8 +79,13 @@ class LocalGrid(OwnGrid):
             )
             for node_id, node_config in enumerate(node_configs, start=SERVER_NODE_ID + 1)
         }
-        self._use(DeviceFile(None, is_shared=True))
-        self._placed = folder != IN_MEMORY or any(FOLDER in node for node in node_configs)
+        self._file = DeviceFile(None, is_shared=True)
+        for context in self._contexts.values():
+            if context.node_config[FOLDER] == IN_MEMORY:
+                keep_open(context, self._file)
+        is_placed = bool(config.get(FOLDER)) or any(FOLDER in node for node in node_configs)
+        self._movable = [] if is_placed else list(self._contexts.values())
+        """Contexts of nodes whose buffers may be kept beside the run."""
         self._message_ids = map(str, itertools.count(1))
         self._replies: dict[str, Message] = {}
         self._failures: set[str] = set()
@@ -94,9 +99,13 @@ class LocalGrid(OwnGrid):
 
     def keep_buffers(self, folder: Path) -> None:
         """Keep all buffers in one file in this folder, unless a config names another folder."""
-        if not self._placed:
-            folder.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
-            self._use(DeviceFile(folder / BUFFERS, is_shared=True))
+        if not self._movable:
+            return
+        folder.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+        self._file = DeviceFile(folder / BUFFERS, is_shared=True)
+        for context in self._movable:
+            context.node_config[FOLDER] = str(folder)  # for copies of the context
+            keep_open(context, self._file)
 
     def sync_buffers(self) -> None:
         """Have on disk what clients have changed: before the server's books rely on it."""
@@ -107,11 +116,6 @@ class LocalGrid(OwnGrid):
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-
-    def _use(self, file: DeviceFile) -> None:
-        self._file = file
-        for context in self._contexts.values():
-            keep_open(context, file)
 
     def set_run(self, run: Run) -> None:
         """Set the run that the grid serves."""

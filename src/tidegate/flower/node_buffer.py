@@ -128,7 +128,7 @@ class NodeBuffers:
         """Open the node's buffer in a run; a file is open only while a message is handled."""
         capacity = self._capacity(address.client, context)
         folder = buffer_folder(context)
-        if folder is None:
+        if folder is None or id(context) in _FILES:
             yield self._opened(address, context, capacity).store
             return
         path = store_path(folder, address.run, address.client)
