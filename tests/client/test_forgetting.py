@@ -12,6 +12,8 @@ from tidegate.client.forgotten import Forgotten
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
+from tidegate.client.sweeping import sweep
+from tidegate.selection import Selection
 from tidegate.wire import Order
 
 HISTORIES = at_size(15, 1000)
@@ -88,6 +90,46 @@ def test_who_is_forgotten_while_an_order_is_applied_is_not_stored(tmp_path: Path
         assert (first.admitted, first.refused, first.holding) == (0, 1, ())
         assert gate.apply(order(2, 1)).admitted == 1
         assert gate.samples() == ["bob 1"]
+
+
+def test_who_is_forgotten_while_candidates_are_ranked_is_not_chosen(tmp_path: Path) -> None:
+    def ranks(samples: list[str]) -> list[float]:
+        Forgotten(tmp_path).add("ann")
+        sweep(tmp_path)
+        return [float(len(samples) - place) for place in range(len(samples))]
+
+    names = [f"{'ann' if number % 2 else 'bob'} {number}" for number in range(20)]
+    with Store(tmp_path / "a.sqlite", RUN, CLIENT, CAPACITY) as store:
+        choice = Selection(candidates=4, backlog=4)
+        gate = Gate(store, IndexedStream(names), selection=choice, subject=lambda text: text[:3])
+        assert gate.apply(order(1, 1)).admitted == 1
+        for now in range(2, 5):
+            gate.apply(order(now, 2), worth=ranks)
+        assert {one[:3] for one in gate.samples()} == {"bob"}
+        (audit,) = audit_file(tmp_path / "a.sqlite")
+        assert (audit.problems, audit.broken) == ([], [])
+
+
+def test_what_is_swept_while_it_is_paid_for_counts_as_bought_and_refused(tmp_path: Path) -> None:
+    paid: list[str] = []
+
+    def acquire(sample: str, key: str) -> str:
+        paid.append(key)
+        if len(paid) == 2:
+            Forgotten(tmp_path).add("ann")
+            sweep(tmp_path)
+        return sample
+
+    with Store(tmp_path / "a.sqlite", RUN, CLIENT, CAPACITY) as store:
+        choice = Selection(candidates=2, backlog=0)
+        stream = IndexedStream(["ann 0", "ann 1", "bob 2", "bob 3"])
+        gate = Gate(store, stream, acquire, choice, subject=lambda text: text[:3])
+        receipt = gate.apply(order(1, 2), worth=lambda samples: list(range(len(samples))))
+        assert (len(paid), receipt.bought, receipt.refused, receipt.spent) == (2, 2, 2, 2.0)
+        assert gate.apply(order(2, 2)).admitted == 2
+        assert sorted(gate.samples()) == ["bob 2", "bob 3"]
+        (audit,) = audit_file(tmp_path / "a.sqlite")
+        assert (audit.problems, audit.broken) == ([], [])
 
 
 @pytest.mark.process

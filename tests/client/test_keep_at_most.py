@@ -21,7 +21,8 @@ from tidegate.client.auditing import audit_file
 from tidegate.client.gate import Gate
 from tidegate.client.limits import OwnTime, duration
 from tidegate.client.store import Store
-from tidegate.client.streams import IndexedStream
+from tidegate.client.streams import IndexedStream, Spool, SpooledStream
+from tidegate.client.streams.messages import Delivery, Message
 from tidegate.client.sweeping import sweep
 from tidegate.errors import ConfigurationError
 from tidegate.selection import Selection
@@ -126,6 +127,46 @@ def test_a_limit_that_passes_while_an_order_is_applied_is_kept(tmp_path: Path) -
         assert (audit.problems, audit.broken) == ([], [])
         assert audit.waiting == ["2 are past their limit"]
         assert gate.apply(order(3, 0)).health == {"expired": 2}
+
+
+def test_a_clock_that_is_corrected_while_an_order_is_applied_leaves_the_record_right(
+    tmp_path: Path,
+) -> None:
+    device = Device(tmp_path, 0)
+
+    def corrected(sample: str, key: str) -> str:
+        device.now -= 1.0
+        return sample
+
+    with Store(tmp_path / "a.sqlite", RUN, CLIENT, 8, clock=device.clock) as store:
+        gate = Gate(store, IndexedStream(device), acquire=corrected)
+        for now in range(1, 4):
+            gate.apply(order(now, 2))
+            (audit,) = audit_file(tmp_path / "a.sqlite", device.clock)
+            assert (audit.problems, audit.broken) == ([], [])
+
+
+def test_what_is_past_its_limit_once_it_is_paid_for_is_not_stored(tmp_path: Path) -> None:
+    """A message was on the device for 59 minutes when an order began that takes two."""
+    device = Device(tmp_path, 0)
+
+    def slow(sample: str, key: str) -> str:
+        device.now += 120.0
+        sweep(tmp_path, device.clock)
+        return sample
+
+    spool = Spool(tmp_path / "spool.sqlite", clock=device.clock)
+    spool.claim("test")
+    assert spool.put(Message("t", b"text"), None, Delivery(0, again=False)) == "stored"
+    device.now += 59 * 60.0
+    stream = SpooledStream(spool, lambda payload, topic: payload.decode())
+    with Store(tmp_path / "a.sqlite", RUN, CLIENT, 8, clock=device.clock) as store:
+        gate = Gate(store, stream, acquire=slow, keep_at_most="1h")
+        receipt = gate.apply(order(1, 1))
+        assert (receipt.bought, receipt.refused, receipt.occupancy) == (1, 1, 0)
+        (audit,) = audit_file(tmp_path / "a.sqlite", device.clock)
+        assert (audit.problems, audit.broken) == ([], [])
+    spool.close()
 
 
 @pytest.mark.parametrize("limit", [None, "5d"])

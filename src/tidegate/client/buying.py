@@ -150,6 +150,8 @@ class Buying:
         """After what is written down."""
         self.group = Group(to_try_again(source.store))
         """What is not."""
+        self.takes_next = False
+        """Whether samples are bought as they come."""
         self._has_ended = False
         """Whether the stream had no more samples."""
         self._taken = 0
@@ -159,6 +161,7 @@ class Buying:
 
     def take_next(self, wanted: int) -> None:
         """Buy the next samples of the stream; a failure ends only the admission."""
+        self.takes_next = True
         self._read(wanted, (), pays=True)
 
     def choose(self, wanted: int, worth: Worth | None) -> None:
@@ -359,18 +362,20 @@ class Buying:
         """Return what candidates are worth; without a function all are worth the same."""
         if worth is None or not pool:
             return [0.0] * len(pool)
-        contents = (
+        contents = [
             one.packed if isinstance(one, Fresh) else self._store.content(one.number)
             for one in pool
-        )
-        samples = [self._store.unpack(content or b"") for content in contents]
+        ]
+        samples = [self._store.unpack(content) for content in contents if content is not None]
         worths = [float(number) for number in worth(samples)]
-        if len(worths) != len(pool):
+        if len(worths) != len(samples):
             raise ConfigurationError(
-                f"worth returned {len(worths)} numbers for {len(pool)} candidates; it must return "
-                "one for each, in their order"
+                f"worth returned {len(worths)} numbers for {len(samples)} candidates; it must "
+                "return one for each, in their order"
             )
-        return worths
+        each, least = iter(worths), min(worths, default=0.0)
+        # What was swept meanwhile is worth least: to choose it changes nothing.
+        return [least if content is None else next(each) for content in contents]
 
     def _tell_of_row(self, failed: Sequence[FailedSample]) -> None:
         if failed:

@@ -6,6 +6,7 @@ the file's owner can read it; content that has left is overwritten in it.
 
 import hashlib
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -50,8 +51,9 @@ TABLES = (
     )""",
     "CREATE UNIQUE INDEX client_names ON clients (run, client)",
     # A row a sample, from when it is read until it leaves; ``place`` is its order within its state.
+    # Its number is never another's, so that what a sweep has deleted meanwhile is missed.
     """CREATE TABLE samples (
-        number INTEGER PRIMARY KEY, client INTEGER NOT NULL, state TEXT NOT NULL,
+        number INTEGER PRIMARY KEY AUTOINCREMENT, client INTEGER NOT NULL, state TEXT NOT NULL,
         place INTEGER NOT NULL, key TEXT NOT NULL,
         price REAL NOT NULL, bought_round INTEGER NOT NULL, bought_in INTEGER NOT NULL,
         is_asked INTEGER NOT NULL, since INTEGER NOT NULL,
@@ -66,6 +68,7 @@ TABLES = (
         number INTEGER PRIMARY KEY, client INTEGER NOT NULL, key TEXT NOT NULL,
         tries INTEGER NOT NULL, error TEXT NOT NULL, set_aside INTEGER NOT NULL
     )""",
+    "CREATE INDEX failure_kinds ON failures (client, set_aside, number)",
     """CREATE TABLE answers (
         client INTEGER NOT NULL, round_number INTEGER NOT NULL,
         sent_order TEXT NOT NULL, receipt TEXT NOT NULL
@@ -92,7 +95,7 @@ class DeviceFile:
 
     def __init__(self, path: Path | None, *, is_shared: bool = False) -> None:
         self.path = Path(":memory:") if path is None else path
-        self._syncs = path is not None and not is_shared
+        self.is_shared = is_shared
         self.forgotten = None if path is None else Forgotten(path.parent)
         """Who is forgotten in the file's folder; what is in memory goes with its process."""
         self._connection = connect(self.path, any_thread=is_shared, owner_only=path is not None)
@@ -124,7 +127,7 @@ class DeviceFile:
         """Change everything within it, or nothing; it is on disk afterwards."""
         with self.naming_damage(), transaction(self._connection):
             yield
-        if self._syncs:
+        if not self.is_shared:
             self.sync()
 
     @contextmanager
@@ -161,14 +164,25 @@ class DeviceFile:
                 raise self.damaged(f"it holds {str(row)[:300]} in place of {names}")
         return rows
 
-    def clients(self) -> list[tuple[str, str, int]]:
-        """Return the run, the name and the capacity of each client in the file."""
-        kinds = str, str, int
-        return self.rows(kinds, "SELECT run, client, buffer_capacity FROM clients ORDER BY number")
+    def clients(self, *whose: str) -> list[tuple[str, str, int]]:
+        """Return the run, the name and the capacity of each client in the file.
+
+        Args:
+            whose: run and name, to look for this client alone.
+        """
+        query = "SELECT run, client, buffer_capacity FROM clients"
+        only = " WHERE run = ? AND client = ?" if whose else ""
+        return self.rows((str, str, int), f"{query}{only} ORDER BY number", *whose)
 
     def sync(self) -> None:
-        """Have everything on disk, and nothing in the log that was deleted in the file."""
-        empty_log(self._connection)
+        """Have everything on disk, and nothing in the log that was deleted in the file.
+
+        While somebody reads the file, the log stays; then it is on disk itself.
+        """
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if not empty_log(self._connection) and self.is_shared and log.exists():
+            with log.open("rb") as file:
+                os.fsync(file.fileno())
 
     def empty_log(self) -> bool:
         """Wait until nothing that was deleted is left in the log; False if somebody reads on."""

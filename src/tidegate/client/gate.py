@@ -71,13 +71,13 @@ class Gate:
         check_one_source(acquire, supplier)
         self._store = store
         self._stream = stream
-        self._keep = 0 if keep_at_most is None else duration(keep_at_most)
-        store.keep_at_most(self._keep)
+        keep = 0 if keep_at_most is None else duration(keep_at_most)
+        store.keep_at_most(keep)
         if subject is not None:
             store.whose("")  # refuse a device that has lost its key before reading anything
         limited = stream if isinstance(stream, Limited) else None
         if limited is not None:
-            limited.keep_at_most(self._keep)
+            limited.keep_at_most(keep)
             limited.name_subjects(subject)
         # Asked once: checking a protocol takes longer than applying an order.
         self._confirms = stream if isinstance(stream, Confirms) else None
@@ -170,20 +170,18 @@ class Gate:
         self, order: Order, buying: Buying, answers: Answers, wanted: int, *, begun: bool
     ) -> Receipt:
         """Store what arrived and what was bought, in one step, and write the receipt."""
-        takes_next, newest = self._takes_next, self._newest(buying.books)
-        for purchase in answers.ended:
-            buying.group.tried.pop(purchase.key, None)
+        newest = self._newest(buying.books)
         for failure in answers.failed.values():
-            buying.group.tried.pop(failure.key, None)
+            buying.group.tried[failure.key] = failure
             if failure.set_aside:
                 buying.group.set_aside.append(failure)
-            else:
-                buying.group.tried[failure.key] = failure
+        for purchase in answers.ended:
+            buying.group.tried.pop(purchase.key, None)
         with self._store.step(order.round_number, buying.books) as change:
             books = change.books
             change.books = replace(
                 books,
-                is_dry=buying.is_dry() if takes_next else books.is_dry,
+                is_dry=buying.is_dry() if buying.takes_next else books.is_dry,
                 cursor=self._stream.cursor if begun else books.cursor,
             )
             buying.group.write(change, "paid")
@@ -212,7 +210,8 @@ class Gate:
             change.note_order(order)
             change.answer(order, receipt)
             change.tick()
-        self._confirm(change.books)
+        if not self._store.file.is_shared:  # else it is on disk when the next order comes
+            self._confirm(change.books)
         return receipt
 
     def _settle(self, change: Change, answers: Answers) -> list[int]:
@@ -313,12 +312,12 @@ class Gate:
     def _health(self, books: Books, answers: Answers, order: Order) -> dict[str, float]:
         """Return what the server should know and nothing depends on, without what is 0."""
         overflow = overflow_of(self._overflows)
-        bought_in = [purchase.bought_round for purchase in answers.left.values()]
+        rounds = [purchase.bought_round for purchase in answers.left.values()]
         health = {
             "set_aside": books.set_aside,
             "expired": books.expired,
             "erased": books.erased,
-            "waiting_since": min(bought_in, default=order.round_number * (books.under_way > 0)),
+            "waiting_since": min(rounds, default=order.round_number * (books.under_way > 0)),
             "failing_suppliers": int(answers.supplier_fails),
             "full_spools": int(overflow.full),
             "spool_dropped": overflow.dropped,

@@ -24,6 +24,8 @@ class Answers:
     """With the complete, packed samples."""
     refused: list[tuple[Held, float]] = field(default_factory=list)
     """With what was paid back."""
+    tried: dict[str, FailedSample] = field(default_factory=dict)
+    """By their keys, samples that failed before."""
     failed: dict[str, FailedSample] = field(default_factory=dict)
     """Answers that could not be turned into a sample, by their keys; some are set aside."""
     calls_failed: bool = False
@@ -67,11 +69,11 @@ class Purchasing:
             most: samples that may arrive at once.
         """
         under_way = {purchase.key: purchase for purchase in self._store.held("under way")}
-        answers = Answers(under_way, most)
-        self._hear(answers, "collect", list(under_way))
+        answers = Answers(under_way, most, tried=to_try_again(self._store))
+        self._hear(answers, "collect", list(answers.left))
         late = [
             key
-            for key, purchase in under_way.items()
+            for key, purchase in answers.left.items()
             if purchase.is_void or self._is_late(purchase, round_number)
         ]
         self._hear(answers, "cancel", late)
@@ -79,23 +81,27 @@ class Purchasing:
 
     def ask(self) -> None:
         """Ask the supplier for purchases that it may not know; they are in the books already."""
-        requests = {
-            purchase.number: Request(purchase.key, self._store.unpack(content), purchase.price)
+        pending = [
+            purchase
             for purchase in self._store.held("under way")
-            if not purchase.is_asked and (content := self._store.content(purchase.number))
-        }
-        if not requests:
+            if not (purchase.is_asked or purchase.is_void)
+        ]
+        if not pending:
             return
         try:
-            self._supplier.ask(list(requests.values()))
+            self._supplier.ask([self._request(purchase) for purchase in pending])
         except Exception:
             logger.exception(
                 "the supplier could not be asked for %d samples; the client asks again with the "
                 "next order",
-                len(requests),
+                len(pending),
             )
             return
-        self._store.mark_asked(list(requests))
+        self._store.mark_asked([purchase.number for purchase in pending])
+
+    def _request(self, purchase: Held) -> Request:
+        sample = self._store.unpack(self._store.content(purchase.number) or b"")
+        return Request(purchase.key, sample, purchase.price)
 
     def _is_late(self, purchase: Held, round_number: int) -> bool:
         waits = self._give_up_after
@@ -159,6 +165,6 @@ class Purchasing:
         except Exception as wrong:
             key = purchase.key
             logger.exception("the answer for %a could not be turned into a sample", key)
-            failure = one_try_more(key, to_try_again(self._store), wrong)
+            failure = one_try_more(key, answers.tried, wrong)
             answers.failed[key] = replace(failure, set_aside=failure.tries >= TRIES)
             return None

@@ -231,7 +231,11 @@ class Change:
     # What happens to a sample.
 
     def hold(self, state: State, fresh: Fresh) -> int:
-        """Add a sample; one of a forgotten subject is void from the start. Return its number."""
+        """Add a sample, and return its number.
+
+        One that may not be held, because its subject was forgotten or its limit has passed
+        meanwhile, is void from the start.
+        """
         secret = secrets.token_bytes(SECRET_BYTES)
         subject = fresh.origin.subject
         held_at = min(fresh.origin.held_at or self.now, self.now)
@@ -250,7 +254,8 @@ class Change:
         self._execute("INSERT INTO contents VALUES (?, ?)", (number, fresh.packed))
         self._before[number] = None
         self._after[number] = record.Item(mark, KINDS[state], held_at, 0)
-        if subject in self.forgotten:
+        is_over = 0 < self.books.keep <= self.now - held_at
+        if subject in self.forgotten or is_over:
             self.empty(number)
         return number
 
@@ -310,7 +315,7 @@ class Change:
         self._execute("DELETE FROM samples WHERE number = ?", (number,))
 
     def numbers(self, where: str, *values: object) -> list[int]:
-        """Return the numbers of the client's samples that fulfil a condition, in their order."""
+        """Return the numbers of the client's samples that fulfil a condition."""
         statement = f"SELECT number FROM samples WHERE client = ? AND {where}"  # noqa: S608 - ours
         return [number for (number,) in self._execute(statement, (self._client, *values))]
 
@@ -349,9 +354,12 @@ class Change:
         Early entries go. Their sums stay, in entries that are covered by the digest of a receipt
         which the server has: the newest orders' entries are kept.
         """
-        ((since, held_at),) = self._execute(
-            "SELECT min(since), min(held_at) FROM samples WHERE client = ? AND state = 'stored'",
-            (self._client,),
+        since, held_at = (
+            self._execute(
+                f"SELECT min({column}) FROM samples WHERE client = ? AND state = 'stored'",  # noqa: S608 - its name
+                (self._client,),
+            ).fetchone()[0]
+            for column in ("since", "held_at")
         )
         orders = self._execute(
             'SELECT number FROM record WHERE client = ? AND entry LIKE \'{"event":"order"%\' '
@@ -395,6 +403,8 @@ class Change:
             record_digest=record.next_digest(before, text),
             sums=record.sums_text(sums),
         )
+        if self.now > self.books.own_time:  # no later entry is earlier
+            self.books = replace(self.books, own_time=self.now, wall_time=self._wall)
         self._before, self._after = {}, {}
 
     @property
@@ -406,8 +416,8 @@ class Change:
         """Note the time; a clock that has jumped goes into the record."""
         before = OwnTime(self.books.own_time, self.books.wall_time)
         after, jump = before.at(self._wall), before.jump(self._wall)
-        self.now = after.own
-        self.books = replace(self.books, own_time=after.own, wall_time=after.wall)
+        self.now = max(after.own, self.now)
+        self.books = replace(self.books, own_time=self.now, wall_time=after.wall)
         if jump:
             log_jump(self.books.client, jump)
             self.note("clock", jump=jump)
@@ -424,12 +434,15 @@ class Change:
         )
 
     def _item(self, number: int) -> record.Item | None:
-        """Return what the record has to say of a sample now; None for a void one."""
+        """Return what the record has to say of a sample now; None for one without content."""
         if number not in self._after:
-            ((mark, state, held_at, since),) = self._execute(
+            row = self._execute(
                 "SELECT mark, state, held_at, since FROM samples WHERE number = ?", (number,)
-            )
-            item = record.Item(mark, KINDS[state], held_at, since) if mark else None
+            ).fetchone()
+            item = None
+            if row is not None and row[0]:
+                mark, state, held_at, since = row
+                item = record.Item(mark, KINDS[state], held_at, since)
             self._before[number] = self._after[number] = item
         return self._after[number]
 
@@ -473,10 +486,11 @@ class Store:
     def _begin(self, capacity: int) -> int:
         """Return the client's number in the file, to which it is added if it is new."""
         mine = self._run, self._client, capacity
-        with self.file.changing() if mine not in self.file.clients() else nullcontext():
-            owners = self.file.clients()  # another process may have been faster
+        whose = () if self._owns_file else mine[:2]
+        with self.file.changing() if mine not in self.file.clients(*whose) else nullcontext():
+            owners = self.file.clients(*whose)  # another process may have been faster
             for owner in owners:
-                if owner != mine and (self._owns_file or owner[:2] == mine[:2]):
+                if owner != mine:
                     raise self._of_another(owner, mine)
             if mine not in owners:
                 if self._owns_file and self.file.rows((int,), "SELECT 1 FROM samples LIMIT 1"):
@@ -615,7 +629,7 @@ class Store:
         rows = self.file.rows(
             (bytes,),
             "SELECT content FROM samples LEFT JOIN contents USING (number) "
-            "WHERE client = ? AND state = 'stored' AND held_at > ? ORDER BY place LIMIT ?",
+            "WHERE client = ? AND state = 'stored' AND +held_at > ? ORDER BY place LIMIT ?",
             *(self._number, own - books.keep if books.keep else -1, books.buffer_capacity + 1),
         )
         if len(rows) > books.buffer_capacity:
@@ -643,13 +657,12 @@ class Store:
     def failures(self) -> list[FailedSample]:
         """Return samples that failed, in the order in which they were noted.
 
-        All that will be tried again, and at least the newest that were set aside.
+        All that will be tried again, and the newest that were set aside.
         """
         rows = self.file.rows(
             (str, int, str, int),
-            "SELECT key, tries, error, set_aside FROM failures WHERE client = ? ORDER BY number "
-            "LIMIT ?",
-            *(self._number, 2 * KEPT_FAILURES),
+            "SELECT key, tries, error, set_aside FROM failures WHERE client = ? ORDER BY number",
+            self._number,
         )
         return [
             FailedSample(key, tries, error, bool(set_aside))
@@ -749,7 +762,8 @@ class Store:
                 (self._number,),
             )
             erased = change.numbers(
-                "subject != '' AND subject IN (SELECT value FROM json_each(?))",
+                "number IN (SELECT number FROM samples WHERE subject != '' "
+                "AND subject IN (SELECT value FROM json_each(?)))",
                 json.dumps(sorted(change.forgotten)),
             )
             stored = self._release(change, erased, "erased")

@@ -56,9 +56,8 @@ logger = logging.getLogger(__name__)
 class _Open:
     """What stays open for a node of this process; its gate reads the stream on where it was."""
 
-    file: DeviceFile
-    run: str
-    client: str
+    whose: tuple[DeviceFile, str, str, int]
+    """The file, the run, the client and its capacity."""
     store: Store
     gate: Gate | None = None
 
@@ -178,8 +177,9 @@ class NodeBuffers:
         file, opened = _FILES[place], self._open.get(place)
         if opened is None:
             weakref.finalize(context, self._open.pop, place, None)
-        if opened is None or (opened.file, opened.run, opened.client) != (file, run, client):
-            opened = _Open(file, run, client, Store(file, run, client, capacity, self._codec))
+        whose = file, run, client, capacity
+        if opened is None or opened.whose != whose:
+            opened = _Open(whose, Store(*whose, self._codec))
             self._open[place] = opened
         return opened
 
