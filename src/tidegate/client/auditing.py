@@ -20,7 +20,7 @@ from tidegate._internal.sqlite_file import check_tables, opened_to_read, transac
 from tidegate.client.buffer_files import check_ours
 from tidegate.client.device_file import KIND, as_text
 from tidegate.client.forgotten import Forgotten
-from tidegate.client.limits import Clock, OwnTime, milliseconds
+from tidegate.client.limits import Clock, milliseconds
 from tidegate.client.record import EARLY, Entry, Item, Sums, followed, held_by, mark_of, next_digest
 from tidegate.client.store import COLUMNS, KINDS, Books, books_of
 from tidegate.errors import DamagedFileError
@@ -281,7 +281,7 @@ def _compare_ages(
 def _look_ahead(audit: Audit, client: int, file: sqlite3.Connection, clock: Clock) -> None:
     """Note what may no longer be held, and waits for the next order or sweep."""
     books = audit.books
-    now = OwnTime(books.own_time, books.wall_time).at(milliseconds(clock)).own
+    now = books.time.at(milliseconds(clock)).own
     rows = file.execute(
         "SELECT held_at, subject FROM samples WHERE client = ? AND mark != ''", (client,)
     ).fetchall()

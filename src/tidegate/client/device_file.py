@@ -112,6 +112,10 @@ class DeviceFile:
         """Close the file again if it cannot be used after all, and say what is wrong with it."""
         return opening(self._connection, self.path, KIND)
 
+    def hashes(self) -> frozenset[str]:
+        """Return the keyed hashes of all who are forgotten in the file's folder."""
+        return frozenset() if self.forgotten is None else self.forgotten.hashes()
+
     def close(self) -> None:
         """Close the file."""
         self._connection.close()

@@ -105,11 +105,12 @@ class Gate:
         if receipt is None:
             begun = self._is_in_place(books, address)
             answers = self._collect(books, order)
-            wanted = self._wanted(books, order, answers)
+            newest = self._newest(books)
+            wanted = self._wanted(order, newest, books.buffer_capacity, answers)
             buying = Buying(self._source, order, books)
             if begun:
                 self._buy(buying, wanted, worth)
-            receipt = self._finish(order, buying, answers, wanted, begun=begun)
+            receipt = self._finish(order, newest, buying, answers, wanted)
         if self._purchasing is not None:
             self._purchasing.ask()
         return receipt
@@ -133,14 +134,13 @@ class Gate:
             )
         raise WireError(f"round {order.round_number} is too late: round {newest} has been applied")
 
-    def _wanted(self, books: Books, order: Order, answers: Answers) -> int:
+    def _wanted(self, order: Order, newest: Receipt, capacity: int, answers: Answers) -> int:
         """Return how many samples to buy.
 
         What the server believes decides: slots that emptied since wait for the next order.
         """
-        newest = self._newest(books)
         believed = buffer.kept(newest.holding, order.horizon, newest.expiring)
-        wanted = buffer.wanted(order, believed, books.buffer_capacity)
+        wanted = buffer.wanted(order, believed, capacity)
         if self._purchasing is None:
             return wanted
         return min(wanted, max(MOST_UNDER_WAY - len(answers.left), 0))
@@ -152,25 +152,20 @@ class Gate:
 
     def _buy(self, buying: Buying, wanted: int, worth: Worth | None) -> None:
         """Choose and pay for what an earlier process that died had not paid for already."""
+        buying.group.cursor = self._stream.cursor
         lacking = max(wanted - self._store.count("paid"), 0)
-        if self._takes_next:
+        comes_paid = self._source.selection is None and self._purchasing is None
+        if comes_paid and not self._store.count("candidate", "chosen"):
             buying.take_next(lacking)
             return
         buying.choose(lacking, worth)
         if self._purchasing is None:
             buying.pay(lacking)
 
-    @property
-    def _takes_next(self) -> bool:
-        """Whether samples are taken as they come, and paid for at once."""
-        is_free = self._source.selection is None and self._purchasing is None
-        return is_free and not self._store.count("candidate", "chosen")
-
     def _finish(
-        self, order: Order, buying: Buying, answers: Answers, wanted: int, *, begun: bool
+        self, order: Order, newest: Receipt, buying: Buying, answers: Answers, wanted: int
     ) -> Receipt:
         """Store what arrived and what was bought, in one step, and write the receipt."""
-        newest = self._newest(buying.books)
         for failure in answers.failed.values():
             buying.group.tried[failure.key] = failure
             if failure.set_aside:
@@ -178,12 +173,8 @@ class Gate:
         for purchase in answers.ended:
             buying.group.tried.pop(purchase.key, None)
         with self._store.step(order.round_number, buying.books) as change:
-            books = change.books
-            change.books = replace(
-                books,
-                is_dry=buying.is_dry() if buying.takes_next else books.is_dry,
-                cursor=self._stream.cursor if begun else books.cursor,
-            )
+            if buying.takes_next:
+                change.books = replace(change.books, is_dry=buying.is_dry())
             buying.group.write(change, "paid")
             arrived = self._settle(change, answers)
             terms = {

@@ -104,6 +104,11 @@ class Books:
         return self.bought - self.admitted - self.refused
 
     @property
+    def time(self) -> OwnTime:
+        """The file's own time when it was last noted."""
+        return OwnTime(self.own_time, self.wall_time)
+
+    @property
     def last_taken(self) -> str:
         """How far the stream was read, for the server; empty before the first sample."""
         return "" if self.cursor is None else cursor_digest(self.run, self.client, self.cursor)
@@ -219,12 +224,11 @@ class Change:
         self._execute = file.execute
         self._path = file.path
         self._client = number
-        self._wall = wall
-        own = OwnTime(books.own_time, books.wall_time).at(wall).own
-        self.now = max(order_at, books.own_time) if order_at else own
+        self.wall = wall
+        self.now = max(order_at, books.own_time) if order_at else books.time.at(wall).own
         self.books = books
         self._places = books.places
-        self.forgotten = frozenset() if file.forgotten is None else file.forgotten.hashes()
+        self.forgotten = file.hashes()
         self._before: dict[int, record.Item | None] = {}
         self._after: dict[int, record.Item | None] = {}
 
@@ -404,7 +408,7 @@ class Change:
             sums=record.sums_text(sums),
         )
         if self.now > self.books.own_time:  # no later entry is earlier
-            self.books = replace(self.books, own_time=self.now, wall_time=self._wall)
+            self.books = replace(self.books, own_time=self.now, wall_time=self.wall)
         self._before, self._after = {}, {}
 
     @property
@@ -414,8 +418,8 @@ class Change:
 
     def tick(self) -> None:
         """Note the time; a clock that has jumped goes into the record."""
-        before = OwnTime(self.books.own_time, self.books.wall_time)
-        after, jump = before.at(self._wall), before.jump(self._wall)
+        before = self.books.time
+        after, jump = before.at(self.wall), before.jump(self.wall)
         self.now = max(after.own, self.now)
         self.books = replace(self.books, own_time=self.now, wall_time=after.wall)
         if jump:
@@ -625,7 +629,7 @@ class Store:
     def samples(self) -> list[Any]:
         """Return the samples to train on, oldest first; none that was held for too long."""
         books = self.books()
-        own = OwnTime(books.own_time, books.wall_time).at(milliseconds(self._clock)).own
+        own = books.time.at(milliseconds(self._clock)).own
         rows = self.file.rows(
             (bytes,),
             "SELECT content FROM samples LEFT JOIN contents USING (number) "
@@ -694,8 +698,7 @@ class Store:
                     f"books are at {books.last_round}, and rounds up to {books.void_round} are "
                     "void; apply it again"
                 )
-            used_at = milliseconds(self._clock)
-            change.books = replace(books, steps=books.steps + 1, used_at=used_at)
+            change.books = replace(books, steps=books.steps + 1, used_at=change.wall)
             yield change
 
     @contextmanager
@@ -710,8 +713,7 @@ class Store:
         """Never apply an order of a round up to this one from now on."""
         with self._changing() as change:
             newest = max(change.books.void_round, round_number)
-            used_at = milliseconds(self._clock)
-            change.books = replace(change.books, void_round=newest, used_at=used_at)
+            change.books = replace(change.books, void_round=newest, used_at=change.wall)
 
     def mark_asked(self, numbers: Sequence[int]) -> None:
         """Note that the supplier knows of these purchases."""
@@ -732,7 +734,7 @@ class Store:
         if self.file.forgotten is None:
             return ""  # what is gone with its process needs no names
         whose = self.file.forgotten.hash_of(subject)
-        return None if whose in self.file.forgotten.hashes() else whose
+        return None if whose in self.file.hashes() else whose
 
     def let_go(self, event: Literal["expired", "swept"] = "expired") -> tuple[int, int]:
         """Overwrite what may no longer be held, and begin an order with the time of this moment.
@@ -748,10 +750,8 @@ class Store:
         """
         self._order_at = 0
         books = self.books()
-        forgotten = frozenset() if self.file.forgotten is None else self.file.forgotten.hashes()
-        own = OwnTime(books.own_time, books.wall_time).at(milliseconds(self._clock)).own
-        if not (books.keep or forgotten):
-            self._order_at = own
+        if not (books.keep or self.file.hashes()):
+            self._order_at = books.time.at(milliseconds(self._clock)).own
             return 0, 0
         with self._changing() as change:
             change.tick()
