@@ -2,16 +2,14 @@
 
 import os
 import random
-import select
-import signal
-import time
-import traceback
+from functools import partial
 from pathlib import Path
 
 import pytest
 from check_size import at_size
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, echo_app
+from killed_work import killed_at_work
 from quiet import quietly
 
 from tidegate.client.auditing import Audit, audit_file, compare
@@ -50,26 +48,6 @@ def play(folder: Path, paid: Path, tell: int) -> None:
         strategy.start(grid, MODEL, num_rounds=ROUNDS)
 
 
-def killed_at_work(folder: Path, paid: Path, delay: float) -> None:
-    """Start the run, wait until a client has paid for something, and kill it a little later."""
-    listen, tell = os.pipe()
-    player = os.fork()
-    if not player:
-        try:
-            play(folder, paid, tell)
-        finally:
-            traceback.print_exc()
-            os._exit(1)
-    os.close(tell)
-    ready, _, _ = select.select([listen], [], [], 60)
-    assert ready, "the run did not come to work within 60 s"
-    time.sleep(delay)  # the point at which it dies, not a wait for something
-    os.kill(player, signal.SIGKILL)
-    _, status = os.waitpid(player, 0)
-    os.close(listen)
-    assert os.WIFSIGNALED(status), "the run ended by itself"
-
-
 def check(folder: Path) -> list[Audit]:
     """What clients have agrees with their record, and the server's books are not ahead of it."""
     audits = audit_file(folder / "buffers" / BUFFERS)
@@ -89,7 +67,7 @@ def test_kills_leave_buffers_and_books_of_one_moment(tmp_path: Path) -> None:
     folder, paid = tmp_path / "run", tmp_path / "paid"
     draw = random.Random(0)  # noqa: S311 - a schedule, not a secret
     for _ in range(KILLS):
-        killed_at_work(folder, paid, draw.uniform(0, 0.05))
+        killed_at_work(partial(play, folder, paid), draw.uniform(0, 0.05), patience=60.0)
         audits = check(folder)
     assert len(audits) == CLIENTS
     keys = paid.read_text().split()

@@ -4,11 +4,8 @@ import itertools
 import json
 import os
 import random
-import select
-import signal
 import sqlite3
-import time
-import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ import numpy as np
 import pytest
 from check_size import at_size
 from client_parts import contents_of
+from killed_work import killed_at_work
 
 from tidegate.client import buying
 from tidegate.client.gate import Gate
@@ -57,7 +55,7 @@ def moody(candidates: list[Any]) -> list[float]:
     return [random.SystemRandom().random() for _ in candidates]
 
 
-def write_for_ever(path: Path, asked: Path, told: int, selection: Selection | None) -> None:
+def write_for_ever(path: Path, asked: Path, selection: Selection | None, tell: int) -> None:
     """Apply one order after another, and say so; every acquisition leaves a line."""
     log = os.open(asked, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -69,29 +67,7 @@ def write_for_ever(path: Path, asked: Path, told: int, selection: Selection | No
     gate = Gate(store, IndexedStream(Numbered()), acquire, selection)
     while True:
         gate.apply(order(store.books().last_round + 1), worth=moody)
-        os.write(told, b".")
-
-
-def killed_at_work(
-    path: Path, asked: Path, delay: float, selection: Selection | None = None
-) -> None:
-    """Start a writer, wait until it has applied an order, and kill it a little later."""
-    listen, told = os.pipe()
-    writer = os.fork()
-    if not writer:
-        try:
-            write_for_ever(path, asked, told, selection)
-        finally:
-            traceback.print_exc()
-            os._exit(1)
-    os.close(told)
-    ready, _, _ = select.select([listen], [], [], 30)
-    assert ready, "the writer did not come to work within 30 s"
-    time.sleep(delay)  # the point at which it dies, not a wait for something
-    os.kill(writer, signal.SIGKILL)
-    _, status = os.waitpid(writer, 0)
-    os.close(listen)
-    assert os.WIFSIGNALED(status), "the writer ended by itself"
+        os.write(tell, b".")
 
 
 def check(path: Path) -> int:
@@ -138,7 +114,7 @@ def test_kills_leave_the_buffer_right(
     draw = random.Random(0)  # noqa: S311 - a schedule, not a secret
     admitted = 0
     for _ in range(KILLS):
-        killed_at_work(path, asked, draw.uniform(0, 0.01))
+        killed_at_work(partial(write_for_ever, path, asked, None), draw.uniform(0, 0.01))
         admitted = check(path)
     keys = asked.read_text().split()
     # Everything stored was acquired; at most one group's samples a kill were asked for again.
@@ -170,7 +146,7 @@ def test_kills_pay_for_what_was_chosen_and_for_nothing_else(tmp_path: Path) -> N
     draw = random.Random(1)  # noqa: S311 - a schedule, not a secret
     between = 0
     for _ in range(KILLS):
-        killed_at_work(path, asked, draw.uniform(0, 0.02), FEW)
+        killed_at_work(partial(write_for_ever, path, asked, FEW), draw.uniform(0, 0.02))
         keys = set(asked.read_text().split())
         check_choices(path, keys)
         store = Store(path, "r", "site", CAPACITY)
