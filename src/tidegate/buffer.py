@@ -148,14 +148,14 @@ def planned(ages: Mapping[int, int], capacity: int) -> dict[int, int]:
     return plan
 
 
-def may_follow(now: Holding, held: Holding, bought: int, under_way: int) -> bool:
+def may_follow(reported: Holding, held: Holding, bought: int, under_way: int) -> bool:
     """Return whether a plan can be that after an order.
 
     Nothing becomes older than it is: at most as many samples have an age of a + 1 or more as had a
     or more before. What the plan had replaced may come back where a purchase under way is refused.
 
     Args:
-        now: as a receipt tells it after the order.
+        reported: as a receipt tells it after the order.
         held: as the receipt before told it, with the samples that have expired since: where a
             horizon grows, these may stay.
         bought: for the order.
@@ -166,12 +166,12 @@ def may_follow(now: Holding, held: Holding, bought: int, under_way: int) -> bool
     >>> may_follow((2, 1, 2), held=(2, 1), bought=2, under_way=0)
     False
     """
-    if now and now[0] > bought:
+    if reported and reported[0] > bought:
         return False
-    older, before = sum(now[1:]), sum(held)
-    for place in range(1, len(now)):
+    older, before = sum(reported[1:]), sum(held)
+    for place in range(1, len(reported)):
         if older > before + under_way:
             return False
-        older -= now[place]
+        older -= reported[place]
         before -= held[place - 1] if place <= len(held) else 0
     return True

@@ -156,10 +156,10 @@ def check_tables(connection: sqlite3.Connection, path: Path, kind: FileKind) -> 
             given=kind.schema,
         )
     ours = set(kind.tables) if version else set()
-    found = connection.execute(
+    tables = connection.execute(
         "SELECT sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"  # its own tables
     ).fetchall()
-    if {statement for (statement,) in found} != ours:
+    if {statement for (statement,) in tables} != ours:
         raise DamagedFileError(
             path, f"is damaged (it has other tables than a {kind.name})", kind.remedy
         )

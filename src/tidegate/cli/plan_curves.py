@@ -38,7 +38,7 @@ def traced_curves(
         if not all(_applies(make, one) for _, one in (*budgets, *sizes))
     ]
     makers = {name: make for name, make in makers.items() if name not in out}
-    told = _not_drawn(out, setting.most_uses, instead="" if makers else TIDE)
+    not_drawn = _not_drawn(out, setting.most_uses, instead="" if makers else TIDE)
     makers = makers or {TIDE: partial(make_policy, TIDE, options=setting.options)}
     caps = looked_at(problem, setting.price_law, setting.most_uses) if TIDE in makers else {}
     played = (len(budgets) + len(sizes)) * len(makers) + len(caps)
@@ -67,18 +67,18 @@ def traced_curves(
             price_per_client=setting.price_per_client,
             each_round=one_round,
         )
-    return money, memory, tried, told
+    return money, memory, tried, not_drawn
 
 
 def _not_drawn(policies: list[str], most_uses: int | None, *, instead: str) -> str:
     """Return a sentence about policies that a cap on uses rules out; empty if it rules out none."""
     if not policies:
         return ""
-    told = (
+    not_drawn = (
         f"Not drawn: {', '.join(policies)}, because at some of these points they would use samples "
         f"more often than --most-uses {most_uses} allows"
     )
-    return f"{told}; {instead} is drawn in their place." if instead else f"{told}."
+    return f"{not_drawn}; {instead} is drawn in their place." if instead else f"{not_drawn}."
 
 
 def _applies(make: Maker, problem: Problem) -> bool:

@@ -193,14 +193,16 @@ def guarantees_of(setting: Setting, runs: Sequence[Run]) -> list[GuaranteedQuant
 
 def looseness(quantities: Sequence[GuaranteedQuantity], setting: Setting) -> list[str]:
     """Return how far the bounds are from what is measured, sentence by sentence."""
-    by_name = {one.name: one for one in quantities}
+    by_name = {quantity.name: quantity for quantity in quantities}
     far = []
     for name in ("regret", "cost_violation"):
-        one, words = by_name[name], name.replace("_", " ")
-        if one.measured.mean > 0:
-            far.append(f"{about(one.repaired / one.measured.mean)} times the measured {words}")
+        quantity, words = by_name[name], name.replace("_", " ")
+        if quantity.measured.mean > 0:
+            far.append(
+                f"{about(quantity.repaired / quantity.measured.mean)} times the measured {words}"
+            )
         else:
-            far.append(f"{about(one.repaired)} where no {words} is measured")
+            far.append(f"{about(quantity.repaired)} where no {words} is measured")
     sentences = [
         "As printed, the bounds have gaps in their proofs; repaired, they are proved.",
         f"They are guarantees, no forecasts: the repaired ones are {far[0]} and {far[1]}.",
