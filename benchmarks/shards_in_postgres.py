@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from tidegate.errors import SupplierError
+from tidegate.integrations.postgres import PostgresMeeting
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards import Grant, Report
 from tidegate.server.shards.meeting import Registration, Visit
-from tidegate.server.shards.postgres import PostgresMeeting
 
 BUDGET = 1000.0
 FIRST = 200

@@ -12,9 +12,10 @@ from histories import CLIENT, RUN, content
 from tidegate.cli import main
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
-from tidegate.client.streams import IndexedStream, Spool, SpooledStream
-from tidegate.client.streams.messages import Delivery, Message
+from tidegate.client.streams import IndexedStream
 from tidegate.errors import DamagedFileError
+from tidegate.integrations.mqtt import Spool, SpooledStream
+from tidegate.integrations.mqtt.messages import Delivery, Message
 from tidegate.wire import Order
 
 NAME = "patient-4711"

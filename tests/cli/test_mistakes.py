@@ -233,13 +233,13 @@ def test_a_file_that_is_not_toml_is_told_before_what_is_missing(here: Path) -> N
 @pytest.mark.parametrize("name", ["prometheus", "tensorboard", "mlflow"])
 def test_a_sink_without_its_library_names_the_extra(name: str) -> None:
     package = {"prometheus": "prometheus_client"}.get(name, name)
-    code = WITHOUT.format(package, f"import tidegate.runs.sinks.{name}")
+    code = WITHOUT.format(package, f"import tidegate.integrations.{name}")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert f"pip install 'tidegate[{name}]'" in done.stderr
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    from tidegate.runs.sinks.prometheus import Prometheus
+    from tidegate.integrations.prometheus import Prometheus
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

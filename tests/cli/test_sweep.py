@@ -14,7 +14,7 @@ from tidegate._internal import sqlite_file
 from tidegate.cli import main
 from tidegate.client.device_file import DeviceFile
 from tidegate.client.store import Store
-from tidegate.client.streams import Spool
+from tidegate.integrations.mqtt import Spool
 
 
 def tell(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:

@@ -18,11 +18,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 
 from tidegate.cli import main
+from tidegate.integrations.postgres import PostgresMeeting
+from tidegate.integrations.prometheus.shards import ShardsExporter
 from tidegate.report.shards_live import shards_summary, shards_view
-from tidegate.runs.sinks.shards import ShardsExporter
 from tidegate.server.shards import Meeting
 from tidegate.server.shards.memory import MemoryMeeting
-from tidegate.server.shards.postgres import PostgresMeeting
 
 
 def two_shards(meeting: Meeting) -> None:

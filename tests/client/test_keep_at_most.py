@@ -21,10 +21,11 @@ from tidegate.client.auditing import audit_file
 from tidegate.client.gate import Gate
 from tidegate.client.limits import OwnTime, duration
 from tidegate.client.store import Store
-from tidegate.client.streams import IndexedStream, Spool, SpooledStream
-from tidegate.client.streams.messages import Delivery, Message
+from tidegate.client.streams import IndexedStream
 from tidegate.client.sweeping import sweep
 from tidegate.errors import ConfigurationError
+from tidegate.integrations.mqtt import Spool, SpooledStream
+from tidegate.integrations.mqtt.messages import Delivery, Message
 from tidegate.selection import Selection
 from tidegate.wire import Order
 

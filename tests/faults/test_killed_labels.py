@@ -19,8 +19,8 @@ from label_studio import LabelStudio, read
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
-from tidegate.client.suppliers import LabelStudioServer, LabelStudioSupplier
-from tidegate.client.suppliers.label_studio import KEY, task_key
+from tidegate.integrations.label_studio import LabelStudioServer, LabelStudioSupplier
+from tidegate.integrations.label_studio.supplier import KEY, task_key
 from tidegate.wire import Order
 
 KILLS = at_size(10, 500)

@@ -14,8 +14,8 @@ from deployment import wait_for
 from mosquitto import Broker, needs_mosquitto, stream, subscribed
 
 from tidegate.client.gate import Gate
-from tidegate.client.streams import SpoolHealth
-from tidegate.client.streams.spool import NO_SESSION
+from tidegate.integrations.mqtt import SpoolHealth
+from tidegate.integrations.mqtt.spool import NO_SESSION
 
 pytestmark = [pytest.mark.process, needs_mosquitto]
 

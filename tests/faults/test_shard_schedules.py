@@ -12,7 +12,8 @@ from quiet import quietly
 from shard_world import Network, Server, play_schedule
 
 from tidegate.errors import DamagedFileError
-from tidegate.server.shards import Meeting, Membership, memory, postgres
+from tidegate.integrations import postgres
+from tidegate.server.shards import Meeting, Membership, memory
 from tidegate.server.shards.meeting import Visit, divided
 from tidegate.server.shards.memory import MemoryMeeting
 from tidegate.server.shards.messages import Grant

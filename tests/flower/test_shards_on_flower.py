@@ -18,10 +18,10 @@ from postgres import PASSWORD, Postgres, needs_postgres
 
 from tidegate.errors import DamagedFileError, RunDiffersError, SupplierError
 from tidegate.flower import AdmissionControl, LocalGrid, Shard
+from tidegate.integrations.postgres import PostgresMeeting
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.server.shards import Meeting
 from tidegate.server.shards.memory import MemoryMeeting
-from tidegate.server.shards.postgres import PostgresMeeting
 
 ROUNDS = 30
 BUDGET = 44.0

@@ -16,9 +16,9 @@ from meetings import found_by
 from postgres import PASSWORD, Postgres, needs_postgres
 
 from tidegate.flower import run_in_process
+from tidegate.integrations.postgres import PostgresMeeting
 from tidegate.runs.reader import read_run
 from tidegate.server.shards import MeetingView
-from tidegate.server.shards.postgres import PostgresMeeting
 
 APP = Path(__file__).parent.parent / "helpers" / "shard_app"
 SIDES = ("server", "client")

@@ -16,10 +16,11 @@ from typing import Any
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
-from tidegate.client.streams import IndexedStream, Spool, SpooledStream, Stream
-from tidegate.client.streams.messages import Delivery, Message
+from tidegate.client.streams import IndexedStream, Stream
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request
 from tidegate.client.sweeping import sweep
+from tidegate.integrations.mqtt import Spool, SpooledStream
+from tidegate.integrations.mqtt.messages import Delivery, Message
 from tidegate.selection import Selection
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Introduction, Order, Receipt

@@ -9,11 +9,12 @@ import psycopg
 import pytest
 from postgres import Postgres, needs_postgres
 
+from tidegate.integrations import postgres
+from tidegate.integrations.postgres import PostgresMeeting
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Meeting, Report, postgres
+from tidegate.server.shards import Meeting, Report
 from tidegate.server.shards.meeting import Registration, Visit
 from tidegate.server.shards.memory import MemoryMeeting
-from tidegate.server.shards.postgres import PostgresMeeting
 
 BOTH = [
     pytest.param("memory", id="memory"),

@@ -17,8 +17,8 @@ from deployment import free_port, wait_for, write_certificates
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from tidegate.client.streams import Message, MqttConnection, MqttStream, Spool
 from tidegate.errors import SupplierError
+from tidegate.integrations.mqtt import Message, MqttConnection, MqttStream, Spool
 
 PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 """Debian keeps the program where not every user looks for it."""

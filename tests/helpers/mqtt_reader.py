@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
-from tidegate.client.streams import Message, MqttConnection, MqttStream, Spool
+from tidegate.integrations.mqtt import Message, MqttConnection, MqttStream, Spool
 from tidegate.wire import Order
 
 CAPACITY = 100_000

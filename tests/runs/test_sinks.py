@@ -21,6 +21,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.util.tensor_util import make_ndarray
 
 from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.integrations.mlflow import MLflow
+from tidegate.integrations.prometheus import COUNTERS, GAUGES, Prometheus
+from tidegate.integrations.tensorboard import TensorBoard
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.report.live import summary
 from tidegate.runs import sinks
@@ -28,9 +31,6 @@ from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
 from tidegate.runs.reader import read_run
 from tidegate.runs.sinks import Moment, Sink, Source
-from tidegate.runs.sinks.mlflow import MLflow
-from tidegate.runs.sinks.prometheus import COUNTERS, GAUGES, Prometheus
-from tidegate.runs.sinks.tensorboard import TensorBoard
 
 ROUNDS = 6
 

@@ -11,8 +11,8 @@ from showcase.data import Readings
 from showcase.labels import Labels
 from showcase.readings import open_readings
 from showcase.task import Weights, features, probabilities, train
-from tidegate.client.streams import MqttStream
 from tidegate.flower import ClientGate
+from tidegate.integrations.mqtt import MqttStream
 from tidegate.selection import Selection, find_ranking
 
 KEEP_AT_MOST = "30d"

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from showcase.data import STEPS, Readings
-from tidegate.client.streams import Message, MqttConnection, MqttStream, Spool
 from tidegate.errors import SupplierError
+from tidegate.integrations.mqtt import Message, MqttConnection, MqttStream, Spool
 
 HOST = "127.0.0.1"
 PATIENCE = 30.0

@@ -17,7 +17,7 @@ from showcase.annotator import Annotator
 from showcase.fleets import PRICE, Fleet
 from showcase.readings import spool_path
 from tidegate.cli import main as tidegate
-from tidegate.client.streams import Spool
+from tidegate.integrations.mqtt import Spool
 from tidegate.report.figures import COLOURS
 from tidegate.runs.reader import RunView, read_run
 

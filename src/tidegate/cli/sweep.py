@@ -11,13 +11,11 @@ from tidegate._internal.words import counted
 from tidegate.cli.running import AsJson
 from tidegate.client.buffer_files import is_marked
 from tidegate.client.device_file import APPLICATION_ID
-from tidegate.client.streams.messages import KIND
+from tidegate.client.sweeping import other_files
 from tidegate.client.sweeping import sweep as sweep_folder
 from tidegate.errors import ConfigurationError
 from tidegate.runs.folder import BOOKS
 
-MARKS = (APPLICATION_ID, KIND.application_id)
-"""Of buffers and spools."""
 MOST_NAMED = 3
 """Folders to name."""
 BELOW = ("*/*.sqlite", "*/*/*.sqlite")
@@ -101,7 +99,7 @@ def check_folder(folder: Path, given: Sequence[Path] = ()) -> list[Path]:
         )
     inside = folders_below(folder)
     files = folder.glob("*.sqlite")
-    if inside and not any(is_marked(file, MARKS, unreadable=True) for file in files):
+    if inside and not any(is_marked(file, _marks(), unreadable=True) for file in files):
         raise ConfigurationError(
             f"{folder} has folders with buffers in it; give each of them by itself: "
             f"{_named(inside)}"
@@ -134,5 +132,11 @@ def _named(folders: Sequence[Path]) -> str:
 
 def folders_below(folder: Path) -> list[Path]:
     """Return the folders below one that hold buffers or spools."""
+    marks = _marks()
     files = [file for depth in BELOW for file in folder.glob(depth)]
-    return sorted({file.parent for file in files if is_marked(file, MARKS)})
+    return sorted({file.parent for file in files if is_marked(file, marks)})
+
+
+def _marks() -> tuple[int, ...]:
+    """Return the marks of buffers, and of files that guests keep samples in."""
+    return (APPLICATION_ID, *(others.mark for others in other_files()))

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from tidegate._internal.guests import guest
 from tidegate.errors import SupplierError
 from tidegate.report.shards_live import shards_summary, shards_view
 from tidegate.server.shards import Meeting
@@ -20,9 +21,10 @@ ENVIRONMENT = "env"
 
 def meeting_of(service: str) -> Meeting:
     """Return the meeting place that a word of the command line names."""
-    from tidegate.server.shards.postgres import PostgresMeeting  # noqa: PLC0415 - an extra
-
-    return PostgresMeeting(None if service == ENVIRONMENT else service)
+    meeting: Meeting = guest("tidegate.meetings", "postgres")(
+        None if service == ENVIRONMENT else service
+    )
+    return meeting
 
 
 def show_once(meeting: Meeting, run: str, out: Console, *, as_json: bool) -> None:
@@ -48,9 +50,7 @@ def show_on(
     """
     with ExitStack() as opened:
         if port is not None:
-            from tidegate.runs.sinks.shards import ShardsExporter  # noqa: PLC0415 - an extra
-
-            exporter = ShardsExporter(meeting, run, port)
+            exporter = guest("tidegate.exporters", "prometheus")(meeting, run, port)
             opened.callback(exporter.close)
             out.print(f"metrics at http://127.0.0.1:{exporter.port}/metrics", highlight=False)
         live = opened.enter_context(Live(console=out, auto_refresh=False))

@@ -6,17 +6,17 @@ begun.
 
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate._internal.guests import guests
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate._internal.sqlite_file import BUSY_SECONDS
 from tidegate.client.buffer_files import REMEDY, mark_of_file, remedy
 from tidegate.client.device_file import APPLICATION_ID, DeviceFile
 from tidegate.client.limits import Clock
 from tidegate.client.store import Store
-from tidegate.client.streams.messages import KIND
-from tidegate.client.streams.spool_file import SpoolFile
 from tidegate.errors import DamagedFileError, TidegateError
 
 
@@ -39,23 +39,30 @@ class Swept:
     """Whether the app has set ``keep_at_most``."""
 
 
+@dataclass(frozen=True)
+class OtherFiles:
+    """Files beside buffers in which a stream keeps samples; an entry point of `tidegate.files`."""
+
+    mark: int
+    """Their ``application_id`` in SQLite."""
+    sweep: Callable[[Path, Clock], Swept]
+    """Overwrites what such a file may no longer hold."""
+
+
+def other_files() -> list[OtherFiles]:
+    """Return the kinds of files that installed guests keep samples in."""
+    return guests("tidegate.files")
+
+
 def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:
     """Overwrite what a file may no longer hold; None for a file that is not ours."""
     mark = mark_of_file(path)
     try:
         if mark == APPLICATION_ID:
             return _sweep_buffer(path, clock)
-        if mark == KIND.application_id:
-            spool = SpoolFile(path, clock)
-            try:
-                expired, erased = spool.let_go()
-                _check_gone(path, is_gone=spool.empty_log())
-                unnamed, has_limit = spool.unnamed(), spool.has_limit
-                return Swept(
-                    path, "spool", expired + erased, erased, spool.held(), unnamed, has_limit
-                )
-            finally:
-                spool.close()
+        for others in other_files():
+            if mark == others.mark:
+                return others.sweep(path, clock)
     except sqlite3.OperationalError as wrong:
         told = "is in use and was not swept" if is_busy(wrong) else f"was not swept ({wrong})"
         later = "sweep again later" if is_busy(wrong) else remedy(path)
@@ -75,7 +82,7 @@ def _sweep_buffer(path: Path, clock: Clock) -> Swept:
             (int, int),
             "SELECT count(*), count(*) FILTER (WHERE subject = '') FROM samples WHERE mark != ''",
         )
-        _check_gone(path, is_gone=file.empty_log())
+        check_gone(path, is_gone=file.empty_log())
     return Swept(path, "buffer", deleted, erased, held, unnamed, has_limit)
 
 
@@ -99,7 +106,8 @@ def sweep(folder: Path, clock: Clock = time.time) -> tuple[list[Swept], list[Tid
     return swept, wrong
 
 
-def _check_gone(path: Path, *, is_gone: bool) -> None:
+def check_gone(path: Path, *, is_gone: bool) -> None:
+    """Refuse to call a file swept while its log still has what was deleted."""
     if not is_gone:
         raise DamagedFileError(
             path,

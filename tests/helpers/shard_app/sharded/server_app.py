@@ -9,8 +9,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from tidegate.flower import AdmissionControl, Shard
+from tidegate.integrations.postgres import PostgresMeeting
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.server.shards.postgres import PostgresMeeting
 
 BUDGET = 330.0
 SLOTS = {"east": 200, "north": 200, "west": 200}

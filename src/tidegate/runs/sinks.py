@@ -275,7 +275,7 @@ def _checked(sink: Sink) -> Sink:
         )
         raise ConfigurationError(
             f"sinks must list objects with {', '.join(TOLD)}, such as "
-            f"tidegate.runs.sinks.prometheus.Prometheus(); {shown(sink)} {told}"
+            f"tidegate.integrations.prometheus.Prometheus(); {shown(sink)} {told}"
         )
     return sink
 

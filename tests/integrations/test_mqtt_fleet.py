@@ -10,8 +10,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from mosquitto import Broker, decode, identify, needs_mosquitto, subscribed
 
-from tidegate.client.streams import MqttStream, Spool
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
+from tidegate.integrations.mqtt import MqttStream, Spool
 
 ROUNDS = 3
 NODES = 2

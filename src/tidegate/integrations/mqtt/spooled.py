@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate._internal.arguments import check_function
-from tidegate.client.streams.messages import Message, SpoolHealth
-from tidegate.client.streams.spool import Spool
 from tidegate.client.streams.stream import Overflow, TakenBefore
+from tidegate.integrations.mqtt.messages import Message, SpoolHealth
+from tidegate.integrations.mqtt.spool import Spool
 
 Decode = Callable[[bytes, str], Any]
 """Given a payload and its topic, makes a sample."""

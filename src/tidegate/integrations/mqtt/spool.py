@@ -14,10 +14,10 @@ from typing import Literal
 from tidegate._internal.arguments import check_whole_number
 from tidegate._internal.sqlite_file import empty_log, transaction
 from tidegate.client.limits import Clock
-from tidegate.client.streams.messages import REMEDY, Delivery, Gap, Message, SpoolHealth
-from tidegate.client.streams.numbering import follows, missing, note
-from tidegate.client.streams.spool_file import SpoolFile
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
+from tidegate.integrations.mqtt.messages import REMEDY, Delivery, Gap, Message, SpoolHealth
+from tidegate.integrations.mqtt.numbering import follows, missing, note
+from tidegate.integrations.mqtt.spool_file import SpoolFile
 
 WhenFull = Literal["wait", "drop_oldest"]
 Outcome = Literal["stored", "repeated", "full"]

@@ -17,9 +17,9 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
-from tidegate.client.streams import Message, MqttConnection, MqttStream, Spool
-from tidegate.client.streams.spool import NO_SESSION
 from tidegate.errors import ConfigurationError, RunDiffersError, SupplierError
+from tidegate.integrations.mqtt import Message, MqttConnection, MqttStream, Spool
+from tidegate.integrations.mqtt.spool import NO_SESSION
 from tidegate.testing import check_stream
 from tidegate.wire import Order
 
@@ -408,13 +408,14 @@ def test_what_cannot_be_a_stream_is_refused(tmp_path: Path) -> None:
 def test_without_paho_it_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['paho'] = None\n"
-        "import tidegate.client.streams as streams\n"
-        "from tidegate.client.streams import *\n"
-        "try: streams.MqttStream\n"
-        "except streams.spool.ConfigurationError as wrong: print(wrong)\n"
+        "from tidegate.errors import ConfigurationError\n"
+        "import tidegate.integrations.mqtt as mqtt\n"
+        "from tidegate.integrations.mqtt import *\n"
+        "try: mqtt.MqttStream\n"
+        "except ConfigurationError as wrong: print(wrong)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'tidegate[mqtt]'" in done.stdout
-    code = "import sys, tidegate.client.streams; print('paho' in sys.modules)"
+    code = "import sys, tidegate.integrations.mqtt; print('paho' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -12,8 +12,8 @@ from typing import Any
 from tidegate._internal.sqlite_file import connect, empty_log, opening, prepare, transaction
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.limits import Clock
-from tidegate.client.streams.arrivals import Arrivals
-from tidegate.client.streams.messages import KIND, Message
+from tidegate.integrations.mqtt.arrivals import Arrivals
+from tidegate.integrations.mqtt.messages import KIND, Message
 
 
 class SpoolFile:

@@ -1,6 +1,6 @@
 """Suppliers of samples that arrive later; any object with the methods of ``Supplier`` is one."""
 
-from tidegate.client.suppliers.label_studio import LabelStudioSupplier
-from tidegate.client.suppliers.label_studio_server import LabelStudioServer
+from tidegate.integrations.label_studio.server import LabelStudioServer
+from tidegate.integrations.label_studio.supplier import LabelStudioSupplier
 
 __all__ = ["LabelStudioServer", "LabelStudioSupplier"]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tidegate._internal.arguments import shown
-from tidegate.client.streams.messages import Delivery, Message
-from tidegate.client.streams.mqtt_connection import MqttConnection
-from tidegate.client.streams.numbering import LARGEST_NUMBER
-from tidegate.client.streams.spool import WINDOW, Spool
 from tidegate.errors import ConfigurationError
+from tidegate.integrations.mqtt.connection import MqttConnection
+from tidegate.integrations.mqtt.messages import Delivery, Message
+from tidegate.integrations.mqtt.numbering import LARGEST_NUMBER
+from tidegate.integrations.mqtt.spool import WINDOW, Spool
 
 try:
     from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage

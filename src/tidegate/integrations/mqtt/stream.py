@@ -14,11 +14,11 @@ from typing import Any
 
 from tidegate._internal.arguments import check_function, check_number
 from tidegate._internal.sqlite_file import OWNER_ONLY
-from tidegate.client.streams.mqtt_connection import MqttConnection
-from tidegate.client.streams.mqtt_session import Identify, MqttSession
-from tidegate.client.streams.spool import Spool
-from tidegate.client.streams.spooled import Decode, SpooledStream
 from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.integrations.mqtt.connection import MqttConnection
+from tidegate.integrations.mqtt.session import Identify, MqttSession
+from tidegate.integrations.mqtt.spool import Spool
+from tidegate.integrations.mqtt.spooled import Decode, SpooledStream
 
 LOOK_SECONDS = 0.1
 """How often a stream looks for messages that another process stores."""

@@ -19,8 +19,8 @@ from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, gated_app
 
 from tidegate.flower import AdmissionControl, LocalGrid
+from tidegate.integrations.prometheus import COUNTERS, GAUGES, Prometheus
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.runs.sinks.prometheus import COUNTERS, GAUGES, Prometheus
 
 FOLDER = Path(__file__).parents[2] / "monitoring"
 ROUNDS = 4

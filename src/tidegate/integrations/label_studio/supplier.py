@@ -9,8 +9,8 @@ from typing import Any
 
 from tidegate._internal.arguments import check_function, check_kind, check_truth, check_whole_number
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request
-from tidegate.client.suppliers.label_studio_server import LabelStudioServer, RefusedRequestError
 from tidegate.errors import SupplierError
+from tidegate.integrations.label_studio.server import LabelStudioServer, RefusedRequestError
 
 Render = Callable[[Any], Mapping[str, Any]]
 """Given a sample, returns what people see of it: a value for each variable of the project's

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate._internal.sqlite_file import FileKind
-from tidegate.client.streams.arrivals import TABLES as ARRIVALS
-from tidegate.client.streams.numbering import TABLES
+from tidegate.integrations.mqtt.arrivals import TABLES as ARRIVALS
+from tidegate.integrations.mqtt.numbering import TABLES
 
 REMEDY = "delete it; what it holds is lost, and the next connection records a gap"
 KIND = FileKind(

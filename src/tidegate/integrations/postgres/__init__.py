@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.integrations.postgres.tables import ROW, check_version, find_version, make_tables
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards.coordinator import Coordinator
 from tidegate.server.shards.meeting import (
@@ -24,7 +25,6 @@ from tidegate.server.shards.meeting import (
     shard_view,
 )
 from tidegate.server.shards.messages import Grant, Report
-from tidegate.server.shards.postgres_tables import ROW, check_version, find_version, make_tables
 
 try:
     import psycopg

@@ -15,10 +15,11 @@ from postgres import PASSWORD, USER, Postgres, needs_postgres
 
 import shards_in_postgres
 from tidegate.errors import ConfigurationError, RunDiffersError, SupplierError
+from tidegate.integrations import postgres
+from tidegate.integrations.postgres import PostgresMeeting
+from tidegate.integrations.postgres.tables import VERSION
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Membership, Shard, postgres
-from tidegate.server.shards.postgres import PostgresMeeting
-from tidegate.server.shards.postgres_tables import VERSION
+from tidegate.server.shards import Membership, Shard
 
 pytestmark = [pytest.mark.process, needs_postgres]
 

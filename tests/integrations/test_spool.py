@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
-from tidegate.client.streams import Message, Spool, SpooledStream
-from tidegate.client.streams import numbering as numbers
-from tidegate.client.streams.messages import Delivery
-from tidegate.client.streams.spool import KEPT_GAPS, NEW_SPOOL, NO_SESSION, WINDOW, WhenFull
+from tidegate.integrations.mqtt import numbering as numbers
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
+from tidegate.integrations.mqtt import Message, Spool, SpooledStream
+from tidegate.integrations.mqtt.messages import Delivery
+from tidegate.integrations.mqtt.spool import KEPT_GAPS, NEW_SPOOL, NO_SESSION, WINDOW, WhenFull
 from tidegate.testing import check_stream
 from tidegate.wire import Address, Order, cursor_digest
 

@@ -17,9 +17,9 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Delivered, Refused, Request
-from tidegate.client.suppliers import LabelStudioServer, LabelStudioSupplier
-from tidegate.client.suppliers.label_studio import AT_ONCE, KEY, task_key
 from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.integrations.label_studio import LabelStudioServer, LabelStudioSupplier
+from tidegate.integrations.label_studio.supplier import AT_ONCE, KEY, task_key
 from tidegate.wire import Order
 
 
