@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
-from tidegate.integrations.mqtt import numbering as numbers
 from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError
 from tidegate.integrations.mqtt import Message, Spool, SpooledStream
+from tidegate.integrations.mqtt import numbering as numbers
 from tidegate.integrations.mqtt.messages import Delivery
 from tidegate.integrations.mqtt.spool import KEPT_GAPS, NEW_SPOOL, NO_SESSION, WINDOW, WhenFull
 from tidegate.testing import check_stream
