@@ -79,12 +79,12 @@ def test_search_finds_every_public_name(site: Path) -> None:
 def test_commands_are_wrapped_and_printed_tables_are_not(site: Path) -> None:
     blocks = re.findall(
         r'<div class="language-\w+ (columns (?:wide )?)?highlight">(.*?)</div>',
-        page(site, "guarantees") + page(site, "howto/deploy-with-tls"),
+        page(site, "policies") + page(site, "howto/deploy-with-tls"),
         re.DOTALL,
     )
     tables = [text(block) for marked, block in blocks if marked]
     others = [text(block) for marked, block in blocks if not marked]
-    assert any("killed  " in table for table in tables)
+    assert any("constant_admission  " in table for table in tables)
     assert any("openssl req" in other for other in others)
     assert not any("openssl req" in table for table in tables)
-    assert "styles/site.css" in page(site, "guarantees")
+    assert "styles/site.css" in page(site, "policies")
