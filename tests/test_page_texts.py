@@ -31,7 +31,8 @@ def test_every_part_of_the_reference_says_what_it_holds() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    for page in PAGES:
+    beside = [page for folder in ("experiments", "tests") for page in (ROOT / folder).rglob("*.md")]
+    for page in [*PAGES, *beside]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
             if not target.startswith("http"):
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
