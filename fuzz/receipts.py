@@ -10,9 +10,8 @@ from tidegate.policies.presets import find_policy
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.runs.books import RunBooks
 from tidegate.server.account import Account
-from tidegate.server.accounts import Accounts
 from tidegate.server.fleet import Fleet, Terms
-from tidegate.server.ledger import Ledger
+from tidegate.server.ledger import Accounts, Ledger
 from tidegate.server.standing import Progress, Standing
 from tidegate.wire import MOST_AGES, Order, Receipt
 

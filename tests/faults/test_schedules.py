@@ -24,9 +24,8 @@ from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Request
 from tidegate.runs.books import ALLOCATION
 from tidegate.server.account import Account
-from tidegate.server.accounts import Accounts
 from tidegate.server.controller import Controller
-from tidegate.server.ledger import Ledger
+from tidegate.server.ledger import Accounts, Ledger
 from tidegate.wire import Address, Order, Receipt
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere

@@ -10,11 +10,9 @@ from tidegate._internal import saving
 from tidegate.policies.presets import make_policy
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.runs.books import RunBooks
-from tidegate.server.accounts import Accounts
 from tidegate.server.controller import Controller
-from tidegate.server.fleet import Fleet, Terms
-from tidegate.server.ledger import Ledger
-from tidegate.server.roster import Roster
+from tidegate.server.fleet import Fleet, Roster, Terms
+from tidegate.server.ledger import Accounts, Ledger
 from tidegate.server.standing import Progress, Standing
 
 

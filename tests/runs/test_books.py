@@ -80,7 +80,7 @@ def test_accounts_that_are_not_in_memory_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, policy: str
 ) -> None:
     """A server that forgets every account it can decides as one that keeps them all."""
-    monkeypatch.setattr("tidegate.server.accounts.MOST_HELD", 5)
+    monkeypatch.setattr("tidegate.server.ledger.MOST_HELD", 5)
     there = [f"c{number}" for number in range(40)]
     whole, small = begin(40, policy), begin(40, policy)
     with closing(RunBooks(tmp_path / "books")) as books, closing(RunBooks(tmp_path / "b")) as other:

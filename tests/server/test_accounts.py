@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tidegate.server.accounts as module
+import tidegate.server.ledger as module
 from tidegate.errors import WireError
 from tidegate.server.account import NOTHING, Account, Lost
-from tidegate.server.accounts import UNITS, Accounts
+from tidegate.server.ledger import UNITS, Accounts
 from tidegate.wire import Order, Receipt
 
 ORDER = Order(run="r", round_number=1, count=1, price=1.0, retention_horizon=5)

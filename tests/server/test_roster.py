@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import ConfigurationError
-from tidegate.server.roster import Roster
+from tidegate.server.fleet import Roster
 
 NAMES = st.frozensets(st.sampled_from("abcdef"))
 ROUNDS = st.lists(st.tuples(NAMES, NAMES, NAMES), max_size=12)

@@ -23,13 +23,9 @@ from tidegate.admission.rule import RoundTotals
 from tidegate.errors import RunDiffersError
 from tidegate.runs.books_file import BOOKS_KIND, read, read_only, readable, write
 from tidegate.server.account import Account, Lost
-from tidegate.server.accounts import Accounts, Sums
-from tidegate.server.buying_pause import BuyingPause
-from tidegate.server.fleet import Fleet, Terms
-from tidegate.server.fleet_round import Decision
-from tidegate.server.ledger import Ledger
-from tidegate.server.roster import Roster
-from tidegate.server.standing import Progress, Standing
+from tidegate.server.fleet import Fleet, Roster, Terms
+from tidegate.server.ledger import Accounts, Ledger, Sums
+from tidegate.server.standing import BuyingPause, Progress, RoundUnderWay, Standing
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import LARGEST_CAPACITY, Order, Receipt
 
@@ -404,7 +400,7 @@ def _progress(saved: Mapping[str, Any]) -> Progress:
     values = {
         **saved,
         "tally": plain(ReuseTally, saved["tally"]),
-        "decision": None if decision is None else plain(Decision, decision),
+        "decision": None if decision is None else plain(RoundUnderWay, decision),
         "pause": plain(BuyingPause, saved["pause"]),
     }
     return plain(Progress, values)

@@ -16,11 +16,10 @@ from tidegate.admission.rule import AdmissionRule, GrantedRule
 from tidegate.errors import ConfigurationError
 from tidegate.policies.decision import decide
 from tidegate.server.fleet import FleetStock, Terms
-from tidegate.server.fleet_round import Decision, FleetRound
-from tidegate.server.introductions import welcome
+from tidegate.server.fleet_round import FleetRound
 from tidegate.server.ledger import Booking, Ledger
 from tidegate.server.shards import Report
-from tidegate.server.standing import Progress, Standing
+from tidegate.server.standing import Progress, RoundUnderWay, Standing
 from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Address, Introduction, Order, Receipt
 
 
@@ -78,11 +77,10 @@ class Controller:
             introduction: who the client is, its capacity, and its buffer.
             newest: the last receipt of this buffer, if any.
         """
-        welcome(
-            self._ledger,
+        self._ledger.welcome(
             introduction,
             newest,
-            now=self._at.round_number,
+            round_number=self._at.round_number,
             largest_buffer=self._terms.largest_buffer,
         )
 
@@ -125,7 +123,7 @@ class Controller:
             usual = (earned + budget) / self._at.round_number
         policy = replace(self._fleet.policy, admission=self._rule(budget, expected))
         members = self._fleet.members(
-            {one for one in present if self._ledger.account(one).outstanding is None}
+            {client for client in present if self._ledger.account(client).outstanding is None}
         )
         now, paused = self._at.round_number, self._at.pause.rounds_left > 0
         quote, members = self._fleet.quote(now, members)
@@ -157,7 +155,7 @@ class Controller:
             self._ledger.send(client, order)
         ordered = None if decided.thresholds else decided.total
         slots = self._fleet.slots(members)
-        decision = Decision(quote.price, ordered, budget, expected, len(orders), slots)
+        decision = RoundUnderWay(quote.price, ordered, budget, expected, len(orders), slots)
         self._at = replace(self._at, decision=decision)
         return orders
 

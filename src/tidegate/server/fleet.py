@@ -5,9 +5,12 @@ plan no longer counts its memory, and its samples wait until it comes back. If s
 expire, no client leaves; Tide spends on those that take part, also with a cap on uses.
 """
 
+import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -16,18 +19,28 @@ from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import GrantedRule, Quote
 from tidegate.cohorts import Cohorts, share_reached
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.policies import JointPolicy
-from tidegate.prices import PriceFeed, check_length, check_mean, fed_price
+from tidegate.prices import FarSightedFeed, PriceFeed, check_length, check_mean, fed_price
 from tidegate.problem import LearningConstants, Problem
-from tidegate.server.asking import asked_price, known_prices
 from tidegate.server.ledger import Ledger
-from tidegate.server.roster import Roster
 from tidegate.server.shards import Purse
 from tidegate.wire import NO_LIMIT, Order, Retention
 
 ROUNDING = 1e-9
 """Slots; what a division may lose."""
+MOST_AHEAD = 512
+"""Rounds whose prices a feed is asked for in advance."""
+SHOWN = 3
+"""Names of clients in a message."""
+BY_NAME = (
+    "prices are by client name: the SuperNode's registered name, or tidegate-client in its "
+    "node-config, or partition-N for its partition-id"
+)
+NO_PRICE = f"no order for %s in round %d: the price feed only knows %s; {BY_NAME}"
+NOBODY: Mapping[str, int] = MappingProxyType({})
+
+logger = logging.getLogger(__name__)
 
 
 def planned_slots(capacity: float, headroom: float) -> int:
@@ -107,6 +120,101 @@ class Terms:
         }
 
 
+class Roster:
+    """Which clients the policy plans for, by number, and for how long each has been offline.
+
+    Clients are sorted by name, the same on every engine and in every process.
+
+    A round costs what changes: names are compared as sets, and absences are counted from the last
+    time that a client was online.
+
+    Args:
+        clients: the clients in the plan, sorted by name.
+        away: those of them that were offline the last time, with the last look that found each.
+        looks: how many times the server looked who is online; once a round.
+    """
+
+    def __init__(
+        self, clients: Iterable[str] = (), away: Mapping[str, int] = NOBODY, looks: int = 0
+    ) -> None:
+        self.places = {client: number for number, client in enumerate(clients)}
+        """Clients by name, with their numbers."""
+        self.looks = looks
+        self._away = dict(away)
+        self.moved: dict[str, None] = {}
+        """Clients that went offline or came back since this was saved."""
+        self.is_replanned = False
+        """Whether clients were added or removed since this was saved."""
+        self._seen: list[str] | None = None
+        """Clients that were online the last time, if all were known and nobody else came. Mostly
+        the same names come again, as the same objects: such lists are compared fast."""
+
+    @property
+    def absences(self) -> dict[str, int]:
+        """Return the rounds since each client was last online."""
+        return {client: self.looks - self._away.get(client, self.looks) for client in self.places}
+
+    @property
+    def away(self) -> Mapping[str, int]:
+        """Clients that were offline the last time, and the last look that found each."""
+        return self._away
+
+    def saved(self) -> None:
+        """Note that everything is on disk."""
+        self.moved, self.is_replanned = {}, False
+
+    def look(self, present: Collection[str], online: Collection[str]) -> set[str]:
+        """Note who is online; return those that are not in the plan yet."""
+        seen, chosen, known = list(online), set(present), self.places.keys()
+        self.looks += 1
+        if seen == self._seen and chosen <= known and chosen.isdisjoint(self._away):
+            return set()  # the same as last time
+        here = {*seen, *chosen}
+        missing = {client for client in known if client not in here}
+        for client in self._away.keys() - missing:
+            del self._away[client]
+            self.moved[client] = None
+        for client in sorted(missing - self._away.keys()):
+            self._away[client] = self.looks - 1
+            self.moved[client] = None
+        new = here - known
+        self._seen = seen if not new and chosen <= set(seen) else None
+        return new
+
+    def absent_for(self, horizon: Callable[[int], int]) -> set[str]:
+        """Return clients that were offline for as many rounds as the horizon of their number."""
+        return {
+            client
+            for client, since in self._away.items()
+            if self.looks - since >= horizon(self.places[client])
+        }
+
+    def changed(self, new: Set[str], gone: Set[str]) -> list[str] | None:
+        """Return the clients to plan for from now on, or None if they are the same.
+
+        If all have left, they stay in the plan until a client joins.
+        """
+        known = self.places.keys()
+        if not (known or new):
+            raise ConfigurationError(
+                "no client can take part; the log says why each node was left out"
+            )
+        if len(gone) == len(known) and not new:
+            gone = frozenset()
+        return sorted((known - gone) | new) if new or gone else None
+
+    def replace(self, clients: list[str]) -> None:
+        """Plan for these clients; those that stay keep their absences."""
+        others = self.places.keys() ^ set(clients)
+        self.is_replanned = True
+        self.moved |= dict.fromkeys(self._away.keys() & others)
+        self.places = {client: number for number, client in enumerate(clients)}
+        self._seen = None
+        self._away = {
+            client: since for client, since in self._away.items() if client in self.places
+        }
+
+
 class Fleet:
     """The clients in the plan, sorted by name."""
 
@@ -141,7 +249,7 @@ class Fleet:
                 learning=terms.learning,
             )
             policy, clients = terms.policy(problem), len(self)
-            rules = {policy.retention.for_client(one, clients)[0] for one in range(clients)}
+            rules = {policy.retention.for_client(place, clients)[0] for place in range(clients)}
             if "oldest_first" in rules and terms.headroom > 1:
                 raise ConfigurationError(
                     f"{terms.policy_name} keeps every slot full, so a headroom of "
@@ -165,7 +273,7 @@ class Fleet:
     def ahead(self) -> float | None:
         """Rounds whose budget may be spent early; None for no limit."""
         limits = self.terms.spend_ahead, self.policy.spend_ahead
-        return min((one for one in limits if one is not None), default=None)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     @property
     def away(self) -> int:
@@ -194,7 +302,11 @@ class Fleet:
     def members(self, chosen: Collection[str]) -> list[tuple[int, str]]:
         """Return the clients that take part, each with its number in the fleet."""
         retired, places = self.ledger.is_retired, self.roster.places
-        return sorted((places[one], one) for one in chosen if one in places and not retired(one))
+        return sorted(
+            (places[client], client)
+            for client in chosen
+            if client in places and not retired(client)
+        )
 
     def slots(self, members: Sequence[tuple[int, str]]) -> int:
         """Return the planned slots of these clients."""
@@ -261,7 +373,7 @@ class Fleet:
         """
         asked = members or [(number, client) for client, number in self.roster.places.items()]
         clients = [client for _, client in asked]
-        price = asked_price(self.terms.prices, round_number, clients)
+        price = _asked_price(self.terms.prices, round_number, clients)
         if isinstance(price, Mapping):
             asked = [(number, client) for number, client in asked if client in price]
             members = asked if members else []
@@ -269,7 +381,7 @@ class Fleet:
             shares = self.policy.shares[self.numbers(asked)]
             quote = Quote.of(np.array(own, dtype=np.float64), shares)
         else:
-            ahead = known_prices(self.terms.prices, round_number)
+            ahead = _known_prices(self.terms.prices, round_number)
             quote = Quote(fed_price(price, round_number), ahead=ahead)
         if self.retention(0)[0] == "oldest_first":
             empty = sum(self._empty_slots(client) for _, client in members)
@@ -349,3 +461,49 @@ class FleetStock:
             np.array([self._fleet.held_by(client) for client in self._clients], dtype=np.int64),
             np.array(reserved, dtype=np.int64),
         )
+
+
+def _asked_price(
+    feed: PriceFeed, round_number: int, clients: Sequence[str]
+) -> float | Mapping[str, float]:
+    """Return what a sample costs in a round: one price for all, or one for each known client."""
+    with _naming_the_feed(round_number):
+        price = feed.at(round_number, clients)
+    if isinstance(price, Mapping):
+        unknown = [client for client in clients if client not in price]
+        if unknown:
+            logger.warning(NO_PRICE, _some(unknown), round_number, _some(price))
+        if len(unknown) == len(clients):
+            raise SupplierError(
+                "the price feed",
+                f"has no price for {_some(unknown)} in round {round_number}, only for "
+                f"{_some(price)}; {BY_NAME}",
+            )
+    return price
+
+
+def _known_prices(feed: PriceFeed, round_number: int) -> tuple[float, ...]:
+    """Return the prices of the next rounds that the feed knows; none if it cannot say."""
+    if not isinstance(feed, FarSightedFeed):
+        return ()
+    with _naming_the_feed(round_number):
+        known = list(feed.known(round_number, MOST_AHEAD))[:MOST_AHEAD]
+    return tuple(fed_price(price, round_number + n) for n, price in enumerate(known, start=1))
+
+
+def _some(names: Iterable[object]) -> str:
+    """Return the first names, and whether there are more."""
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:SHOWN]) + (" and others" if len(shown) > SHOWN else "") or "nobody"
+
+
+@contextmanager
+def _naming_the_feed(round_number: int) -> Iterator[None]:
+    """Name the feed and the round if the user's feed fails."""
+    try:
+        yield
+    except TidegateError:
+        raise
+    except Exception as wrong:
+        reason = f"failed in round {round_number} with {type(wrong).__name__}: {wrong}"
+        raise SupplierError("the price feed", reason) from wrong

@@ -1,4 +1,4 @@
-"""A round of a running fleet: while it is under way, and what it did."""
+"""A round of a running fleet: what it did."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -73,21 +73,3 @@ class FleetRound:
             f"for {self.spent:.4g}, {self.training_size} in training, cost debt "
             f"{self.cost_debt:.4g}, exposure {self.exposure:.4g}"
         )
-
-
-@dataclass(frozen=True)
-class Decision:
-    """A round that is under way."""
-
-    price: float
-    ordered: float | None
-    """None where the order is a rule."""
-    budget: float
-    """C; for a shard, its grant for this round."""
-    expected: float
-    """What each of the coming rounds will get."""
-    orders: int
-    slots: int
-    """Of the clients that were sent one."""
-    answered: int = 0
-    exhausted: int = 0
