@@ -8,13 +8,12 @@ from typing import Any
 import killed_server
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.serverapp import Grid
+from flwr.app import ArrayRecord, Message, MetricRecord
 from flwr.serverapp.strategy import FedAdam, FedAvg, Strategy
 from killed_server import STRATEGIES, Momentum, SavedMomentum, killed, serve
 
 from tidegate.errors import ConfigurationError, RunDiffersError
-from tidegate.flower.own_state import unsaved
+from tidegate.flower import FoldedFedAvg
 
 
 def model(result: Any) -> list[bytes]:
@@ -37,7 +36,7 @@ def test_without_the_two_methods_it_begins_anew(tmp_path: Path) -> None:
     expected = model(serve(tmp_path / "whole", SavedMomentum()))
     killed(tmp_path / "killed", "SavedMomentum")
     forgets = SavedMomentum()
-    forgets.load_state_dict = lambda state: None  # type: ignore[method-assign]
+    forgets.restore = lambda state: None  # type: ignore[method-assign]
     assert model(serve(tmp_path / "killed", forgets)) != expected
 
 
@@ -49,10 +48,10 @@ class Everything(FedAvg):
         self.kept = kept
         self.given: Any = None
 
-    def state_dict(self) -> Any:
+    def state(self) -> Any:
         return self.kept
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.given = state
 
 
@@ -80,10 +79,10 @@ def test_every_kind_comes_back_as_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kept", "told"),
     [
-        ({"a": [{1, 2}]}, r"state_dict\['a'\]\[0\] of the strategy is a set"),
-        ({"a": {3: 1.0}}, r"state_dict\['a'\] of the strategy is a dict"),
+        ({"a": [{1, 2}]}, r"state\(\)\['a'\]\[0\] of the strategy is a set"),
+        ({"a": {3: 1.0}}, r"state\(\)\['a'\] of the strategy is a dict"),
         ({"a": np.array([object()])}, "is a ndarray"),
-        ([1.0], r"Everything.state_dict\(\) must return a dict, got a list"),
+        ([1.0], r"Everything.state\(\) must return a dict, got a list"),
     ],
 )
 def test_what_cannot_be_saved_is_refused_before_the_first_round(
@@ -96,12 +95,12 @@ def test_what_cannot_be_saved_is_refused_before_the_first_round(
 class HalfOnly(FedAvg):
     """Has one method of the two."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return {}
 
 
 def test_one_method_without_the_other_is_refused(tmp_path: Path) -> None:
-    told = r"HalfOnly defines state_dict\(\) without load_state_dict\(\)"
+    told = r"HalfOnly defines state\(\) without restore\(\)"
     with pytest.raises(ConfigurationError, match=told):
         serve(tmp_path, HalfOnly())
 
@@ -112,72 +111,51 @@ def test_another_strategy_is_not_given_what_it_cannot_take(tmp_path: Path) -> No
         serve(tmp_path, Momentum())
 
 
-def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
-    told = [record.getMessage() for record in caplog.records]
-    return [line for line in told if "state" in line]
-
-
-def test_a_strategy_that_forgets_is_told_of_once(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.WARNING)
-    serve(tmp_path, Momentum())
-    assert warnings(caplog) == [
-        (
-            "Momentum changes its attributes (before, steps, velocity), which a resumed run will "
-            "not restore: add state_dict() and load_state_dict(), whose state is saved with the run"
-        )
-    ]
-    caplog.clear()
-    serve(tmp_path, SavedMomentum())
-    assert warnings(caplog) == [
-        "SavedMomentum was resumed without its own state: the folder holds none"
-    ]
-
-
-class OnlyChooses(FedAvg):
-    """Changes nothing of its own."""
+class SavedAdam(FedAdam):
+    """One of Flower's strategies, with state of its own besides Flower's."""
 
     def __init__(self) -> None:
         super().__init__(fraction_evaluate=0.0)
-        self.rate = 0.1
+        self.best = 0.0
 
-    def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
-    ) -> Iterable[Message]:
-        config["rate"] = self.rate / server_round
-        return super().configure_train(server_round, arrays, config, grid)
+    def state(self) -> dict[str, Any]:
+        return {"best": self.best}
 
-
-class Changes(FedAdam):
-    """Changes one attribute in every way that is looked for."""
-
-    def aggregate_evaluate(
-        self, server_round: int, replies: Iterable[Message]
-    ) -> MetricRecord | None:
-        local = self.best  # type: ignore[has-type]
-        self.best, (self.last, _) = local, (server_round, 0)
-        self.by_round[server_round] = 1.0  # type: ignore[attr-defined]
-        self.seen.append(server_round)  # type: ignore[attr-defined]
-        self.inner.count += 1  # type: ignore[attr-defined]
-        return super().aggregate_evaluate(server_round, replies)
+    def restore(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]
 
 
 @pytest.mark.parametrize(
-    ("strategy", "names"),
+    ("strategy", "count"),
     [
-        (FedAvg(fraction_evaluate=0.0), []),
-        (FedAdam(fraction_evaluate=0.0), []),
-        (OnlyChooses(), []),
-        (SavedMomentum(), []),
-        (Changes(fraction_evaluate=0.0), ["best", "by_round", "inner", "last", "seen"]),
+        (FedAvg(fraction_evaluate=0.0), 0),
+        (FedAdam(fraction_evaluate=0.0), 0),
+        (FoldedFedAvg(fraction_evaluate=0.0), 0),
+        (SavedMomentum(), 0),
+        (SavedAdam(), 0),
+        (Momentum(), 1),
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_only_what_a_users_strategy_changes_is_called_unsaved(
-    strategy: Strategy, names: list[str]
+def test_what_a_restart_forgets_is_told_once_before_the_first_round(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, strategy: Strategy, count: int
 ) -> None:
-    assert unsaved(strategy) == names
+    caplog.set_level(logging.WARNING)
+    serve(tmp_path, strategy)
+    words = [record.getMessage() for record in caplog.records]
+    forgets = "Momentum has no state() and restore(state): a restart keeps the model"
+    assert sum(line.startswith(forgets) for line in words) == count
+    assert sum("restart" in line for line in words) == count
+
+
+def test_a_strategy_that_learns_to_say_what_it_keeps_is_told_that_nothing_was_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    serve(tmp_path, Momentum())
+    caplog.clear()
+    serve(tmp_path, SavedMomentum())
+    told = "SavedMomentum was resumed without its own state: the folder holds none"
+    assert told in [record.getMessage() for record in caplog.records]
 
 
 class Diverges(SavedMomentum):

@@ -52,10 +52,10 @@ class Momentum(FedAvg):
 class SavedMomentum(Momentum):
     """The same, with the two methods."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         return {"velocity": self.velocity, "steps": self.steps}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.velocity, self.steps = state["velocity"], state["steps"]
 
 

@@ -22,7 +22,7 @@ from tidegate.flower.model_file import read_model, write_model
 from tidegate.flower.wrapped_strategies import (
     check_resumable,
     give_back,
-    kept_by,
+    state_of,
     warn_of_what_is_lost,
 )
 from tidegate.prices import PriceFeed
@@ -153,7 +153,7 @@ class Checkpoint:
 
     def _save_model(self, round_number: int, arrays: ArrayRecord, strategy: Strategy) -> None:
         self._model = f"model-{round_number:06}.npz"
-        kept = kept_by(strategy)
+        kept = state_of(strategy)
 
         def write(file: IO[bytes]) -> None:
             write_model(file, arrays, kept)

@@ -29,8 +29,9 @@ OTHER_CLIENTS = (
 )
 NOT_KEPT = "%s was resumed without its own state: the folder holds none"
 NOT_SAVED = (
-    "%s changes its attributes (%s), which a resumed run will not restore: add state_dict() and "
-    "load_state_dict(), whose state is saved with the run"
+    "%s has no state() and restore(state): a restart keeps the model and what Flower's own "
+    "strategies keep, and forgets everything else that %s changed in earlier rounds; state() says "
+    "what to save with the run, {} if nothing changes"
 )
 STOPPED = (
     "should_stop ended the run after round %d%s; the same app with the same folder, if there is "

@@ -2,22 +2,32 @@
 
 import json
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
+from numpy.typing import NDArray
 
 from tidegate._internal.saving import Archive, array_from, reading
-from tidegate.errors import RunDiffersError
-from tidegate.flower.own_state import OwnState, from_tree, to_tree
+from tidegate.errors import ConfigurationError, RunDiffersError
 from tidegate.flower.reading import NUMPY
 from tidegate.runs.folder import FORMAT_VERSION, REMEDY
 
+ALLOWED = (
+    "NumPy arrays, numbers, text, None, and lists, tuples and dicts (with text as keys) of these"
+)
+
 
 def write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -> None:
-    """Write model and strategy state as one archive; Flower's arrays are bytes already."""
+    """Write model and strategy state as one archive; Flower's arrays are bytes already.
+
+    Args:
+        file: the archive.
+        arrays: the model.
+        kept: the state by key; what is None is not written.
+    """
     parts: list[Any] = []
 
     def place(value: Any) -> int:
@@ -34,16 +44,11 @@ def write_model(file: IO[bytes], arrays: ArrayRecord, kept: Mapping[str, Any]) -
         }
         for name, array in arrays.items()
     ]
-    state: dict[str, Any] = {}
-    for name, value in kept.items():
-        if isinstance(value, dict):
-            state[name] = {"named": {key: place(part) for key, part in value.items()}}
-        elif isinstance(value, OwnState):
-            state[name] = {"own": to_tree(value.values, place)}
-        elif isinstance(value, list):
-            state[name] = {"listed": [place(part) for part in value]}
-        else:
-            state[name] = {"number": float(value)}
+    state = {
+        key: _to_tree(value, place, key.partition(".")[2])
+        for key, value in kept.items()
+        if value is not None
+    }
     text = json.dumps({"version": FORMAT_VERSION, "model": model, "strategy": state})
     named = {f"part_{number}": part for number, part in enumerate(parts)}
     np.savez(file, index=np.frombuffer(text.encode(), dtype=np.uint8), **named)
@@ -54,18 +59,11 @@ def read_model(path: Path) -> tuple[ArrayRecord, dict[str, Any]]:
     with reading(path, REMEDY), path.open("rb") as file, Archive(file) as archive:
         index = archive.json("index")
         _check_format(index["version"], path)
-        arrays = ArrayRecord({one["name"]: _array(one, archive) for one in index["model"]})
-        kept: dict[str, Any] = {}
-        for name, value in index["strategy"].items():
-            if "named" in value:
-                named = value["named"].items()
-                kept[name] = {key: archive.array(f"part_{part}") for key, part in named}
-            elif "own" in value:
-                kept[name] = OwnState(from_tree(value["own"], lambda n: archive.array(f"part_{n}")))
-            elif "listed" in value:
-                kept[name] = [archive.array(f"part_{part}") for part in value["listed"]]
-            else:
-                kept[name] = float(value["number"])
+        arrays = ArrayRecord({about["name"]: _array(about, archive) for about in index["model"]})
+        kept = {
+            key: _from_tree(tree, lambda number: archive.array(f"part_{number}"))
+            for key, tree in index["strategy"].items()
+        }
     return arrays, kept
 
 
@@ -96,3 +94,36 @@ def _array(about: Mapping[str, Any], archive: Archive) -> Array:
                 f"{content.dtype}, but should be {reprlib.repr(shape)} {reprlib.repr(dtype)}"
             )
     return Array(dtype=dtype, shape=shape, stype=stype, data=data)
+
+
+def _to_tree(value: Any, place: Callable[[NDArray[Any]], int], where: str) -> Any:
+    """Convert a state to JSON; arrays go to a list of their own, and only their places stay."""
+    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        kind = "array" if isinstance(value, np.ndarray) else "scalar"
+        return {kind: place(np.asarray(value))}
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if isinstance(value, list | tuple):
+        items = [_to_tree(item, place, f"{where}[{n}]") for n, item in enumerate(value)]
+        return {"tuple": items} if isinstance(value, tuple) else items
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        parts = {key: _to_tree(item, place, f"{where}[{key!r}]") for key, item in value.items()}
+        return {"dict": parts}
+    raise ConfigurationError(
+        f"{where} of the strategy is a {type(value).__name__}, which cannot be saved; use {ALLOWED}"
+    )
+
+
+def _from_tree(tree: Any, array: Callable[[int], NDArray[Any]]) -> Any:
+    """Return the state that ``_to_tree`` was given."""
+    if isinstance(tree, list):
+        return [_from_tree(item, array) for item in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if "array" in tree:
+        return array(tree["array"])
+    if "scalar" in tree:
+        return array(tree["scalar"])[()]
+    if "tuple" in tree:
+        return tuple(_from_tree(item, array) for item in tree["tuple"])
+    return {key: _from_tree(item, array) for key, item in tree["dict"].items()}
