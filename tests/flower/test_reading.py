@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, RecordDict
 
-from tidegate.flower import reading
+from tidegate.flower import flower_internals
 from tidegate.flower.updates import UpdateCheck
 
 MODEL = {
@@ -21,7 +21,7 @@ MODEL = {
 
 def looked_at(name: str, values: np.ndarray) -> Array:
     """An array of a reply that the check has seen."""
-    check = UpdateCheck(ArrayRecord({key: Array(one) for key, one in MODEL.items()}))
+    check = UpdateCheck(ArrayRecord({key: Array(own) for key, own in MODEL.items()}))
     arrays = ArrayRecord({name: Array(values)})
     check.check(RecordDict({"arrays": arrays}))
     return arrays[name]
@@ -30,7 +30,7 @@ def looked_at(name: str, values: np.ndarray) -> Array:
 @pytest.mark.parametrize("name", MODEL)
 def test_it_reads_as_flowers_own(name: str) -> None:
     array, plain = looked_at(name, MODEL[name]), Array(MODEL[name])
-    assert type(array) is reading.Array
+    assert type(array) is flower_internals.Array
     read, expected = array.numpy(), plain.numpy()
     assert (read.dtype, read.shape) == (expected.dtype, expected.shape)
     assert read.tobytes(order="A") == expected.tobytes(order="A")

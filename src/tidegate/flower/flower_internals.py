@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import flwr.app
 from flwr.app import Context, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
+from numpy.typing import NDArray
 from packaging.version import Version
 
 from tidegate.errors import ConfigurationError
@@ -57,6 +59,9 @@ LOGGER = "flwr"
 LATER_ARGUMENTS = {"should_stop": "1.43"}
 """Arguments of ``Strategy.start`` that came after ``OLDEST_FLOWER``, and with which version."""
 
+NUMPY = "numpy.ndarray"
+"""What Flower calls arrays that ``np.save`` wrote."""
+
 AWAITED = re.compile(
     r"Waiting\s+for\s+nodes\s+to\s+connect:\s+\d+\s+connected\s+\(minimum\s+required:\s+(\d+)\)"
 )
@@ -67,8 +72,10 @@ __all__ = [
     "LOGGER",
     "NEWEST_TRIED",
     "NO_REPLY",
+    "NUMPY",
     "OLDEST_FLOWER",
     "SERVER_NODE_ID",
+    "Array",
     "NodeInfo",
     "OwnGrid",
     "Run",
@@ -167,6 +174,38 @@ class OwnGrid(Grid):
             with _needed("a Grid with no further abstract methods", *cls.purpose):
                 raise TypeError(f"Grid.{missing[0]}() is new")
         return super().__new__(cls)
+
+
+class Array(flwr.app.Array):
+    """Flower's array, which knows where its numbers lie.
+
+    It has the name of Flower's own class, because Flower marks what it sends by that name.
+
+    Args:
+        array: Flower's own.
+        values: its numbers, in its own bytes.
+    """
+
+    def __init__(self, array: flwr.app.Array, values: NDArray[Any]) -> None:
+        self.__dict__.update(array.__dict__)  # a tenth of the time of Flower's own
+        self._seen = array.data, values
+
+    def numpy(self) -> NDArray[Any]:
+        """Return the array as a NumPy array; a copy, as with Flower's own."""
+        data, values = self._seen
+        if data is self.data and self.stype == NUMPY:
+            copied: NDArray[Any] = values.copy(order="K")
+            return copied
+        return super().numpy()
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether two arrays are the same, this one or Flower's own."""
+        if not isinstance(other, flwr.app.Array):
+            return NotImplemented
+        mine, its = ((array.dtype, array.shape, array.stype, array.data) for array in (self, other))
+        return mine == its
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def is_client_fn(call_next: Callable[[Message, Context], Message]) -> bool:

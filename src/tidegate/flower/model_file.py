@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tidegate._internal.saving import Archive, array_from, reading
 from tidegate.errors import ConfigurationError, RunDiffersError
-from tidegate.flower.reading import NUMPY
+from tidegate.flower.flower_internals import NUMPY
 from tidegate.runs.folder import FORMAT_VERSION, REMEDY
 
 ALLOWED = (

@@ -33,14 +33,13 @@ from tidegate.flower.control_settings import (
 from tidegate.flower.control_terms import control_terms, membership_of, numbered_on
 from tidegate.flower.flower_internals import check_flower, check_later_arguments, flower_version
 from tidegate.flower.folded_fedavg import FoldedFedAvg
-from tidegate.flower.global_model import GlobalModel
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.messages import Outbox, let_live, readdressed
 from tidegate.flower.nodes import TRAIN, Nodes
 from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
 from tidegate.flower.round_replies import RoundReplies, usable_evaluations
-from tidegate.flower.updates import check_same_model
+from tidegate.flower.updates import GlobalModel, check_same_model
 from tidegate.flower.wrapped_strategies import (
     check_enough_nodes,
     check_start,

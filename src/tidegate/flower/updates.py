@@ -1,34 +1,84 @@
-"""Check a client's reply before the wrapped strategy sees it.
+"""The global model, and the check of a client's reply before the wrapped strategy sees it.
 
 A strategy assumes that replies are alike and numbers are finite: a single reply that is not can
 stop the run, or turn the model into NaN for good. Such a reply is left out; what its client paid is
 booked all the same. An update that is well-formed but wrong is left to a robust strategy.
+
+NumPy writes a description before an array's numbers, and reads it again with Python's own parser:
+for the ten arrays of a small network, this is a third of what a round of Flower costs a server.
+Nearly every array of a reply begins with the very bytes of the model's own. Its description is then
+known, and neither the check nor the wrapped strategy has to parse it.
 """
 
+import logging
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from numpy.typing import NDArray
 
 from tidegate.errors import ConfigurationError, RunDiffersError, WireError
-from tidegate.flower.reading import NUMBERS, Layout, remember
+from tidegate.flower import flower_internals
+from tidegate.flower.flower_internals import NUMPY
 
 ROUNDING = 1e-6
 """The most that averaging may take from an integer."""
+NUMBERS = "biuf"
+"""Kinds of arrays that can be averaged: booleans, integers and real numbers."""
+AVERAGE_REFUSED = (
+    "round %d: the strategy returned an average that cannot be the next model (%s); the model "
+    "stays as it was"
+)
 
 Form = frozenset[tuple[str, type, frozenset[tuple[str, str | int]]]]
 """Names and kinds of the records in a reply, with the names, types and list lengths in each."""
 
 
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the numbers of one of the model's arrays lie in its bytes."""
+
+    head: bytes
+    """All bytes before them."""
+    length: int
+    """Length of all bytes."""
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    order: Literal["C", "F"]
+
+    @classmethod
+    def of(cls, array: Array) -> "Layout | None":
+        """Return the layout of an array that NumPy wrote, if its numbers can be averaged."""
+        try:
+            values = array.numpy()
+        except Exception:  # a model of another make, which is read array by array
+            return None
+        plain = array.stype == NUMPY and values.dtype.kind in NUMBERS and values.nbytes > 0
+        if not plain or str(values.dtype) != array.dtype:
+            return None
+        size = len(array.data) - values.nbytes
+        order: Literal["C", "F"] = "C" if values.flags.c_contiguous else "F"
+        return cls(array.data[:size], len(array.data), values.dtype, values.shape, order)
+
+    def values(self, array: Array) -> NDArray[Any] | None:
+        """Return an array's numbers without copying them, if it begins as this one does."""
+        data = array.data
+        fits = array.stype == NUMPY and len(data) == self.length and data.startswith(self.head)
+        if not fits:
+            return None
+        values = np.frombuffer(data, self.dtype, offset=len(self.head))
+        return values.reshape(self.shape, order=self.order)
+
+
 class UpdateCheck:
     """Refuses arrays that cannot be averaged, or not with the model.
-
-    Nearly every array begins with the very bytes of the model's own. Its kind and shape are then
-    known without parsing, and its numbers are read in place.
 
     Args:
         model: the model that is trained.
@@ -46,12 +96,12 @@ class UpdateCheck:
         """Of the model's arrays."""
 
     def check(self, content: RecordDict) -> None:
-        """Refuse an invalid update with a reason; its arrays remember their layout."""
-        for record in content.values():
-            for name, array in record.items() if isinstance(record, ArrayRecord) else ():
+        """Refuse an invalid update with a reason; its arrays are not parsed again."""
+        for record in content.array_records.values():
+            for name, array in list(record.items()):
                 values = self._checked(name, array)
                 if values is not None:
-                    remember(array, values)
+                    record[name] = flower_internals.Array(array, values)
 
     def check_average(self, average: ArrayRecord) -> None:
         """Refuse an average that cannot replace the model, with a reason."""
@@ -70,6 +120,54 @@ class UpdateCheck:
         elif values.dtype.kind == "f":
             _check_finite(name, values)
         return values
+
+
+class GlobalModel:
+    """The global model, in the strategy's types and in its own, if these differ.
+
+    Args:
+        initial: the model that the run started with, with the model's own types.
+        average: the strategy's last average, if the run is resumed.
+    """
+
+    def __init__(self, initial: ArrayRecord, average: ArrayRecord | None = None) -> None:
+        self._initial = initial
+        self.average = initial if average is None else average
+        """As the strategy returned it; the next average starts from here."""
+        self.arrays = in_types_of(initial, self.average)
+        """The same with integers where the model has integers, as clients receive it."""
+        self._updates: tuple[ArrayRecord, UpdateCheck] | None = None
+
+    @property
+    def updates(self) -> UpdateCheck:
+        """The check for updates of the model; made once for each model."""
+        model, check = self._updates or (None, None)
+        if check is None or model is not self.arrays:
+            check = UpdateCheck(self.arrays, check)
+            self._updates = self.arrays, check
+        return check
+
+    def replace(self, arrays: ArrayRecord) -> None:
+        """Continue with these arrays, which something else than the strategy has set."""
+        if arrays is not self.arrays:
+            self.average = self.arrays = arrays
+
+    def put_into(self, content: RecordDict) -> None:
+        """Put the model into a message, in its own types."""
+        for key, record in content.items():
+            if record is self.average:
+                content[key] = self.arrays
+
+    def accept(self, average: ArrayRecord, round_number: int) -> ArrayRecord | None:
+        """Make the average of a round the model if it is valid; otherwise log why not."""
+        arrays = in_types_of(self._initial, average)
+        try:
+            self.updates.check_average(arrays)
+        except WireError as refused:
+            logger.warning(AVERAGE_REFUSED, round_number, refused)
+            return None
+        self.average, self.arrays = average, arrays
+        return arrays
 
 
 def check_array(name: str, array: Array, expected: Array | None) -> None:
