@@ -1,7 +1,7 @@
 """What ranking costs a client beside training: one row a model.
 
-    python benchmarks/ranking.py --data data/mnist
-    python benchmarks/ranking.py --data data/mnist --candidates 50 --backlog 0
+    python -m benchmarks.ranking --data data/mnist
+    python -m benchmarks.ranking --data data/mnist --candidates 50 --backlog 0
 
 A client with ten samples in its buffer takes E full-batch steps; before an order that buys
 something it runs the model once over all candidates, the new ones and those that wait, and
@@ -18,9 +18,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from tidegate.experiments.job import Job
-from tidegate.learning.local import batch, probabilities, train
-from tidegate.learning.models import new_model
+from experiments.tool.job import Job
+from experiments.tool.models import new_model
+from experiments.tool.training import batch, probabilities, train
 from tidegate.selection import margin
 
 SLOTS, REPEATS = 10, 60
@@ -57,7 +57,7 @@ def compare(job: Job, candidates: int) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, help="what `tidegate data mnist` wrote")
+    parser.add_argument("--data", required=True, help="data/mnist, see docs/experiments.md")
     parser.add_argument("--candidates", type=int, default=20, help="new ones an order")
     parser.add_argument("--backlog", type=int, default=100, help="those that wait")
     given = parser.parse_args()

@@ -1,7 +1,7 @@
 """What would make the local steps of ResNet-9 faster on a CPU: one row a way, with its ratio.
 
-    python benchmarks/resnet.py
-    python benchmarks/resnet.py --width 64 --clients 2 --steps 1 --repeats 3
+    python -m benchmarks.resnet
+    python -m benchmarks.resnet --width 64 --clients 2 --steps 1 --repeats 3
 
 Some clients with as many images each take E full-batch steps, one way after another in turns, so
 that the machine's moods hit all of them. Ways on one thread are compared by processor time, which
@@ -22,8 +22,8 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
-from tidegate.learning.local import judge, train
-from tidegate.learning.models import ResNet9, new_model
+from experiments.tool.models import ResNet9, new_model
+from experiments.tool.training import judge, train
 
 RATE = 0.02
 SHAPE, CLASSES = (3, 32, 32), 10

@@ -1,6 +1,6 @@
 """A round of MNIST through Flower and Tidegate, and the same gradient steps in a bare loop.
 
-python benchmarks/round.py --data data/mnist
+python -m benchmarks.round --data data/mnist
 
 Ten clients with ten samples each take E full-batch steps of LeNet, and their models are averaged.
 Both are timed in turns in one process with one thread, so that the machine's moods hit both.
@@ -18,12 +18,12 @@ import torch
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 
-from tidegate.experiments.client_app import app as client_app
-from tidegate.experiments.job import Job
+from experiments.tool.client_app import app as client_app
+from experiments.tool.job import Job
+from experiments.tool.models import new_model
+from experiments.tool.training import batch, train
 from tidegate.flower import AdmissionControl
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.learning.local import batch, train
-from tidegate.learning.models import new_model
 
 CLIENTS, CAPACITY = 10, 10
 
@@ -101,9 +101,9 @@ def main(data: str, rounds: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default="data/mnist", help="folder that `tidegate data` made")
+    parser.add_argument("--data", default="data/mnist", help="as in docs/experiments.md")
     parser.add_argument("--rounds", type=int, default=100)
     given = parser.parse_args()
     if not Path(given.data).is_dir():
-        raise SystemExit(f"{given.data} is no folder: tidegate data mnist --from FOLDER")
+        raise SystemExit(f"{given.data} is no folder; docs/experiments.md makes it")
     main(given.data, given.rounds)

@@ -2,9 +2,9 @@
 
 from unittest.mock import patch
 
+from experiments.tool.config import ExperimentConfig
 from fuzz.choices import Choices
 from fuzz.limits import empty_folder, may_refuse
-from tidegate.experiments.config import ExperimentConfig
 from tidegate.problem import problem
 
 FILE = """title = "Small"

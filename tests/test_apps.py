@@ -20,9 +20,9 @@ from tidegate.flower.flower_internals import NEWEST_TRIED, OLDEST_FLOWER
 pytestmark = [pytest.mark.process, pytest.mark.no_cover]
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = ("plain", "quickstart", "experiment", "showcase")
+EXAMPLES = ("plain", "quickstart", "showcase")
 FLWR = Path(sys.executable).with_name("flwr")
-NEEDS = {"quickstart": "torch", "experiment": "torch", "showcase": "paho"}
+NEEDS = {"quickstart": "torch", "showcase": "paho"}
 """What the components of an app import, besides Flower and scikit-learn."""
 
 HUB_TYPES = {".py", ".toml", ".md", ".yaml", ".yml", ".json", ".jsonl", ".editorconfig"}

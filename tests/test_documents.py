@@ -10,8 +10,9 @@ from check_size import SIZE, at_size
 from one_process import in_one_process
 from real_data import DATA, needs_mnist
 
+from experiments.tool.commands import main as run_experiments
+from experiments.tool.config import ExperimentConfig
 from tidegate.cli import main
-from tidegate.experiments.config import ExperimentConfig
 
 pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
 
@@ -217,10 +218,14 @@ def test_the_experiments_page_works_as_printed_on_a_small_scale(
     )
     (block,) = blocks(EXPERIMENTS, "bash")
     commands = [line.partition("  #")[0] for line in block.splitlines() if "pip" not in line]
-    assert [command.split()[1] for command in commands] == ["data", "run", "compare"]
-    for command in commands:
-        whole = command.replace("downloads", str(DATA))
-        shown = printed(f"{whole} {small}" if " run " in command else whole, capfd)
+    arguments = [command.partition("python -m experiments ")[2] for command in commands]
+    assert [words.split()[0] for words in arguments] == ["data", "run", "compare"]
+    for words in arguments:
+        whole = words.replace("downloads", str(DATA))
+        with pytest.raises(SystemExit) as stopped:
+            run_experiments(shlex.split(f"{whole} {small}" if words.startswith("run") else whole))
+        shown, error = capfd.readouterr()
+        assert not stopped.value.code, error
     assert "tide" in shown
     assert Path("figures/accuracy.png").exists()
     (text,) = blocks(EXPERIMENTS, "toml")

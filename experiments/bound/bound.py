@@ -1,6 +1,6 @@
 """Theorem 1 beside reality: logistic regression on MNIST, where the best model can be computed.
 
-python experiments/bound/bound.py --data data/mnist --out experiments/bound
+python -m experiments.bound.bound --data data/mnist --out experiments/bound
 
 Along each run: sigma and G from the gradients of single samples, D from the distance to the best
 model, B from the largest loss, all at their largest over the run, as the theorem needs them; the
@@ -21,16 +21,16 @@ from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 from torch import Tensor, nn
 
+from experiments.tool.client_app import app as client_app
+from experiments.tool.comparison import write_csv
+from experiments.tool.job import Job
+from experiments.tool.models import new_model, num_parameters
+from experiments.tool.training import as_inputs
 from tidegate._internal.arrays import FloatArray
-from tidegate.experiments.client_app import app as client_app
-from tidegate.experiments.job import Job
 from tidegate.flower import AdmissionControl, Planning
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.learning.local import as_inputs
-from tidegate.learning.models import new_model, num_parameters
 from tidegate.policies.presets import EXPERIMENTS
 from tidegate.problem import LearningConstants
-from tidegate.report.comparison import write_csv
 from tidegate.report.figures import look_of
 from tidegate.theory.bounds import SampleSizes, bound_terms, constant_terms
 from tidegate.theory.estimates import ModelEstimates, estimated_constants
@@ -232,7 +232,7 @@ def draw(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default="data/mnist", help="folder that `tidegate data` made")
+    parser.add_argument("--data", default="data/mnist", help="as in docs/experiments.md")
     parser.add_argument("--out", type=Path, default=Path("bound"))
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)

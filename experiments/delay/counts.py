@@ -1,6 +1,6 @@
 """What a delay costs in effective samples: policies by delay, on counts alone.
 
-python experiments/delay/counts.py --out experiments/delay/counts.csv
+python -m experiments.delay.counts --out experiments/delay/counts.csv
 
 The paper's MNIST control setting, 1,000 rounds.
 """
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.tool.comparison import write_csv
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.problem import Problem
 from tidegate.problem.delays import Delays
-from tidegate.report.comparison import write_csv
 from tidegate.simulation.rounds import simulate
 from tidegate.simulation.summary import estimate
 

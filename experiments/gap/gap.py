@@ -1,6 +1,6 @@
 """What would close more of the gap between constant admission and the costless oracle?
 
-python experiments/gap/gap.py --data data/mnist --out experiments/gap
+python -m experiments.gap.gap --data data/mnist --out experiments/gap
 
 Logistic regression on MNIST in a bare loop (the paper's control setting, 100 rounds, η = 0.5, ten
 full-batch steps), with changes to training, to the rule, and to memory itself. The part of the gap
@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
+from experiments.tool.comparison import write_csv
+from experiments.tool.data import FederatedData
 from tidegate._internal.randomness import PRICES, STREAM, generator
 from tidegate.admission.rule import FleetOrder, Quote
 from tidegate.admission.tide import Tide, TideState
-from tidegate.experiments.data import FederatedData
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, make_policy
 from tidegate.problem import Problem
-from tidegate.report.comparison import write_csv
 from tidegate.retention.k_step import KStepRetention
 from tidegate.simulation.rounds import begin, play_round
 from tidegate.simulation.summary import estimate, share_of
@@ -242,7 +242,7 @@ def main(data: str, out: Path, rounds: int, seeds: int, workers: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", default="data/mnist", help="folder that `tidegate data` made")
+    parser.add_argument("--data", default="data/mnist", help="as in docs/experiments.md")
     parser.add_argument("--out", type=Path, default=Path("gap"))
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=10)

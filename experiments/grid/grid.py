@@ -1,6 +1,6 @@
 """ACDPP over a grid of V, φ and learning constants, on counts alone, at equal spending.
 
-python experiments/grid/grid.py --out experiments/grid
+python -m experiments.grid.grid --out experiments/grid
 
 The paper's MNIST setting with K = 10 and all memory in one client: totals do not depend on how they
 are split. Each of the 210 settings gets the budget with which it spends 55 a round on average over

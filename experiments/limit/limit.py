@@ -1,6 +1,6 @@
 """How far is Tide with a ranking from what its money can buy at all, and where is the rest lost?
 
-python experiments/limit/limit.py mnist --out experiments/limit
+python -m experiments.limit.limit mnist --out experiments/limit
 
 A linear model on MNIST or on frozen features, on the prices, streams and first weights of the
 published experiments. From Tide that ranks by margin, limits are taken away one after another:
@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from tidegate._internal.randomness import generator
-from tidegate.experiments.config import ExperimentConfig
-from tidegate.experiments.job import Job
-from tidegate.experiments.on_counts import (
+from experiments.tool.comparison import write_csv
+from experiments.tool.config import ExperimentConfig
+from experiments.tool.job import Job
+from experiments.tool.on_counts import (
     clients_of,
     first_model,
     judged,
@@ -31,7 +31,7 @@ from tidegate.experiments.on_counts import (
     rounds_on_counts,
     softmax,
 )
-from tidegate.report.comparison import write_csv
+from tidegate._internal.randomness import generator
 from tidegate.selection import margin
 from tidegate.simulation.summary import estimate
 

@@ -1,6 +1,6 @@
 """How many labels a ranking needs for the accuracy that samples as they come reach at the end.
 
-    python experiments/selection/labels.py runs/mnist-fixed ... --out labels.csv
+    python -m experiments.selection.labels runs/mnist-fixed ... --out labels.csv
 
 Each folder holds the runs of one experiment at a fixed price. For every seed: the labels that were
 paid for when the ranked run's best accuracy so far first reached the best of the run without a
@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tidegate.experiments.results import RunResult, read_results
-from tidegate.report.comparison import write_csv
+from experiments.tool.comparison import write_csv
+from experiments.tool.results import RunResult, read_results
 from tidegate.simulation.summary import estimate
 
 

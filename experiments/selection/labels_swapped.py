@@ -1,6 +1,6 @@
 """Data that change: from round 51 on every digit has the label of the next one.
 
-    python experiments/selection/labels_swapped.py --data data/mnist --out labels-swapped.csv
+    python -m experiments.selection.labels_swapped --data data/mnist --out labels-swapped.csv
 
 How many rounds until the accuracy is 95 % of what it was before, for policies at the paper's MNIST
 setting. Stored samples keep the labels that they were bought with. "tide, emptied" throws all
@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from price_and_worth import averaged, client_data, clients_of, of_all_seeds
 
+from experiments.selection.price_and_worth import averaged, client_data, clients_of, of_all_seeds
+from experiments.tool.comparison import write_csv
 from tidegate._internal.randomness import PRICES, generator
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
-from tidegate.report.comparison import write_csv
 from tidegate.simulation.rounds import begin, play_round
 from tidegate.simulation.summary import estimate
 
@@ -72,7 +72,7 @@ def _of_seed(folder: str, seed: int) -> dict[str, tuple[float, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, help="what `tidegate data mnist` wrote")
+    parser.add_argument("--data", required=True, help="data/mnist, see docs/experiments.md")
     parser.add_argument("--out", type=Path, default=Path("labels-swapped.csv"))
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()

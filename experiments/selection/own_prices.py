@@ -1,6 +1,6 @@
 """Clients with prices of their own: what the least that each is bought costs, and what it gains.
 
-    python experiments/selection/own_prices.py --data data/mnist --out own-prices.csv
+    python -m experiments.selection.own_prices --data data/mnist --out own-prices.csv
 
 Ten clients with two digits each; their prices lie evenly, by ratio, between the cheapest and the
 dearest client, which pays 3, 10 or 30 times as much. "fixed": each pays the same in all rounds.
@@ -13,15 +13,22 @@ import itertools
 from pathlib import Path
 
 import numpy as np
-from price_and_worth import BUDGET, CAPACITIES, averaged, client_data, clients_of, of_all_seeds
 
+from experiments.selection.price_and_worth import (
+    BUDGET,
+    CAPACITIES,
+    averaged,
+    client_data,
+    clients_of,
+    of_all_seeds,
+)
+from experiments.tool.comparison import write_csv
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
 from tidegate.policies import ControlOptions
 from tidegate.policies.tide import tide
 from tidegate.prices import RecordedPrices
 from tidegate.problem import Problem
-from tidegate.report.comparison import write_csv
 from tidegate.simulation.rounds import begin, play_round
 from tidegate.simulation.summary import estimate
 
@@ -81,7 +88,7 @@ def _of_seed(folder: str, seed: int) -> dict[tuple[float, str, float], Result]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, help="what `tidegate data mnist` wrote")
+    parser.add_argument("--data", required=True, help="data/mnist, see docs/experiments.md")
     parser.add_argument("--out", type=Path, default=Path("own-prices.csv"))
     parser.add_argument("--seeds", type=int, default=10)
     given = parser.parse_args()

@@ -1,6 +1,6 @@
 """The picture of docs/selection.md: accuracy by money, with and without a ranking.
 
-python experiments/selection/picture.py experiments/selection/expected.csv selection.png
+python -m experiments.selection.picture experiments/selection/expected.csv selection.png
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Three ways to bring price and worth together, at equal spending: one row a setting and way.
 
-    python experiments/selection/price_and_worth.py --data data/mnist --out price-and-worth.csv
+    python -m experiments.selection.price_and_worth --data data/mnist --out price-and-worth.csv
 
 - random: Tide's thresholds say how many samples each client buys; they are taken as they come.
 - rank: as many, but those among all that wait that the model is least sure of (margin).
@@ -27,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.progress import track
 
+from experiments.tool.comparison import write_csv
+from experiments.tool.data import FederatedData
 from tidegate._internal.randomness import PRICES, STREAM, generator
-from tidegate.experiments.data import FederatedData
 from tidegate.policies.presets import EXPERIMENTS
 from tidegate.prices import price_law
-from tidegate.report.comparison import write_csv
 from tidegate.selection import margin
 from tidegate.simulation.summary import estimate
 from tidegate.theory.distribution import price_distribution
@@ -221,7 +221,7 @@ def of_all_seeds(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", required=True, help="what `tidegate data mnist` wrote")
+    parser.add_argument("--data", required=True, help="data/mnist, see docs/experiments.md")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, required=True, help="the table, as CSV")

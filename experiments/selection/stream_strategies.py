@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from skactiveml.base import BudgetManager
 from skactiveml.stream.budgetmanager import BalancedIncrementalQuantileFilter, SplitBudgetManager
 
-from tidegate.experiments.job import Job
+from experiments.tool.job import Job
 from tidegate.prices import price_law
 from tidegate.selection import least_confidence, margin
 

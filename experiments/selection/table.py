@@ -1,6 +1,6 @@
 """What a ranking gains over samples as they come: one row a policy and ranking.
 
-    python experiments/selection/table.py runs/selection-mnist-logistic ... --out expected.csv
+    python -m experiments.selection.table runs/selection-mnist-logistic ... --out expected.csv
 
 Each folder holds the runs of one experiment file of this folder. Gains are paired: a policy with a
 ranking against the same policy without one, on the same seeds, prices and streams.
@@ -10,8 +10,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidegate.experiments.results import RunResult, read_results
-from tidegate.report.comparison import write_csv
+from experiments.tool.comparison import write_csv
+from experiments.tool.results import RunResult, read_results
 from tidegate.simulation.summary import estimate
 
 

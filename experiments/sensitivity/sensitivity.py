@@ -1,6 +1,6 @@
 """How ACDPP depends on its seven constants, on counts alone: a table and a picture.
 
-python experiments/sensitivity/sensitivity.py --out experiments/sensitivity
+python -m experiments.sensitivity.sensitivity --out experiments/sensitivity
 
 The paper's MNIST setting; each constant is changed alone, the others are as printed. What is read
 off: effective samples, spending, and memory on average and at its peak. Nothing here is learned: a
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.tool.comparison import write_csv
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.joint import JointPolicy
 from tidegate.policies.presets import EXPERIMENTS
 from tidegate.problem import LearningConstants, Problem
-from tidegate.report.comparison import write_csv
 from tidegate.simulation.rounds import simulate
 from tidegate.simulation.summary import estimate
 

@@ -31,9 +31,6 @@ FILES = {
     "damaged/books.sqlite": "this is no archive",
     "damaged/rounds.jsonl": "",
     "full/file": "",
-    "experiment.toml": (
-        "title = 'x'\ndata = 'x'\nmodel = 'x'\nlearning_rate = 0.1\npolicies = [{name = 'tide'}]\n"
-    ),
 }
 
 MISTAKES = {
@@ -87,14 +84,11 @@ MISTAKES = {
     "run broken-app": "must give serverapp",
     "run lost-app": "the app has no module 'nowhere'",
     "run no-app --set budget": "must have the form key=value",
-    "run no-app --workers 2": "is for experiments",
     "run nowhere.toml": "nowhere.toml",
     "rehearse nowhere": "nowhere",
     "rehearse no-app --out full": "full already exists; give --out a new folder",
     "rehearse no-app --kill --rounds 1": "--kill needs",
-    "run bad.toml": "is not TOML",
-    "run experiment.toml --clients 3": "is for apps",
-    "run experiment.toml --set price=trace:prices.csv:eur": "has 2 prices, but seed 9 needs",
+    "run typed.toml": "is a file; give the folder of a Flower app",
     "watch nowhere --once": "there is no folder nowhere; give the folder that AdmissionControl(",
     "watch damaged --once": "is damaged",
     "watch full --json": "holds no run",
@@ -200,9 +194,6 @@ sys.meta_path.insert(0, Missing())
         ("matplotlib", ["plan", "--html", "x.html"], "tidegate[report]"),
         ("jinja2", ["report", "."], "tidegate[report]"),
         ("flwr", ["run", "no-app"], "tidegate[flower]"),
-        ("torch", ["run", "experiment.toml"], "tidegate[experiments]"),
-        ("datasets", ["run", "experiment.toml"], "tidegate[experiments]"),
-        ("datasets", ["data", "mnist", "--from", "."], "tidegate["),
     ],
 )
 def test_a_missing_extra_is_named(
@@ -216,17 +207,6 @@ def test_a_missing_extra_is_named(
     assert done.returncode == 2
     assert f"pip install '{extra}" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.process
-def test_a_file_that_is_not_toml_is_told_before_what_is_missing(here: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT.format("datasets",
-         "from tidegate.cli import main; main(['run', 'bad.toml'])")],
-        capture_output=True, text=True, check=False, cwd=here,
-    )  # fmt: skip
-    assert "bad.toml is not TOML" in done.stderr
-    assert "not installed" not in done.stderr
 
 
 @pytest.mark.process

@@ -16,9 +16,9 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, Value
 from PIL import Image as Picture
 from real_data import DATA, needs_mnist
 
+from experiments.tool.data import FederatedData
+from experiments.tool.prepare import SOURCES, extract
 from tidegate.errors import ConfigurationError
-from tidegate.experiments.data import FederatedData
-from tidegate.experiments.prepare import SOURCES, extract
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -7,11 +7,11 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
 from one_process import in_one_process
 
-from tidegate.experiments.config import ExperimentConfig
-from tidegate.experiments.features import FEWEST_HELD_OUT, with_features
-from tidegate.experiments.results import read_results
-from tidegate.experiments.runner import about, plan_runs, run_experiment
-from tidegate.report.comparison import Comparison
+from experiments.tool.comparison import Comparison
+from experiments.tool.config import ExperimentConfig
+from experiments.tool.features import FEWEST_HELD_OUT, with_features
+from experiments.tool.results import read_results
+from experiments.tool.runner import about, plan_runs, run_experiment
 
 pytestmark = pytest.mark.long
 

@@ -1,5 +1,6 @@
 """A command that is interrupted or killed, with its runs in processes of their own."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,8 +10,9 @@ import pytest
 from check_size import at_size
 from deployment import wait_for
 
-from tidegate.experiments.results import CONFIG, UNFINISHED
+from experiments.tool.results import CONFIG, UNFINISHED
 
+ROOT = Path(__file__).parents[2]
 WORKERS = at_size(1, 2)
 EXPERIMENT = """
 title = "small"
@@ -32,12 +34,18 @@ policies = [{{name = "constant_admission"}}]
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_nothing_goes_on_after_the_command(small: str, tmp_path: Path, how: signal.Signals) -> None:
     (tmp_path / "mine.toml").write_text(EXPERIMENT.format(data=small))
-    command = [sys.executable, "-m", "tidegate", "run", "mine.toml", "--workers", str(WORKERS)]
+    command = [sys.executable, "-m", "experiments", "run", "mine.toml", "--workers", f"{WORKERS}"]
     # Where the tests themselves run in the background, interrupts are ignored, and that is passed
     # on; what is handled is not.
     ours = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        begun = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        begun = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
     finally:
         signal.signal(signal.SIGINT, ours)
     runs = tmp_path / "runs" / "mine" / "constant_admission"

@@ -10,7 +10,7 @@ import pytest
 from experiment_scripts import FOLDER, load
 from small_data import write_small
 
-from tidegate.experiments.config import ExperimentConfig
+from experiments.tool.config import ExperimentConfig
 
 ROUNDS = 3
 POLICIES = (

@@ -9,10 +9,10 @@ import pytest
 from one_process import in_one_process
 from small_data import write_small
 
+from experiments.tool.config import ExperimentConfig
+from experiments.tool.results import ROWS
+from experiments.tool.runner import plan_runs, run_experiment
 from tidegate.errors import ConfigurationError
-from tidegate.experiments.config import ExperimentConfig
-from tidegate.experiments.results import ROWS
-from tidegate.experiments.runner import plan_runs, run_experiment
 
 pytestmark = pytest.mark.long
 

@@ -8,10 +8,10 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
 from flwr.app import Context, RecordDict
 from pydantic import ValidationError
 
-from tidegate.experiments.config import PolicyChoice
-from tidegate.experiments.data import AlteredPartition, FederatedData
-from tidegate.experiments.features import with_features
-from tidegate.experiments.ranking import rank
+from experiments.tool.config import PolicyChoice
+from experiments.tool.data import AlteredPartition, FederatedData
+from experiments.tool.features import with_features
+from experiments.tool.ranking import rank
 
 LIKELY = np.array([[0.5, 0.4, 0.1], [0.9, 0.05, 0.05], [0.34, 0.33, 0.33]])
 LABELS = np.array([2, 0, 1])

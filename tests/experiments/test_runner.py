@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from one_process import in_one_process
 
-from tidegate.experiments import client_app, data, server_app
-from tidegate.experiments.config import ExperimentConfig, PolicyChoice, stretch
-from tidegate.experiments.job import Job
-from tidegate.experiments.results import ROWS, UNFINISHED, left_out, read_results, rows_so_far
-from tidegate.experiments.runner import (
+from experiments.tool import client_app, data, server_app
+from experiments.tool.config import ExperimentConfig, PolicyChoice, stretch
+from experiments.tool.job import Job
+from experiments.tool.results import ROWS, UNFINISHED, left_out, read_results, rows_so_far
+from experiments.tool.runner import (
     about,
     check_task,
     matched_budget,
@@ -250,7 +250,7 @@ def test_a_client_that_fails_ends_the_run(
         ({"partition": "by:persn"}, "has no column 'persn'; it has image, label"),
         ({"model": "vgg"}, "unknown model 'vgg'"),
         ({"model": "sensor_cnn"}, r"needs windows.* the shape \(1, 8, 8\)"),
-        ({"data": "no/such"}, r"no/such is not a folder here.*`tidegate data NAME"),
+        ({"data": "no/such"}, r"no/such is not a folder here.*`python -m experiments data NAME"),
         ({"data": "tests/fault"}, "tests/fault is not a folder; did you mean tests/faults?"),
         ({"data": "tests"}, "tests is a folder without a data set"),
         ({"input_column": "pixels"}, "has no column 'pixels'; it has image, label: set input_col"),

@@ -10,7 +10,7 @@ from csv_rows import read
 from experiment_scripts import FOLDER, load
 from real_data import DATA, needs_mnist
 
-from tidegate.experiments.prepare import SOURCES
+from experiments.tool.prepare import SOURCES
 
 NEAR = {"gap_closed": 0.05, "gain": 0.1, "step": 0.2, "accuracy": 0.1, "excess_risk": 0.01}
 """What a few predictions that fall the other way change, by a part of a column's name."""

@@ -19,6 +19,7 @@ from check_size import at_size
 from flwr.app import ConfigRecord, RecordDict
 
 import fuzz
+from experiments.tool.config import ExperimentConfig
 from fuzz import buffer, checkpoint, choices, run, state
 from fuzz.archives import packed, unpacked
 from fuzz.limits import empty_folder
@@ -27,7 +28,6 @@ from fuzz.receipts import honest_receipt
 from tidegate._internal import saving
 from tidegate.client.codec import ArrayCodec
 from tidegate.errors import WireError
-from tidegate.experiments.config import ExperimentConfig
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.records import LONGEST_TEXT, TEXT, expect, key_of
 from tidegate.prices import RecordedPrices, price_law

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tidegate.experiments.results import CONFIG, About, RowWriter, write_config
+from experiments.tool.results import CONFIG, About, RowWriter, write_config
 from tidegate.problem import LearningConstants
 from tidegate.server.fleet_round import FleetRound
 

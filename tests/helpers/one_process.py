@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.experiments import runner
+from experiments.tool import runner
 
 
 class HereAndNow(Executor):

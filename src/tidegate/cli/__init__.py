@@ -2,22 +2,31 @@
 
 import reprlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import typer
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run ``tidegate``; a user's mistake ends with one line and exit code 2, without a traceback.
+    """Run ``tidegate``."""
+    from tidegate.cli.app import app  # noqa: PLC0415 - loaded only where the command runs
+
+    run_commands(app, "tidegate", arguments)
+
+
+def run_commands(app: "typer.Typer", name: str, arguments: list[str] | None) -> None:
+    """Run a program's command; a user's mistake ends with one line and exit code 2.
 
     Other exceptions, and those of the user's own code, show their traceback.
     """
     from pydantic import ValidationError  # noqa: PLC0415 - loaded only where the command runs
     from rich.console import Console  # noqa: PLC0415
 
-    from tidegate.cli.app import app  # noqa: PLC0415
     from tidegate.errors import SupplierError, TidegateError  # noqa: PLC0415
 
     try:
-        app(args=arguments, prog_name="tidegate")
+        app(args=arguments, prog_name=name)
     except ValidationError as mistakes:
         told = [_mistake(dict(mistake)) for mistake in _causes(mistakes.errors())]
     except OSError as mistake:
@@ -29,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     except TidegateError as mistake:
         told = [str(mistake)]
     for line in told:
-        Console(stderr=True).print(f"tidegate: {line}", style="red", markup=False, soft_wrap=True)
+        Console(stderr=True).print(f"{name}: {line}", style="red", markup=False, soft_wrap=True)
     sys.exit(2)
 
 

@@ -8,8 +8,6 @@ import typer
 import tidegate
 from tidegate.cli.audit import audit
 from tidegate.cli.buffers import buffers
-from tidegate.cli.compare import compare
-from tidegate.cli.data import data
 from tidegate.cli.forget import forget
 from tidegate.cli.new import new
 from tidegate.cli.optimum import optimum
@@ -43,8 +41,6 @@ app.command()(watch)
 app.command()(retire)
 app.command()(whatif)
 app.command()(report)
-app.command()(compare)
-app.command()(data)
 app.command()(buffers)
 app.command()(sweep)
 app.command()(forget)
@@ -75,8 +71,7 @@ def root(
     while it goes on, `tidegate retire` takes a client out of it for good, `tidegate report` writes
     a page about it, and `tidegate whatif` shows what other policies and budgets would have done.
 
-    `tidegate run` also runs a whole experiment, and `tidegate compare` shows its results;
-    `tidegate data` makes the data sets for experiments. `tidegate buffers` lists and removes the
-    samples that nodes keep on this machine, `tidegate sweep` deletes those that they have held for
-    too long, `tidegate forget` erases a person's samples, and `tidegate audit` checks the records.
+    `tidegate buffers` lists and removes the samples that nodes keep on this machine, `tidegate
+    sweep` deletes those that they have held for too long, `tidegate forget` erases a person's
+    samples, and `tidegate audit` checks the records.
     """

@@ -1,6 +1,5 @@
-"""``tidegate report``: write a page about a run or an experiment."""
+"""``tidegate report``: write a page about a run."""
 
-import shlex
 import time
 from pathlib import Path
 from typing import Annotated
@@ -8,9 +7,6 @@ from typing import Annotated
 import typer
 
 from tidegate.errors import ConfigurationError
-from tidegate.experiments.results import ABOUT, read_results
-from tidegate.report.comparison import BASELINE, Comparison
-from tidegate.report.comparison_page import write_comparison_page
 from tidegate.report.page import check_page
 from tidegate.report.run_page import write_run_page
 from tidegate.runs.folder import holds_run
@@ -20,7 +16,7 @@ from tidegate.runs.reader import read_run
 def report(
     folder: Annotated[
         Path,
-        typer.Argument(help="Folder of a saved run, or of an experiment's results."),
+        typer.Argument(help="Folder of a saved run."),
     ],
     *,
     out: Annotated[
@@ -45,10 +41,6 @@ def report(
     Two runs of one app, for instance with and without a ranking:
 
         tidegate report ranked --beside plain
-
-    The policies of an experiment side by side:
-
-        tidegate report runs/mnist-logistic --out mnist.html
     """
     page = folder / "report.html" if out is None else out
     if not folder.is_dir():
@@ -57,30 +49,20 @@ def report(
             if folder.exists()
             else (
                 f"there is no folder {folder}; give the folder that "
-                "AdmissionControl(folder=...) or an experiment writes to"
+                "AdmissionControl(folder=...) writes to"
             )
         )
     check_page(page)
-    if holds_run(folder):
-        view = read_run(folder)
-        if not view.rounds:
-            raise ConfigurationError(f"{folder} has no settled round yet; wait for the first")
-        other = None if beside is None else read_run(beside)
-        if other is not None and not other.rounds:
-            raise ConfigurationError(f"{beside} has no settled round yet; wait for the first")
-        write_run_page(view, page, time.time(), other)
-    elif (folder / ABOUT).exists():
-        if beside is not None:
-            raise ConfigurationError(
-                f"{folder} holds an experiment, which compares its own policies; --beside is for "
-                "two runs"
-            )
-        about, results = read_results(folder)
-        command = shlex.join(["tidegate", "compare", str(folder)])
-        write_comparison_page(Comparison(results, about, BASELINE), page, command)
-    else:
+    if not holds_run(folder):
         raise ConfigurationError(
-            f"{folder} holds neither a run (AdmissionControl(folder=...), tidegate run APP --set "
-            "folder=...) nor an experiment's results (tidegate run EXPERIMENT.toml)"
+            f"{folder} does not hold a run (AdmissionControl(folder=...), tidegate run APP --set "
+            "folder=...)"
         )
+    view = read_run(folder)
+    if not view.rounds:
+        raise ConfigurationError(f"{folder} has no settled round yet; wait for the first")
+    other = None if beside is None else read_run(beside)
+    if other is not None and not other.rounds:
+        raise ConfigurationError(f"{beside} has no settled round yet; wait for the first")
+    write_run_page(view, page, time.time(), other)
     typer.echo(f"wrote {page}")

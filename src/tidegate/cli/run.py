@@ -1,11 +1,10 @@
-"""``tidegate run``: run a Flower app in this process, or all runs of an experiment."""
+"""``tidegate run``: run a Flower app in this process."""
 
 import contextlib
-import tomllib
 import traceback
 from pathlib import Path
 from time import perf_counter, time
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,40 +30,17 @@ NOT_SAVED = (
 def run(
     app: Annotated[
         Path,
-        typer.Argument(
-            help="Folder of a Flower app, or TOML file of an experiment.",
-            show_default="this folder",
-        ),
+        typer.Argument(help="Folder of a Flower app.", show_default="this folder"),
     ] = Path(),
     *,
-    clients: Annotated[
-        int | None, typer.Option(min=1, help="Number of clients (app); 10 by default.")
-    ] = None,
+    clients: Annotated[int, typer.Option(min=1, help="Number of clients.")] = 10,
     change: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="A value of the run-config or experiment, as `key=value`; repeatable."
-        ),
+        typer.Option("--set", help="A value of the run-config, as `key=value`; repeatable."),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for results (experiment); runs/NAME by default.")
-    ] = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Runs at once (experiment); one for each core by default."),
-    ] = None,
-    engine: Annotated[
-        Literal["here", "counts", "ray"] | None,
-        typer.Option(
-            help="The Flower app in this process (default) or on Flower's Simulation; or a linear "
-            "model without the app (counts), about a second a run (experiment)."
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool, typer.Option(help="Flower's whole log (app) instead of progress.")
-    ] = False,
+    verbose: Annotated[bool, typer.Option(help="Flower's whole log instead of progress.")] = False,
 ) -> None:
-    """Run a Flower app in this process, or every policy and seed of an experiment.
+    """Run a Flower app in this process.
 
     APP is the folder with an app's `pyproject.toml`. The app runs unchanged, without Ray and
     without servers: clients are function calls, one after another. With `--set folder=run` the
@@ -80,46 +56,16 @@ def run(
     Five clients, and a run that the same command resumes:
 
         tidegate run examples/quickstart --clients 5 --set folder=run
-
-    An experiment: policies x seeds in parallel, each run in its own folder. The same command
-    continues an interrupted experiment, and does not repeat finished runs.
-
-        tidegate run experiments/mnist-logistic/config.toml
     """
     try:
-        if app.suffix == ".toml":
-            from tidegate.cli.experiment import run_experiment_file  # noqa: PLC0415
-
-            if clients is not None:
-                raise ConfigurationError(
-                    "--clients is for apps; an experiment has one client for each capacity"
-                )
-            if verbose:
-                raise ConfigurationError(
-                    "--verbose is for apps; an experiment shows each run when it finishes"
-                )
-            changes = {key: _value(text) for key, text in map(key_and_value, change or [])}
-            run_experiment_file(app, changes, out=out, workers=workers, engine=engine or "here")
-            return
-        if not (app / "pyproject.toml").exists() and (app / "config.toml").exists():
-            raise ConfigurationError(
-                f"{app} is not a Flower app; did you mean {app / 'config.toml'}?"
-            )
-        for name, value in (("out", out), ("workers", workers), ("engine", engine)):
-            if value is not None:
-                raise ConfigurationError(
-                    f"--{name} is for experiments (EXPERIMENT.toml); for an app, `flwr run` "
-                    "selects Flower's engines, and the run-config says where it writes"
-                )
         import tidegate.flower.app  # noqa: F401, PLC0415 - not everyone has Flower
     except ModuleNotFoundError as missing:
         raise ConfigurationError(
-            f"{missing.name} is not installed; pip install "
-            f"'tidegate[{'experiments' if app.suffix == '.toml' else 'flower'}]'"
+            f"{missing.name} is not installed; pip install 'tidegate[flower]'"
         ) from missing
     except ImportError as unsupported:
         raise ConfigurationError(str(unsupported)) from unsupported
-    _run_app(app, clients or 10, dict(map(key_and_value, change or [])), verbose=verbose)
+    _run_app(app, clients, dict(map(key_and_value, change or [])), verbose=verbose)
 
 
 def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool) -> None:
@@ -215,11 +161,3 @@ def key_and_value(text: str) -> tuple[str, str]:
     if not (key.strip() and equals):
         raise ConfigurationError(f"--set {text!r} must have the form key=value")
     return key.strip(), value.strip()
-
-
-def _value(text: str) -> Any:
-    """Parse TOML, or return the text as it is."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text

@@ -1,7 +1,7 @@
 """Tidegate for Flower: add orders to a strategy's messages and take receipts off the replies.
 
 ``AdmissionControl`` wraps any Flower strategy on the server, and ``ClientGate`` is a mod for the
-ClientApp. This is the only folder that imports flwr, besides ``tidegate.experiments``.
+ClientApp. This is the only folder that imports flwr.
 """
 
 from tidegate.flower.client import ClientGate

@@ -34,7 +34,7 @@ class FederatedData:
     """A data set with a train and a test part."""
 
     source: str
-    """A folder that ``tidegate data`` or ``save_to_disk`` wrote, or a name on the hub."""
+    """A folder that the command ``data`` or ``save_to_disk`` wrote, or a name on the hub."""
     input_column: str = "image"
     label_column: str = "label"
     test_split: str = "test"
@@ -66,7 +66,7 @@ class FederatedData:
         except OSError as unknown:
             raise ConfigurationError(
                 f"{self.source} is not a folder here, and the hub does not have it ({unknown}); "
-                "create data/NAME with `tidegate data NAME --from FOLDER`"
+                "create data/NAME with `python -m experiments data NAME --from FOLDER`"
             ) from unknown
 
     def partition(self, how: str, number: int, count: int, seed: int) -> "Partition":
@@ -99,7 +99,7 @@ class FederatedData:
         """Return an input, channels first, and its label."""
         value = np.asarray(row[self.input_column])
         if self._has_images:
-            value = value[None] if value.ndim == 2 else np.moveaxis(value, -1, 0)  # noqa: PLR2004
+            value = value[None] if value.ndim == 2 else np.moveaxis(value, -1, 0)
             return np.ascontiguousarray(value), int(row[self.label_column])
         return value.astype(np.float32), int(row[self.label_column])
 
@@ -209,8 +209,8 @@ def _is_local(source: str) -> bool:
         beside = sorted(str(one) for one in path.parent.iterdir() if one.is_dir())
         hint = suggestion(source, beside, otherwise=f"there are {', '.join(beside) or 'none'}")
         raise ConfigurationError(
-            f"{source} is not a folder; {hint} Create data/NAME with `tidegate data NAME --from "
-            "FOLDER`"
+            f"{source} is not a folder; {hint} Create data/NAME with `python -m experiments data "
+            "NAME --from FOLDER`"
         )
     return path.is_dir()
 
@@ -221,8 +221,8 @@ def _local(source: str) -> Any:
         return load_from_disk(str(Path(source).expanduser()))
     except FileNotFoundError:
         raise ConfigurationError(
-            f"{source} is a folder without a data set; create data/NAME with `tidegate data NAME "
-            "--from FOLDER`"
+            f"{source} is a folder without a data set; create data/NAME with `python -m "
+            "experiments data NAME --from FOLDER`"
         ) from None
 
 

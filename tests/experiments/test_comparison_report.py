@@ -8,11 +8,11 @@ import pytest
 from made_results import make_results
 from rich.console import Console
 
-from tidegate.experiments.results import read_results
+from experiments.tool.comparison import Comparison, write_tables
+from experiments.tool.figures import draw
+from experiments.tool.page import write_comparison_page
+from experiments.tool.results import read_results
 from tidegate.policies import POLICIES
-from tidegate.report.comparison import Comparison, write_tables
-from tidegate.report.comparison_figures import draw
-from tidegate.report.comparison_page import write_comparison_page
 from tidegate.report.figures import look_of, looks_of
 
 ACCURACIES = {
@@ -82,7 +82,7 @@ def test_a_policy_without_a_budget_has_no_limit(comparison: Comparison) -> None:
 def lead_of(folder: Path, accuracies: dict[str, list[list[float]]]) -> str:
     about, results = read_results(make_results(folder / "results", accuracies))
     page = folder / "page.html"
-    write_comparison_page(Comparison(results, about), page, "tidegate compare")
+    write_comparison_page(Comparison(results, about), page, "python -m experiments compare")
     several = any(len(runs) > 1 for runs in accuracies.values())
     assert ("bands 80% intervals" in page.read_text("utf-8")) is several
     return page.read_text("utf-8").partition('class="lead">')[2].partition("</p>")[0]

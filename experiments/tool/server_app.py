@@ -9,11 +9,11 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from tidegate.experiments.job import Job
-from tidegate.experiments.results import RowWriter
+from experiments.tool.job import Job
+from experiments.tool.models import new_model
+from experiments.tool.results import RowWriter
+from experiments.tool.training import as_inputs, device, judge
 from tidegate.flower import AdmissionControl, Planning
-from tidegate.learning.local import as_inputs, device, judge
-from tidegate.learning.models import new_model
 from tidegate.policies import ControlOptions, JointPolicy, PolicyMaker
 from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem

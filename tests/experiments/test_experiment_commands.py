@@ -1,7 +1,10 @@
-"""``tidegate data``, ``tidegate run EXPERIMENT.toml`` and ``tidegate compare``."""
+"""``python -m experiments``: its commands ``data``, ``run`` and ``compare``."""
 
 import json
 import lzma
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +15,13 @@ from made_results import make_results
 from one_process import in_one_process
 from real_data import DATA, needs_mnist
 
-from tidegate.cli import main
-from tidegate.experiments.config import ExperimentConfig
+from experiments.tool.commands import main
+from experiments.tool.config import ExperimentConfig
 
 ROOT = Path(__file__).parents[2]
 
 
-def tidegate(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+def experiments(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as stopped:
         main([str(one) for one in arguments])
     printed, error = capsys.readouterr()
@@ -54,28 +57,31 @@ def test_an_experiment_is_run_resumed_and_compared(
     rows = Dataset.from_dict({"image": list(images), "label": np.arange(80) % 2}, features=features)
     DatasetDict({"train": rows, "test": rows}).save_to_disk("small")
     Path("mine.toml").write_text(EXPERIMENT)
-    code, printed, error = tidegate(capsys, "run", "mine.toml", "--workers", 1)
+    code, printed, error = experiments(capsys, "run", "mine.toml", "--workers", 1)
     assert code == 0, error
-    assert "2 runs done, 0 were finished before; next: tidegate compare runs/mine" in printed
-    code, printed, _ = tidegate(capsys, "run", "mine.toml")
+    assert (
+        "2 runs done, 0 were finished before; next: python -m experiments compare runs/mine"
+        in printed
+    )
+    code, printed, _ = experiments(capsys, "run", "mine.toml")
     assert "0 runs done, 2 were finished before" in printed
     if SIZE != "full":  # one run of the command with a process of its own is enough
         in_one_process(monkeypatch)
-    code, printed, _ = tidegate(
+    code, printed, _ = experiments(
         capsys, "run", "mine.toml", "--set", "learning_rate=0.2", "--out", "other"
     )
     assert "2 runs done" in printed
-    code, _, error = tidegate(capsys, "run", "mine.toml", "--set", "learning_rate=0.2")
+    code, _, error = experiments(capsys, "run", "mine.toml", "--set", "learning_rate=0.2")
     assert code == 2
     assert "holds a finished run with learning_rate = 0.1, but this one has 0.2; give" in error
     wanted = "run", "mine.toml", "--set", "seeds=2", "--set", "budget=1000.0", "--out", "rich"
-    _, _, error = tidegate(capsys, *wanted)
+    _, _, error = experiments(capsys, *wanted)
     assert "note: the budget, 1000 a round, pays for fresh samples in all 10 slots" in error
     assert "tide, seed 1: 3 rounds" in error  # no bar in a log, but a line for each run
     (Path("rich") / "tide" / "seed-1" / "rounds.jsonl").unlink()
-    _, _, error = tidegate(capsys, "compare", "rich")
+    _, _, error = experiments(capsys, "compare", "rich")
     assert "1 of 4 runs are not finished" in error
-    code, printed, error = tidegate(capsys, "compare", "runs/mine", "--out", "figures")
+    code, printed, error = experiments(capsys, "compare", "runs/mine", "--out", "figures")
     assert code == 0, error
     assert "constant_admission" in printed
     assert {path.name for path in Path("figures").iterdir()} == {
@@ -85,15 +91,15 @@ def test_an_experiment_is_run_resumed_and_compared(
 
 def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     make_results(tmp_path, {"tide": [[0.2, 0.8]], "acdpp": [[0.3, 0.6]]})
-    code, printed, _ = tidegate(capsys, "compare", tmp_path, "--target", 0.7, "--json")
+    code, printed, _ = experiments(capsys, "compare", tmp_path, "--target", 0.7, "--json")
     assert code == 0
     told = json.loads(printed)
     assert (told["baseline"], told["limit"]) == ("tide", 20.0)
-    _, printed, _ = tidegate(capsys, "compare", tmp_path, "--against", "acdpp", "--json")
+    _, printed, _ = experiments(capsys, "compare", tmp_path, "--against", "acdpp", "--json")
     other = json.loads(printed)
     assert other["baseline"] == "acdpp"
     assert other["policies"][0]["best_accuracy_gain"] == pytest.approx(20.0)
-    code, _, error = tidegate(capsys, "compare", tmp_path, "--against", "acdp")
+    code, _, error = experiments(capsys, "compare", tmp_path, "--against", "acdp")
     assert code == 2
     assert "has no finished run of 'acdp'; did you mean acdpp?" in " ".join(error.split())
     assert [row["reached_70"] for row in told["policies"]] == [1, 0]
@@ -101,13 +107,13 @@ def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path:
 
 def test_a_comparison_for_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     make_results(tmp_path, {"constant_admission": [[0.2, 0.8]], "tide": [[0.3, 0.85]]})
-    code, printed, _ = tidegate(capsys, "compare", tmp_path, "--markdown")
+    code, printed, _ = experiments(capsys, "compare", tmp_path, "--markdown")
     heading, line, constant, tide = printed.splitlines()
     assert (code, heading[:22]) == (0, "| policy | best, % | g")
     assert line == "|" + "---|" * (heading.count("|") - 1)
     assert constant.startswith("| constant_admission | 80.0 |  | ")
     assert tide.startswith("| tide | 85.0 | 5.00 | ")
-    code, _, error = tidegate(capsys, "compare", tmp_path, "--markdown", "--json")
+    code, _, error = experiments(capsys, "compare", tmp_path, "--markdown", "--json")
     assert (code, "give one of them" in error) == (2, True)
 
 
@@ -116,7 +122,7 @@ def test_runs_of_other_settings_are_named_and_left_out(
 ) -> None:
     make_results(tmp_path, {"tide": [[0.2, 0.8], [0.2, 0.6]]})
     make_results(tmp_path, {"tide": [[0.3, 0.7]]})  # seed 0 again, and seed 1 is no longer meant
-    _, printed, error = tidegate(capsys, "compare", tmp_path, "--json")
+    _, printed, error = experiments(capsys, "compare", tmp_path, "--json")
     assert json.loads(printed)["policies"][0]["best_accuracy"] == 70.0
     assert "left out, not part of the experiment that ran last: tide/seed-1" in error
 
@@ -127,15 +133,17 @@ def test_runs_of_other_settings_are_named_and_left_out(
         (("data", "mnst"), "unknown data set 'mnst'; choose from mnist, fashion_mnist, cifar10"),
         (("data", "mnist", "--from", "nowhere"), "nowhere is not a folder"),
         (("data", "electricity", "--from", "."), "found no elec.csv.xz in"),
-        (("compare", "."), "has no finished run; start some with `tidegate run EXPERIMENT.toml`"),
-        (("run", "nowhere.toml"), "nowhere.toml"),
         (
-            ("run", "any.toml", "--clients", "3"),
-            "--clients is for apps; an experiment has one client for",
+            ("compare", "."),
+            "has no finished run; start some with `python -m experiments run FILE.toml`",
         ),
+        (("run", "nowhere.toml"), "nowhere.toml"),
         (("compare", ".", "--target", "85"), "85.0 is not in the range 0<=x<=1"),
-        (("run", ".", "--engine", "ray"), "--engine is for experiments (EXPERIMENT.toml)"),
-        (("run", ".", "--out", "x"), "--out is for experiments (EXPERIMENT.toml)"),
+        (("run", "bad.toml"), "bad.toml is not TOML"),
+        (
+            ("run", "mine.toml", "--set", "price=trace:prices.csv:eur"),
+            "has 2 prices, but seed 0 needs",
+        ),
     ],
 )
 def test_mistakes_are_named_in_one_line(
@@ -146,17 +154,37 @@ def test_mistakes_are_named_in_one_line(
     told: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, _, error = tidegate(capsys, *arguments)
+    Path("bad.toml").write_text("budget = = 3")
+    Path("mine.toml").write_text(EXPERIMENT)
+    Path("prices.csv").write_text("eur\n1.5\n2.5\n")
+    code, _, error = experiments(capsys, *arguments)
     assert code != 0
     assert told in " ".join(error.split())
     assert "Traceback" not in error
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("package", ["torch", "datasets"])
+def test_a_missing_package_is_named(package: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(EXPERIMENT)
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from experiments.tool.commands import main; main(['run', 'mine.toml'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "pip install '.[experiments]'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_where_data_are_must_be_said(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TIDEGATE_DATA", raising=False)
-    _, _, error = tidegate(capsys, "data", "mnist")
+    _, _, error = experiments(capsys, "data", "mnist")
     assert "with --from FOLDER, or set TIDEGATE_DATA" in error
 
 
@@ -164,7 +192,7 @@ def test_electricity_prices_become_a_trace(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "elec.csv.xz").write_bytes(lzma.compress(b"period,nswprice\n0,0.05\n"))
-    _, printed, _ = tidegate(
+    _, printed, _ = experiments(
         capsys, "data", "electricity", "--from", tmp_path, "--to", tmp_path / "made"
     )
     made = tmp_path / "made" / "electricity.csv"
@@ -174,7 +202,7 @@ def test_electricity_prices_become_a_trace(
 
 @needs_mnist
 def test_the_real_mnist_is_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, printed, error = tidegate(capsys, "data", "mnist", "--from", DATA, "--to", tmp_path)
+    code, printed, error = experiments(capsys, "data", "mnist", "--from", DATA, "--to", tmp_path)
     assert code == 0, error
     assert "60,000 train, 10,000 test" in printed
 

@@ -205,7 +205,7 @@ def read_results(folder: Path) -> tuple[About, dict[str, list[RunResult]]]:
                 found.setdefault(run.label, []).append(run)
     if not found:
         raise ConfigurationError(
-            f"{folder} has no finished run; start some with `tidegate run EXPERIMENT.toml`"
+            f"{folder} has no finished run; start some with `python -m experiments run FILE.toml`"
         )
     runs = {
         label: sorted(found[label], key=lambda run: run.seed)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Column
 
-from tidegate.report.comparison import BAND, Comparison
-from tidegate.report.comparison_figures import accuracy_panels, resource_panels
+from experiments.tool.comparison import BAND, Comparison
+from experiments.tool.figures import accuracy_panels, resource_panels
 from tidegate.report.page import Picture, Rows, Section, drawing, new_panel, write_page
 from tidegate.report.tables import ORACLE, show
 from tidegate.simulation.summary import Estimate
@@ -107,7 +107,7 @@ def _bands(comparison: Comparison) -> list[str]:
 
 
 def _tables(comparison: Comparison) -> list[Rows]:
-    """Return the table of ``tidegate compare`` in two parts: accuracy and resources."""
+    """Return the table of the command ``compare`` in two parts: accuracy and resources."""
     table = comparison.table()
     policy, *columns = [column for column in table.columns if any(map(str, column.cells))]
     resources = [column for column in columns if column.header in RESOURCES]

@@ -1,27 +1,31 @@
-"""``tidegate compare``: finished runs side by side."""
+"""``python -m experiments compare``: finished runs side by side."""
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from experiments.tool.comparison import BASELINE, Comparison, write_tables
+from experiments.tool.figures import draw
+from experiments.tool.markdown import markdown_table
+from experiments.tool.page import write_comparison_page
+from experiments.tool.results import left_out, read_results
 from tidegate._internal.suggestion import suggestion
 from tidegate.cli.running import AsJson, screen
 from tidegate.errors import ConfigurationError
-from tidegate.experiments.results import left_out, read_results
-from tidegate.report.comparison import BASELINE, Comparison, write_tables
-from tidegate.report.comparison_figures import draw
-from tidegate.report.comparison_markdown import markdown_table
 from tidegate.report.figures import check_drawable
+from tidegate.report.page import check_page
 
+Results = Annotated[Path, typer.Argument(help="Folder that `python -m experiments run` wrote.")]
 WIDE = 160
 """Columns that a table with all intervals needs."""
 
 
 def compare(
-    results: Annotated[Path, typer.Argument(help="Folder that `tidegate run` wrote.")],
+    results: Results,
     *,
     out: Annotated[
         Path | None,
@@ -52,15 +56,15 @@ def compare(
 
     A table of the runs of an experiment:
 
-        tidegate compare runs/mnist-logistic
+        python -m experiments compare runs/mnist-logistic
 
     The same with files and pictures:
 
-        tidegate compare runs/mnist-logistic --target 0.85 --out figures
+        python -m experiments compare runs/mnist-logistic --target 0.85 --out figures
 
     The table for a page of documentation:
 
-        tidegate compare runs/mnist-logistic --markdown
+        python -m experiments compare runs/mnist-logistic --markdown
     """
     if markdown and as_json:
         raise ConfigurationError("--markdown and --json each print a table; give one of them")
@@ -86,6 +90,27 @@ def compare(
         for path in [*write_tables(comparison, out), *draw(comparison, out)]:
             typer.echo(f"wrote {path}", err=True)
     _print(comparison, markdown=markdown, as_json=as_json)
+
+
+def page(
+    results: Results,
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Page to write; RESULTS/report.html by default.")
+    ] = None,
+) -> None:
+    """Write one HTML page about the policies of an experiment, side by side.
+
+    The page is a single file that opens from disk without a network.
+
+        python -m experiments page runs/mnist-logistic --out mnist.html
+    """
+    written = results / "report.html" if out is None else out
+    check_page(written)
+    about, runs = read_results(results)
+    command = shlex.join(["python", "-m", "experiments", "compare", str(results)])
+    write_comparison_page(Comparison(runs, about, BASELINE), written, command)
+    typer.echo(f"wrote {written}")
 
 
 def _print(comparison: Comparison, *, markdown: bool, as_json: bool) -> None:

@@ -7,9 +7,9 @@ import pytest
 from csv_rows import read
 from made_results import make_results
 
-from tidegate.experiments.results import read_results
-from tidegate.report.comparison import Comparison, write_tables
-from tidegate.report.comparison_markdown import markdown_table
+from experiments.tool.comparison import Comparison, write_tables
+from experiments.tool.markdown import markdown_table
+from experiments.tool.results import read_results
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = sorted(

@@ -1,9 +1,10 @@
-"""``tidegate run EXPERIMENT.toml``: policies x seeds, in parallel, resumable."""
+"""``python -m experiments run``: policies x seeds, in parallel, resumable."""
 
 import os
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -16,41 +17,58 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from experiments.tool.config import ExperimentConfig
+from experiments.tool.results import finished, other_settings
+from tidegate.cli.run import key_and_value
 from tidegate.errors import ConfigurationError
-from tidegate.experiments.config import ExperimentConfig
-from tidegate.experiments.results import finished, other_settings
 
 if TYPE_CHECKING:
-    from tidegate.experiments.runner import PlannedRun
+    from experiments.tool.runner import PlannedRun
 
 
-def run_experiment_file(
-    file: Path,
-    changes: Mapping[str, Any],
+NOT_INSTALLED = "{} is not installed; pip install '.[experiments]' in the checkout"
+
+
+def run(
+    file: Annotated[Path, typer.Argument(help="TOML file of an experiment.")],
     *,
-    out: Path | None,
-    workers: int | None,
-    engine: str,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A value of the experiment, as `key=value`; repeatable."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for results; runs/NAME by default.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Runs at once; one for each core by default.")
+    ] = None,
+    engine: Annotated[
+        Literal["here", "counts"],
+        typer.Option(
+            help="The Flower app in this process, or a linear model without the app (counts), "
+            "about a second a run."
+        ),
+    ] = "here",
 ) -> None:
-    """Run what is not finished, with a progress bar, and say how to look at the results.
+    """Run every policy and seed of an experiment in parallel, each in its own folder.
 
-    Args:
-        file: the experiment's TOML file.
-        changes: values that replace the file's.
-        out: folder for results; ``runs/`` and the file's name by default.
-        workers: processes; one for each core by default.
-        engine: ``here``, ``counts`` or ``ray``.
+    The same command continues an interrupted experiment, and does not repeat finished runs.
+
+        python -m experiments run experiments/mnist-logistic/config.toml
     """
+    changes = {key: _value(text) for key, text in map(key_and_value, change or [])}
     experiment = ExperimentConfig.read(file, changes)  # report its mistakes before missing packages
     experiment.prices(experiment.all_seeds[-1])  # and a short trace before data are loaded
-    from tidegate.experiments.runner import (  # noqa: PLC0415 - not everyone has what it needs
-        about,
-        check_task,
-        plan_runs,
-        run_experiment,
-        traps,
-    )
-
+    try:
+        from experiments.tool.runner import (  # noqa: PLC0415 - not everyone has what it needs
+            about,
+            check_task,
+            plan_runs,
+            run_experiment,
+            traps,
+        )
+    except ModuleNotFoundError as missing:
+        raise ConfigurationError(NOT_INSTALLED.format(missing.name)) from missing
     name = file.parent.name if file.stem == "config" else file.stem
     results = Path("runs") / name if out is None else out
     shown = Console(stderr=True)
@@ -95,7 +113,10 @@ def run_experiment_file(
             )
             raise
     kept = len(runs) - made
-    typer.echo(f"{made} runs done, {kept} were finished before; next: tidegate compare {results}")
+    typer.echo(
+        f"{made} runs done, {kept} were finished before; next: python -m experiments compare "
+        f"{results}"
+    )
 
 
 def _keep_what_is_finished(runs: "Sequence[PlannedRun]") -> None:
@@ -108,3 +129,11 @@ def _keep_what_is_finished(runs: "Sequence[PlannedRun]") -> None:
                 f"{run.folder} holds a finished run with {name} = {there}, but this one has "
                 f"{here}; give another folder with --out, or remove that one"
             )
+
+
+def _value(text: str) -> Any:
+    """Parse TOML, or return the text as it is."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text

@@ -16,11 +16,11 @@ from pydantic import (
     model_validator,
 )
 
+from experiments.tool.ranking import check_ranking, ranking_name
 from tidegate._internal.capacities import capacity_groups
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
-from tidegate.experiments.ranking import check_ranking, ranking_name
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.presets import EXPERIMENTS, PRESETS, find_policy, make_policy
 from tidegate.prices import PriceLaw, RecordedPrices, price_law, price_text
@@ -57,7 +57,7 @@ class PolicyChoice(BaseModel):
     most_uses: Annotated[int, Field(ge=1)] | None = None
     """U, the most rounds in which a sample trains; no cap by default."""
     ranking: Annotated[str, AfterValidator(check_ranking)] = ""
-    """How clients rank candidates (``tidegate.experiments.ranking``); empty for samples as they
+    """How clients rank candidates (``experiments.tool.ranking``); empty for samples as they
     come."""
     candidates: Annotated[int, Field(ge=1)] = Selection.candidates
     """New candidates that a client reads for each order, with a ranking."""
@@ -121,7 +121,7 @@ class ExperimentConfig(BaseModel):
 
     title: str
     data: str
-    """A folder that ``tidegate data`` wrote, or a data set of the hub."""
+    """A folder that ``python -m experiments data`` wrote, or a data set of the hub."""
     input_column: str = "image"
     label_column: str = "label"
     test_split: str = "test"

@@ -8,15 +8,15 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
+from experiments.tool.data import AlteredPartition
+from experiments.tool.job import Job
+from experiments.tool.late_samples import late_samples
+from experiments.tool.models import Shape, new_model
+from experiments.tool.ranking import rank
+from experiments.tool.training import batch, device, probabilities, train
 from tidegate._internal.randomness import ALTERED, STREAM, generator
 from tidegate.client.streams import Indexed, IndexedStream, Stream
-from tidegate.experiments.data import AlteredPartition
-from tidegate.experiments.job import Job
-from tidegate.experiments.late_samples import late_samples
-from tidegate.experiments.ranking import rank
 from tidegate.flower import ClientGate
-from tidegate.learning.local import batch, device, probabilities, train
-from tidegate.learning.models import Shape, new_model
 from tidegate.selection import Selection
 
 

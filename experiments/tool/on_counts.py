@@ -21,15 +21,15 @@ import numpy as np
 from flwr.app import Context
 from numpy.typing import NDArray
 
+from experiments.tool.data import FederatedData
+from experiments.tool.job import Job
+from experiments.tool.models import new_model
+from experiments.tool.ranking import rank
+from experiments.tool.results import RowWriter
+from experiments.tool.training import as_inputs
 from tidegate._internal.arrays import IntArray
 from tidegate._internal.randomness import STREAM, generator
 from tidegate.errors import ConfigurationError
-from tidegate.experiments.data import FederatedData
-from tidegate.experiments.job import Job
-from tidegate.experiments.ranking import rank
-from tidegate.experiments.results import RowWriter
-from tidegate.learning.local import as_inputs
-from tidegate.learning.models import new_model
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidegate.experiments.config import ExperimentConfig, PolicyChoice, constants_of, stretch
-from tidegate.experiments.data import FederatedData
+from experiments.tool.config import ExperimentConfig, PolicyChoice, constants_of, stretch
+from experiments.tool.data import FederatedData
 from tidegate.prices import PricePath
 from tidegate.problem import LearningConstants
 from tidegate.selection import Selection

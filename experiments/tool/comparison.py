@@ -12,9 +12,9 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from experiments.tool.results import About, RunResult
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.words import counted
-from tidegate.experiments.results import About, RunResult
 from tidegate.report.tables import ORACLE, part_of_limit, show
 from tidegate.simulation.summary import Estimate, estimate, share_of
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from experiments.tool.comparison import BAND, Comparison, curves_of
 from tidegate._internal.arrays import FloatArray
-from tidegate.report.comparison import BAND, Comparison, curves_of
 from tidegate.report.figures import Look, looks_of
 from tidegate.report.tables import ORACLE
 from tidegate.simulation.summary import estimate

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, Context
 
+from experiments.tool.job import Job
 from tidegate.client.supplier import Delivered, Outcome, Request
-from tidegate.experiments.job import Job
 from tidegate.problem.delays import Delays
 
 WAITED = "tidegate.waited"

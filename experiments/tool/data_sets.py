@@ -1,4 +1,4 @@
-"""``tidegate data``: turn the original files of a data set into a folder that experiments read."""
+"""``python -m experiments data``: make a data set of its original files."""
 
 import lzma
 import os
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from experiments.tool.running import NOT_INSTALLED
 from tidegate.errors import ConfigurationError
 
 NAMES = ("mnist", "fashion_mnist", "cifar10", "imagenette", "hapt", "electricity")
@@ -42,11 +43,11 @@ def data(
 
     MNIST, from the folder that holds MNIST/raw/*.gz:
 
-        tidegate data mnist --from downloads
+        python -m experiments data mnist --from downloads
 
     ImageNette at 48x48 pixels:
 
-        tidegate data imagenette --from downloads --size 48
+        python -m experiments data imagenette --from downloads --size 48
     """
     if name not in NAMES:
         raise ConfigurationError(f"unknown data set {name!r}; choose from {', '.join(NAMES)}")
@@ -67,12 +68,10 @@ def data(
         return
     try:
         # Not everyone has what these need.
-        from tidegate.experiments.features import with_features  # noqa: PLC0415
-        from tidegate.experiments.prepare import SOURCES  # noqa: PLC0415
+        from experiments.tool.features import with_features  # noqa: PLC0415
+        from experiments.tool.prepare import SOURCES  # noqa: PLC0415
     except ModuleNotFoundError as missing:
-        raise ConfigurationError(
-            f"{missing.name} is not installed; pip install 'tidegate[experiments]'"
-        ) from missing
+        raise ConfigurationError(NOT_INSTALLED.format(missing.name)) from missing
     made = to / (f"{name}-features" if features else name)
     with Console(stderr=True).status(f"making {made}"):
         found = SOURCES[name](folder, size)

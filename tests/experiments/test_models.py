@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from tidegate.learning.local import BATCH, as_inputs, batch, judge, train
-from tidegate.learning.models import MODELS, new_model, num_parameters
+from experiments.tool.models import MODELS, new_model, num_parameters
+from experiments.tool.training import BATCH, as_inputs, batch, judge, train
 
 SHAPES = {
     "logistic": (1, 28, 28),

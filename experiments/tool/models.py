@@ -31,7 +31,7 @@ class LeNet(nn.Module):
     def __init__(self, shape: Shape, classes: int) -> None:
         super().__init__()
         channels, height, width = shape
-        padding = 2 if height == 28 else 0  # noqa: PLR2004 - MNIST's images were 32x32 in LeNet's paper
+        padding = 2 if height == 28 else 0
         self.convolutions = nn.Sequential(
             nn.Conv2d(channels, 6, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),

@@ -99,7 +99,7 @@ def _with_features(rows: Dataset, filters: Filters) -> Dataset:
 
 def _images(rows: Dataset) -> NDArray[np.uint8]:
     images = np.stack([np.asarray(one) for one in rows["image"]])
-    return images if images.ndim == 4 else images[..., None]  # noqa: PLR2004 - without channels
+    return images if images.ndim == 4 else images[..., None]
 
 
 def _parts(images: NDArray[np.uint8]) -> Iterator[NDArray[np.uint8]]:

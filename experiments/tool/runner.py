@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.tool.config import ExperimentConfig, PolicyChoice
+from experiments.tool.job import Job
+from experiments.tool.results import About, discard, finished, rows_so_far, write_config
 from tidegate.errors import ConfigurationError
-from tidegate.experiments.config import ExperimentConfig, PolicyChoice
-from tidegate.experiments.job import Job
-from tidegate.experiments.results import About, discard, finished, rows_so_far, write_config
 from tidegate.prices import RecordedPrices
 from tidegate.simulation.rounds import simulate
 from tidegate.theory.distribution import price_distribution
@@ -92,7 +92,7 @@ def about(experiment: ExperimentConfig, runs: Sequence[PlannedRun]) -> About:
 
 def check_task(experiment: ExperimentConfig) -> None:
     """Check data, partition and model before any worker starts."""
-    from tidegate.learning.models import new_model  # noqa: PLC0415 - takes a second
+    from experiments.tool.models import new_model  # noqa: PLC0415 - takes a second
 
     job = Job.of(experiment, experiment.policies[0], experiment.first_seed, experiment.budget)
     data = job.federated_data
@@ -176,8 +176,7 @@ def run_experiment(
     Args:
         runs: the result of ``plan_runs``.
         workers: the number of processes; each uses one thread.
-        engine: ``here``; ``counts`` for linear models without a fleet, twenty times as fast; or
-            ``ray`` for Flower's simulation, one run after another on all cores.
+        engine: ``here``, or ``counts`` for linear models without a fleet, twenty times as fast.
         progress: called with the finished rounds, including those of finished runs.
         ended: called with every run that ends.
 
@@ -187,15 +186,14 @@ def run_experiment(
     waiting = [run for run in runs if not finished(run.folder, run.config)]
     done_before = sum(run.job.rounds for run in runs if run not in waiting)
     progress(done_before)
-    play = {"here": _play, "counts": _play_on_counts, "ray": _play_on_ray}[engine]
-    at_once = 1 if engine == "ray" else workers
+    play = {"here": _play, "counts": _play_on_counts}[engine]
     others = multiprocessing.active_children()
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(at_once, mp_context=context, initializer=_end_with_parent)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent)
     queue, open_runs = deque(waiting), dict[Future[None], PlannedRun]()
     try:
         while queue or open_runs:
-            while queue and len(open_runs) < at_once:  # a submitted run cannot be cancelled
+            while queue and len(open_runs) < workers:  # a submitted run cannot be cancelled
                 run = queue.popleft()
                 open_runs[pool.submit(play, run)] = run
             for future in wait(open_runs, PATIENCE, return_when=FIRST_COMPLETED).done:
@@ -228,8 +226,8 @@ def _play(run: PlannedRun) -> None:
     """Play one run in its own process, with one thread."""
     import torch  # noqa: PLC0415 - in the worker only
 
-    from tidegate.experiments.client_app import app as client_app  # noqa: PLC0415
-    from tidegate.experiments.server_app import app as server_app  # noqa: PLC0415
+    from experiments.tool.client_app import app as client_app  # noqa: PLC0415
+    from experiments.tool.server_app import app as server_app  # noqa: PLC0415
     from tidegate.flower import run_in_process  # noqa: PLC0415
 
     torch.set_num_threads(1)
@@ -241,18 +239,10 @@ def _play(run: PlannedRun) -> None:
 
 def _play_on_counts(run: PlannedRun) -> None:
     """Play one run of a linear model without a fleet."""
-    from tidegate.experiments.on_counts import run_on_counts  # noqa: PLC0415 - in the worker only
+    from experiments.tool.on_counts import run_on_counts  # noqa: PLC0415 - in the worker only
 
     _begin(run)
     run_on_counts(run.job)
-
-
-def _play_on_ray(run: PlannedRun) -> None:
-    """Play one run on Flower's Simulation."""
-    from tidegate.experiments.on_ray import run_on_ray  # noqa: PLC0415 - in the worker only
-
-    _begin(run)
-    run_on_ray(run.job.to_config(), num_clients=run.job.clients)
 
 
 def _begin(run: PlannedRun) -> None:

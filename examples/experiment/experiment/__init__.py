@@ -1,1 +1,0 @@
-"""One run of an experiment, as a Flower app."""

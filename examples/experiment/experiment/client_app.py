@@ -1,5 +1,0 @@
-"""The client."""
-
-from tidegate.experiments import client_app
-
-app = client_app.app

@@ -1,0 +1,1 @@
+"""Experiments: every policy on every seed, compared on real learning tasks."""

@@ -1,1 +1,0 @@
-"""The paper's experiments: data, the app, the runner and its results."""

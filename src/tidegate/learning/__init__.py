@@ -1,1 +1,0 @@
-"""Models and local training: the only folder that needs torch."""
