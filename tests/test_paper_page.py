@@ -3,13 +3,9 @@
 import importlib
 import os
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from real_data import DATA
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "paper.md").read_text("utf-8")
