@@ -23,8 +23,8 @@ from tidegate._internal.saving import replace_file
 from tidegate.client.device_file import store_path
 from tidegate.client.store import Store
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
-from tidegate.flower.flower_internals import CLIENT_RAISED, name_message
-from tidegate.flower.records import asks_who
+from tidegate.flower.flower_internals import name_message
+from tidegate.flower.records import GATE_FAILS, asks_who
 from tidegate.prices import PricePath, UniformPrice
 
 pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
@@ -115,7 +115,7 @@ class FaultyGrid(LocalGrid):
     def _answer(self, message: Message) -> Message:
         if self._faults.strike("clients that fail"):
             if asks_who(message.content):  # without its question it would pass for gateless
-                return Message(Error(CLIENT_RAISED, NOT_MOUNTED), reply_to=message)
+                return Message(Error(GATE_FAILS, NOT_MOUNTED), reply_to=message)
             message = Message(message.content, metadata=message.metadata)  # type: ignore[call-overload]
             return super()._answer(_broken(message))
         return super()._answer(message)

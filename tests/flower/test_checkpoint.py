@@ -28,6 +28,7 @@ from gated_apps import MODEL, gated_app
 from tidegate.errors import ConfigurationError, RunDiffersError, TidegateError
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.checkpoint import Checkpoint
+from tidegate.flower.log_lines import SPENT
 from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import asks_who
 from tidegate.flower.wrapped_strategies import STRATEGY_STATE
@@ -35,7 +36,7 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
-from tidegate.runs.folder import FORMAT_VERSION, SPENT
+from tidegate.runs.folder import FORMAT_VERSION
 from tidegate.runs.reader import read_run
 from tidegate.runs.retirements import ask
 

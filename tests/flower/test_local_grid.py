@@ -13,7 +13,7 @@ from gated_apps import gated_app
 
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, run_in_process
 from tidegate.flower.flower_internals import NodeInfo, Run
-from tidegate.flower.introductions import address_of
+from tidegate.flower.nodes import address_of
 from tidegate.flower.records import attach, expect
 from tidegate.wire import Address, Introduction
 

@@ -13,9 +13,9 @@ from flwr.serverapp.strategy import FedAvg
 from tidegate.client.streams import Indexed
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.flower.flower_internals import CLIENT_RAISED, NodeInfo
+from tidegate.flower.flower_internals import NodeInfo
 from tidegate.flower.prompt_grid import PromptGrid
-from tidegate.flower.records import asks_who
+from tidegate.flower.records import GATE_FAILS, asks_who
 from tidegate.runs.reader import read_run
 from tidegate.runs.retirements import ask
 
@@ -173,7 +173,7 @@ def test_a_run_whose_nodes_all_fail_later_goes_on(tmp_path: Path) -> None:
             failing = not asks_who(message.content) and self.asked == 3 and self._left < -1
             if failing or 3 < self.asked < 7:
                 reason = "SupplierError: this node cannot open its data: OSError: not mounted"
-                return Message(Error(CLIENT_RAISED, reason), reply_to=message)
+                return Message(Error(GATE_FAILS, reason), reply_to=message)
             return super()._answer(message)
 
     strategy = control(tmp_path)

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -23,8 +22,8 @@ from tidegate.flower.flower_internals import (
     round_in,
     rounds_asked,
 )
-from tidegate.flower.local_grid import LONGEST_REASON, NODE_FAILED
-from tidegate.runs.folder import NOTHING_USED, RESUMING, SAVING, SPENT
+from tidegate.flower.local_grid import LONGEST_REASON, Answers
+from tidegate.flower.log_lines import RESUMING
 
 LONG = 80
 """Characters of a client's error that is shown once; shorter ones are repeated."""
@@ -34,20 +33,23 @@ class Rounds(logging.Handler):
     """Follows the rounds in Flower's log; shows each kind of warning and error once.
 
     Lines that differ only in numbers, such as those of a client or a round, are of one kind.
+
+    Args:
+        progress: the bar.
+        answers: of the grid on which the app runs.
+        tells: whether to print lines.
     """
 
-    def __init__(self, progress: Progress, *, tells: bool) -> None:
+    def __init__(self, progress: Progress, answers: Answers, *, tells: bool) -> None:
         super().__init__()
+        self._answers = answers
         self._tells = tells
         self._progress = progress
         self._task = progress.add_task("starting", total=None)
-        self._told: dict[str, str] = {}
-        """The first line shown of each kind."""
-        self._errors: list[str] = []
-        """Long errors of clients that were shown in full."""
-        self._resumed_after, self._before = 0, 0
-        """The last round before a strategy resumed: as it is told, and once the strategy starts."""
-        self._resumes = False
+        self._shown: dict[str, str] = {}
+        """The first text shown of each kind."""
+        self._runs, self._before = 0, 0
+        """Runs that have started, and the rounds of the newest one before this start."""
         self._said_at = monotonic()
         self.measured: list[str] = []
         """Metrics of the last finished round, as text."""
@@ -55,14 +57,8 @@ class Rounds(logging.Handler):
         """Rounds that have begun, counted as those that have finished."""
         self.finished = 0
         """Rounds that have finished, over all starts of a strategy; none from before a resume."""
-        self.in_vain = 0
-        """Those in which no client's model was used."""
         self.asked_for_none = False
         """Whether a strategy was asked for zero rounds, and not because all were done."""
-        self.folders: list[Path] = []
-        """Where runs are saved."""
-        self.money: list[tuple[str, float, float]] = []
-        """Of each run that has ended: samples bought, what was spent, what was allowed."""
         self.repeated: Counter[str] = Counter()
         """How many more were like one that was shown, of another client or round."""
 
@@ -76,13 +72,6 @@ class Rounds(logging.Handler):
             self.handleError(record)
 
     def _follow(self, record: logging.LogRecord) -> None:
-        text = str(record.msg)
-        self.in_vain += text == NOTHING_USED
-        if text == SAVING and isinstance(record.args, tuple):
-            self.folders += {Path(str(record.args[0]))} - set(self.folders)
-        if text == SPENT and isinstance(record.args, tuple):
-            samples, _, spent, allowed = map(str, record.args)
-            self.money.append((samples, float(spent), float(allowed)))
         if (awaited := nodes_awaited(record)) is not None:
             there, wanted = awaited
             raise ConfigurationError(
@@ -90,56 +79,57 @@ class Rounds(logging.Handler):
                 f"add --clients {wanted}, or lower its min_train_nodes, min_evaluate_nodes and "
                 "min_available_nodes"
             )
-        if text == RESUMING and isinstance(record.args, tuple):
-            self._resumes, self._resumed_after = True, int(str(record.args[1]))
         if (asked := rounds_asked(record)) is not None:
-            self._before, self._resumed_after = self._resumed_after, 0
-            self.asked_for_none |= asked < 1 and not self._resumes
-        if record.levelno >= logging.WARNING or text == RESUMING:
+            started, self._runs = self._answers.runs[self._runs :], len(self._answers.runs)
+            self._before = started[-1].rounds_before if started else 0
+            if self._before:
+                self._show(RESUMING % (started[-1].name, self._before))
+            self.asked_for_none |= asked < 1 and not self._before
+        if record.levelno >= logging.WARNING:
             self._tell(record)
         elif (begins := round_in(record)) is not None:
-            now, rounds = (number + self._before for number in begins)
-            self._say(now, rounds)
+            number, rounds = (count + self._before for count in begins)
+            self._say(number, rounds)
             self.finished, self.measured = self.begun, []
             self.begun += 1
-            self._progress.update(self._task, description="round", completed=now, total=rounds)
+            self._progress.update(self._task, description="round", completed=number, total=rounds)
         elif is_last_record(record):
             self.finished = self.begun
         self.measured += [f"{name} {_short(value)}" for name, value in metrics_in(record).items()]
 
-    def _say(self, now: int, rounds: int) -> None:
+    def _say(self, number: int, rounds: int) -> None:
         """Print a line about the current round now and then, if there is no bar."""
         if not self._tells or not self._progress.disable:
             return
         if monotonic() - self._said_at >= BETWEEN_LINES:
             self._said_at = monotonic()
-            told = "; ".join([f"round {now} of {rounds}", *self.measured])
-            self._progress.console.print(Text(told), soft_wrap=True)
+            line = "; ".join([f"round {number} of {rounds}", *self.measured])
+            self._progress.console.print(Text(line), soft_wrap=True)
 
     def once(self, text: str) -> str:
         """Return a text without the long errors of clients that were shown before it."""
-        for error in self._errors:
-            text = text.replace(error, "the error above")
+        for error in self._answers.errors:
+            if len(error) >= LONG and any(error in shown for shown in self._shown.values()):
+                for part in (error, error[:LONGEST_REASON]):
+                    text = text.replace(part, "the error above")
         return text
 
     def _tell(self, record: logging.LogRecord) -> None:
         text = self.once(self.format(record).strip())
         alike = re.sub(r"\d+", "0", text)
-        if not self._tells:
+        if alike in self._shown:
+            self.repeated[self._shown[alike].partition("\n")[0]] += self._tells
             return
-        if alike in self._told:
-            self.repeated[self._told[alike]] += 1
-            return
-        self._told[alike] = text.partition("\n")[0]
-        if record.msg == NODE_FAILED and isinstance(record.args, tuple):
-            error = str(record.args[-1])
-            self._errors += [error, error[:LONGEST_REASON]] * (len(error) >= LONG)
-        kind = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        self._progress.console.print(Text(kind + text), soft_wrap=True)
+        self._shown[alike] = text
+        self._show(f"{record.levelname.lower()}: {text}")
+
+    def _show(self, text: str) -> None:
+        if self._tells:
+            self._progress.console.print(Text(text), soft_wrap=True)
 
 
 @contextmanager
-def rounds_followed(*, verbose: bool) -> Iterator[Rounds]:
+def rounds_followed(answers: Answers, *, verbose: bool) -> Iterator[Rounds]:
     """Follow the rounds, with a bar instead of Flower's log if standard error is a terminal."""
     shown = Console(stderr=True)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn()
@@ -151,7 +141,7 @@ def rounds_followed(*, verbose: bool) -> Iterator[Rounds]:
         disable=verbose or not shown.is_terminal,
     )
     logger = logging.getLogger(LOGGER)
-    others, rounds = list(logger.handlers), Rounds(bar, tells=not verbose)
+    others, rounds = list(logger.handlers), Rounds(bar, answers, tells=not verbose)
     logger.handlers[:] = [*others, rounds] if verbose else [rounds]
     try:
         with bar:

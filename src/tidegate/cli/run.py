@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidegate._internal.words import counted
 from tidegate.errors import ConfigurationError
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
 from tidegate.runs.reader import read_run
+from tidegate.server.fleet_round import sums_of
 
 if TYPE_CHECKING:
     from tidegate.cli.rounds_bar import Rounds
@@ -77,17 +79,17 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
         typer.echo("; ".join([taken, *rounds.measured]))
     for told, more in rounds.repeated.items():
         typer.echo(f"{more:,} more like this, of other clients or rounds: {told}", err=True)
-    for told in _money(rounds):
+    for told in _money(answers):
         typer.echo(told)
     for kind, failed in answers.failed.items():
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
         typer.echo(told, err=True)
-    if answers.first_failure:
-        typer.echo(rounds.once(f"the first failed with {answers.first_failure}"), err=True)
-    in_vain = 0 < rounds.in_vain == rounds.finished
+    if answers.errors:
+        typer.echo(rounds.once(f"the first failed with {answers.errors[0]}"), err=True)
+    in_vain = 0 < sum(run.in_vain for run in answers.runs) == rounds.finished
     if in_vain:
         told = "no client's model was used in any of these rounds"
-        known = verbose or bool(answers.first_failure)
+        known = verbose or bool(answers.errors)
         typer.echo(told if known else f"{told}; run with --verbose to see why", err=True)
     if rounds.asked_for_none:
         typer.echo("no round was run: the app started its strategy with zero rounds", err=True)
@@ -101,10 +103,13 @@ def _played(
     """Run an app's rounds; exit if the app failed or Ctrl-C stopped it."""
     from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
     from tidegate.flower.app import AppError, run_app  # noqa: PLC0415
+    from tidegate.flower.local_grid import Answers  # noqa: PLC0415
 
+    answers = Answers()
     try:
-        with rounds_followed(verbose=verbose) as rounds:
-            return rounds, run_app(app, num_clients=num_clients, changes=changes)
+        with rounds_followed(answers, verbose=verbose) as rounds:
+            run_app(app, num_clients=num_clients, changes=changes, answers=answers)
+            return rounds, answers
     except AppError as raised:
         traceback.print_exception(raised.__cause__)
         typer.echo(f"tidegate: {raised}", err=True)
@@ -115,14 +120,15 @@ def _played(
             raise
         raise ConfigurationError(told) from refused
     except KeyboardInterrupt as stopped:
-        typer.echo(_told_of_stop(rounds), err=True)
+        typer.echo(_told_of_stop(rounds, answers), err=True)
         raise typer.Exit(INTERRUPTED) from stopped
 
 
-def _told_of_stop(rounds: "Rounds") -> str:
+def _told_of_stop(rounds: "Rounds", answers: "Answers") -> str:
     """Return after which round a run stopped, and whether it can be resumed."""
-    if rounds.folders:
-        folder = rounds.folders[-1]
+    folders = _folders(answers)
+    if folders:
+        folder = folders[-1]
         saved = read_run(folder).round_number - 1
         return f"{_stopped(saved)}, saved in {folder}; run the same command again to resume"
     if not rounds.begun:
@@ -134,13 +140,19 @@ def _stopped(rounds: int) -> str:
     return f"stopped after round {rounds}" if rounds else "stopped before the first round ended"
 
 
-def _money(rounds: "Rounds") -> list[str]:
+def _folders(answers: "Answers") -> list[Path]:
+    """Return where runs are saved."""
+    return list(dict.fromkeys(run.folder for run in answers.runs if run.folder is not None))
+
+
+def _money(answers: "Answers") -> list[str]:
     """Return what each run has spent, and where it is saved."""
-    if rounds.folders:
-        return [_saved(folder) for folder in rounds.folders]
+    if folders := _folders(answers):
+        return [_saved(folder) for folder in folders]
+    sums = [sums_of(run.rounds) for run in answers.runs if run.has_ended and run.rounds]
     return [
-        f"{samples} for {amount(spent)} of {amount(allowed)}; {NOT_SAVED}"
-        for samples, spent, allowed in rounds.money
+        f"{counted(bought, 'sample')} for {amount(spent)} of {amount(allowed)}; {NOT_SAVED}"
+        for bought, spent, allowed in sums
     ]
 
 

@@ -6,9 +6,9 @@ ClientApp. This is the only folder that imports flwr.
 
 from tidegate.flower.client import ClientGate
 from tidegate.flower.control_settings import ClientTrust, Deployment, Planning
-from tidegate.flower.flower_log import log_to_flower
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid, run_in_process
+from tidegate.flower.log_lines import log_to_flower
 from tidegate.flower.strategy import AdmissionControl
 from tidegate.server.shards import Shard
 

@@ -28,7 +28,11 @@ class AppError(Exception):
 
 
 def run_app(
-    folder: Path, *, num_clients: int, changes: Mapping[str, UserConfigValue] | None = None
+    folder: Path,
+    *,
+    num_clients: int,
+    changes: Mapping[str, UserConfigValue] | None = None,
+    answers: Answers | None = None,
 ) -> Answers:
     """Run the app in a folder, unchanged except for values in its run-config.
 
@@ -40,9 +44,10 @@ def run_app(
         num_clients: number of nodes; each gets its partition-id and num-partitions.
         changes: values by key that replace the defaults in ``[tool.flwr.app.config]``. They must
             have the same type; a text is parsed as that type.
+        answers: as for ``run_in_process``.
 
     Returns:
-        How many messages clients were sent, and how many failed.
+        What ``run_in_process`` returns.
     """
     app, name = _settings(folder)
     config = run_config_of(folder, changes or {})
@@ -57,11 +62,12 @@ def run_app(
             num_clients=num_clients,
             run_config=config,
             app=name,
+            answers=answers,
         )
     except Exception as wrong:
         if _raised_by(wrong, folder):
-            told = f"{type(wrong).__name__}: {wrong}"
-            raise AppError(f"the app in {folder} raised {told}") from _from_app_on(wrong, folder)
+            raised = f"{type(wrong).__name__}: {wrong}"
+            raise AppError(f"the app in {folder} raised {raised}") from _from_app_on(wrong, folder)
         raise
     finally:
         sys.path.remove(str(folder.absolute()))
@@ -120,22 +126,22 @@ def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
             yield f"{before}{key}", value
 
 
-def _as_default(key: str, given: UserConfigValue, default: UserConfigValue) -> UserConfigValue:
+def _as_default(key: str, setting: UserConfigValue, default: UserConfigValue) -> UserConfigValue:
     """Convert a value to the type of the app's own default."""
-    value = given
-    if isinstance(given, str):
+    value = setting
+    if isinstance(setting, str):
         with contextlib.suppress(
             ValueError, RecursionError
         ):  # text that is not TOML is taken as it is
-            value = tomllib.loads(f"value = {given}")["value"]
+            value = tomllib.loads(f"value = {setting}")["value"]
     if isinstance(default, str):
-        return value if isinstance(value, str) else str(given)
+        return value if isinstance(value, str) else str(setting)
     if isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(default) in KINDS and type(value) is not type(default):
         raise ConfigurationError(
-            f"{key} = {reprlib.repr(given)} must be {KINDS[type(default)]}, such as the app's own "
-            f"{str(default).lower()}"
+            f"{key} = {reprlib.repr(setting)} must be {KINDS[type(default)]}, such as the app's "
+            f"own {str(default).lower()}"
         )
     return value
 
@@ -172,7 +178,7 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
             f"{folder}: [tool.flwr.app.components] must give {name} as module:object, got {place!r}"
         )
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as missing:
         if f"{module}.".startswith(f"{missing.name}."):
             raise ConfigurationError(
@@ -184,8 +190,8 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
             "app's dependencies"
         ) from missing
     try:
-        return getattr(found, attribute)
+        return getattr(imported, attribute)
     except AttributeError:
-        known = [name for name in vars(found) if not name.startswith("_")]
+        known = [name for name in vars(imported) if not name.startswith("_")]
         hint = suggestion(attribute, known, otherwise="check its spelling")
         raise ConfigurationError(f"{folder}: {module} has no {attribute!r}; {hint}") from None

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-from flwr.app import Context, Message, MetricRecord, RecordDict
+from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 
 from tidegate._internal.arguments import check_function
 from tidegate.client.buying import Acquire, Subject
@@ -26,17 +26,19 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import BooksMovedError, check_meant_for
 from tidegate.client.streams import Indexed, Stream
 from tidegate.client.supplier import Supplier
-from tidegate.errors import ConfigurationError, SupplierError, TidegateError
+from tidegate.errors import ConfigurationError, DamagedFileError, SupplierError, TidegateError
 from tidegate.flower.flower_internals import is_client_fn
-from tidegate.flower.messages import has_model
 from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name, tell_if_random
 from tidegate.flower.records import (
+    GATE_FAILS,
+    GATE_REFUSES,
     NOT_IN_MODS,
     NUM_EXAMPLES,
     asks_who,
     attach,
     expect,
     find,
+    has_model,
     key_of,
 )
 from tidegate.selection import Selection
@@ -49,6 +51,11 @@ NO_CLIENT_FN = (
     "wraps send messages that a NumPyClient does not understand. Move its fit() into a function "
     "under @app.train() of app = ClientApp(mods=[gate])"
 )
+
+CANNOT_TAKE_PART = "this node cannot take part: %s"
+MAY_PASS = (SupplierError, DamagedFileError)
+"""Errors that may pass, such as data that are not mounted yet: a node that is asked again may reply
+otherwise, and other nodes may work. A setting or a version does not change by itself."""
 
 TRIES = 3
 """Attempts to apply an order while another process works on the same buffer: it can refuse one
@@ -165,14 +172,11 @@ class ClientGate:
         """Handle a message on its way to the app, and the reply on its way back."""
         if asks_who(message.content):
             if is_client_fn(call_next):
-                raise ConfigurationError(NO_CLIENT_FN)
+                return _refusal(message, ConfigurationError(NO_CLIENT_FN))
             try:
                 return self._introduce(message, expect(message.content, Address), context)
-            except TidegateError:
-                raise
             except Exception as failure:  # the server must know that there is a gate
-                reason = f"the client cannot open its data: {type(failure).__name__}: {failure}"
-                raise SupplierError("this node", reason) from failure
+                return _refusal(message, failure)
         order = find(message.content, Order)
         if order is None:
             return call_next(message, context)
@@ -232,8 +236,8 @@ class ClientGate:
         self, message: Message, context: Context
     ) -> Callable[[list[Any]], Sequence[float]] | None:
         """The user's ranking, with the model of this message."""
-        given = self._worth
-        return None if given is None else lambda some: given(some, message, context)
+        worth = self._worth
+        return None if worth is None else lambda candidates: worth(candidates, message, context)
 
     def _introduce(self, message: Message, asked: Address, context: Context) -> Message:
         """Tell the server who this node is, and the last order that it applied in this run."""
@@ -267,6 +271,22 @@ class ClientGate:
         content = RecordDict()
         attach(content, introduction, *newest)
         return Message(content, reply_to=message)
+
+
+def _refusal(message: Message, failure: Exception) -> Message:
+    """Tell the server why a node cannot take part, and whether the reason may pass."""
+    known = isinstance(failure, TidegateError)
+    wrong = (
+        failure
+        if known
+        else SupplierError(
+            "this node", f"the client cannot open its data: {type(failure).__name__}: {failure}"
+        )
+    )
+    reason = f"{type(wrong).__name__}: {wrong}"
+    logger.error(CANNOT_TAKE_PART, reason, exc_info=None if known else failure)
+    code = GATE_FAILS if isinstance(wrong, MAY_PASS) else GATE_REFUSES
+    return Message(Error(code=code, reason=reason), reply_to=message)
 
 
 def _checked_reply(reply: object, training: _Round) -> Message:

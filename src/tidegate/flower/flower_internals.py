@@ -50,6 +50,8 @@ SERVER_NODE_ID = 1
 """The id that Flower gives the server side of a run."""
 CLIENT_RAISED = 2
 """Flower's error code for a ClientApp that raised."""
+MOD_FAILED = 6
+"""Flower's error code for a mod that could not do its work."""
 NO_REPLY = (3, 4, 5)
 """Flower's error codes for a message, a reply or a node that is not available."""
 UNAUTHORIZED = 401
@@ -70,6 +72,7 @@ AWAITED = re.compile(
 __all__ = [
     "CLIENT_RAISED",
     "LOGGER",
+    "MOD_FAILED",
     "NEWEST_TRIED",
     "NO_REPLY",
     "NUMPY",

@@ -30,24 +30,49 @@ from tidegate.flower.flower_internals import (
 )
 from tidegate.flower.node_buffer import FOLDER, IN_MEMORY, OWNER_ONLY_FOLDER, keep_open
 from tidegate.flower.records import asks_who
+from tidegate.server.fleet_round import FleetRound
 
 BUFFERS = "clients.sqlite"
 """The file of all buffers of a run in this process."""
 NODE_FAILED = "node %s failed: %s"
-"""What the grid logs of a node's exception: the node, and the exception."""
 LONGEST_REASON = 500
-"""Characters of it that a server repeats where a node does not introduce itself."""
+"""Characters of an error that a server repeats where a node does not introduce itself."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass
+class PlayedRun:
+    """A run of ``AdmissionControl`` on a grid in this process, during and after play."""
+
+    name: str
+    folder: Path | None
+    """Where it is saved."""
+    rounds_before: int
+    """Rounds of earlier starts."""
+    rounds: list[FleetRound]
+    """What each round did, including these."""
+    in_vain: int = 0
+    """Rounds of this start in which no client's model was used."""
+    has_ended: bool = False
+    """Whether all of its rounds were played."""
+
+
+@dataclass
 class Answers:
-    """Number of messages to clients by type, such as ``train``, and of replies and failures."""
+    """What happened on a grid: messages to clients by type, such as ``train``, and runs."""
 
     sent: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
-    first_failure: str = ""
+    errors: list[str] = field(default_factory=list)
+    """With which clients failed, each once."""
+    runs: list[PlayedRun] = field(default_factory=list)
+
+    def note(self, kind: str, error: str) -> None:
+        """Note that a client failed to answer a message."""
+        self.failed[kind] += 1
+        if error not in self.errors:
+            self.errors.append(error)
 
 
 class LocalGrid(OwnGrid):
@@ -65,6 +90,7 @@ class LocalGrid(OwnGrid):
         *,
         run_id: int = 1,
         app: str = "",
+        answers: Answers | None = None,
     ) -> None:
         self._client_app = client_app
         config = dict(run_config or {})
@@ -89,7 +115,7 @@ class LocalGrid(OwnGrid):
         self._message_ids = map(str, itertools.count(1))
         self._replies: dict[str, Message] = {}
         self._failures: set[str] = set()
-        self.answers = Answers()
+        self.answers = Answers() if answers is None else answers
         self.set_run(run_of(run_id, app))
 
     @property
@@ -185,16 +211,18 @@ class LocalGrid(OwnGrid):
         kind = "introduction" if asks_who(message.content) else kind
         self.answers.sent[kind] += 1
         try:
-            return self._client_app(arrived, self._contexts[node_id])
+            reply = self._client_app(arrived, self._contexts[node_id])
         except Exception as failure:
             reason = f"{type(failure).__name__}: {failure}"
-            self.answers.failed[kind] += 1
-            self.answers.first_failure = self.answers.first_failure or reason
+            self.answers.note(kind, reason)
             new = self._is_new(failure)
             level = logging.ERROR if new else logging.INFO
-            told_whole = isinstance(failure, ConfigurationError)  # the message names the remedy
-            logger.log(level, NODE_FAILED, node_id, reason, exc_info=new and not told_whole)
+            is_whole = isinstance(failure, ConfigurationError)  # the message names the remedy
+            logger.log(level, NODE_FAILED, node_id, reason, exc_info=new and not is_whole)
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
+        if reply.has_error():
+            self.answers.note(kind, reply.error.reason or "an error without a reason")
+        return reply
 
     def _is_new(self, failure: Exception) -> bool:
         """Note where a failure was raised; a line of code is shown with its traceback only once."""
@@ -222,6 +250,7 @@ def run_in_process(
     num_clients: int,
     run_config: Mapping[str, UserConfigValue] | None = None,
     app: str = "",
+    answers: Answers | None = None,
 ) -> Answers:
     """Run a Flower app in this process, with nodes configured as in Flower's simulation.
 
@@ -231,11 +260,15 @@ def run_in_process(
         num_clients: number of nodes; each gets its partition-id and num-partitions.
         run_config: of the server and all nodes.
         app: the app's name, ``publisher/name``, if it has one.
+        answers: is filled while the app runs, for whoever follows it; by default a new one.
+
+    Returns:
+        How many messages clients were sent, how many failed, and which runs were played.
     """
     node_configs = [
         {"partition-id": number, "num-partitions": num_clients} for number in range(num_clients)
     ]
-    grid = LocalGrid(client_app, node_configs, run_config, app=app)
+    grid = LocalGrid(client_app, node_configs, run_config, app=app, answers=answers)
     context = Context(
         run_id=grid.run.run_id,
         node_id=SERVER_NODE_ID,

@@ -1,18 +1,22 @@
-"""Log lines of AdmissionControl in Flower's log."""
+"""Log lines of AdmissionControl, and how they and all others of Tidegate get into Flower's log."""
 
 import logging
-import math
 from collections.abc import Sequence
 
 from flwr.serverapp import Grid
 
 from tidegate._internal.words import counted
+from tidegate.flower.flower_internals import LOGGER
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.runs.folder import NOTHING_USED, SPENT
+from tidegate.runs.server_log import OURS
 from tidegate.server.fleet import Terms
-from tidegate.server.fleet_round import FleetRound
+from tidegate.server.fleet_round import FleetRound, sums_of
 from tidegate.server.ledger import Ledger
 
+SAVING = "the run is saved in %s"
+RESUMING = "resuming run %s after round %d"
+NOTHING_USED = "no client's model was used in round %d"
+SPENT = "bought %s in %s, for %.10g of the %.10g that the budget allows"
 ALL_PLAYED = "all %d rounds of run %s are done; use another folder for another run"
 BUYING_PAUSES = (
     "again, no update of a client that bought samples could be used: clients buy nothing in the "
@@ -54,6 +58,31 @@ NOT_HERE = (
 )
 
 logger = logging.getLogger(__name__)
+ours, flowers = logging.getLogger(OURS), logging.getLogger(LOGGER)
+
+
+class ToFlowersLog(logging.Handler):
+    """Passes records on to the handlers of Flower's logger, from its level upwards."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass a record on; the root logger gets it from our logger, unless Flower's is cut off."""
+        if not flowers.propagate:  # as in a notebook, so that the root prints nothing twice
+            ours.propagate = False
+        if record.levelno < flowers.getEffectiveLevel():
+            return
+        for handler in flowers.handlers:
+            if record.levelno >= handler.level:
+                handler.handle(record)
+
+
+def log_to_flower() -> None:
+    """Let what loggers below ``tidegate`` say appear wherever Flower's log does.
+
+    A level that was set before stays.
+    """
+    ours.addHandler(ToFlowersLog())
+    if ours.level == logging.NOTSET:
+        ours.setLevel(logging.DEBUG)
 
 
 def tell_of_too_little(terms: Terms) -> None:
@@ -113,13 +142,5 @@ def tell_of_end(rounds: Sequence[FleetRound], num_rounds: int) -> None:
         if num_rounds:
             logger.warning(NOBODY_TOOK_PART)
         return
-    # What was admitted, and what has not arrived yet; what was refused is refunded.
-    bought = sum(row.admitted for row in rounds) + rounds[-1].under_way
-    spent = math.fsum(row.spent for row in rounds)
-    logger.info(
-        SPENT,
-        counted(bought, "sample"),
-        counted(len(rounds), "round"),
-        spent,
-        spent - rounds[-1].overspend,
-    )
+    bought, spent, allowed = sums_of(rounds)
+    logger.info(SPENT, counted(bought, "sample"), counted(len(rounds), "round"), spent, allowed)

@@ -1,5 +1,6 @@
 """Which node is which client: node ids change, names and keys stay."""
 
+import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -7,12 +8,20 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
+from tidegate._internal.words import on_a_line
 from tidegate.errors import ConfigurationError, WireError
-from tidegate.flower.flower_internals import CLIENT_RAISED, NO_REPLY, NodeInfo
-from tidegate.flower.introductions import address_of, introduction_in, lacks_gate, may_pass
+from tidegate.flower.flower_internals import CLIENT_RAISED, MOD_FAILED, NO_REPLY, NodeInfo
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.prompt_grid import is_in_process, replies_as_they_arrive
-from tidegate.flower.records import attach
+from tidegate.flower.records import (
+    GATE_FAILS,
+    GATE_REFUSES,
+    REMEDIES,
+    attach,
+    expect,
+    find,
+    key_of,
+)
 from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt
 
@@ -31,6 +40,9 @@ LONGEST_WAIT = 60.0
 """The longest wait in seconds before nodes are asked again while no client is known."""
 LONGEST_PAUSE = 6
 """A node that never replies is asked again after 1, 2, 4 and finally 2 ** 6 rounds."""
+
+RAISED = (CLIENT_RAISED, MOD_FAILED, GATE_REFUSES, GATE_FAILS)
+"""Error codes of a node whose app was there and failed."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +82,13 @@ class Nodes:
 
     def left_out(self) -> dict[str, str]:
         """Return who was left out when last asked, each with the reason: clients, or ``node N``."""
-        found = dict[str, str]()
+        reasons = dict[str, str]()
         for node_id, reason in self._reasons.items():
             name = self._name_of(node_id)
             is_it = name is not None and self.clients.get(name, node_id) == node_id
-            who = f"node {node_id}" if name is None or name in found or not is_it else name
-            found[who] = reason
-        return found
+            who = f"node {node_id}" if name is None or name in reasons or not is_it else name
+            reasons[who] = reason
+        return reasons
 
     def is_retired(self, node_id: int, controller: Controller) -> bool:
         """Return whether a node is a client that an operator has retired; it is not contacted."""
@@ -160,7 +172,7 @@ class Nodes:
                 question.metadata.dst_node_id,
                 answered.get(question.metadata.message_id),
             )
-            heard = reply is not None and not lacks_gate(reply)
+            heard = reply is not None and not _lacks_gate(reply)
             self._note(node_id, controller.round_number, heard=heard)
             if reply is None:
                 logger.warning(
@@ -169,11 +181,11 @@ class Nodes:
                 )
                 continue
             try:
-                introduced.append((*introduction_in(reply, addresses[node_id]), node_id))
+                introduced.append((*_introduction_in(reply, addresses[node_id]), node_id))
             except WireError as refused:
                 self._leave_out(node_id, f"{refused}", reply)
         # Sorted by name, so that sums of money do not depend on which node replies first.
-        for introduction, receipt, node_id in sorted(introduced, key=lambda one: one[0].client):
+        for introduction, receipt, node_id in sorted(introduced, key=lambda parts: parts[0].client):
             client = introduction.client
             if client in self.clients or reserved.get(client, node_id) != node_id:
                 reason = f"another node is already {client!r}; give each node its own name"
@@ -184,7 +196,7 @@ class Nodes:
                 self._dispute(node_id, f"it called itself {first!r} before, and now {client!r}")
                 continue
             self._let_in(introduction, receipt, node_id, controller)
-        awaited = {one for one in online if not self.is_retired(one, controller)}
+        awaited = {node_id for node_id in online if not self.is_retired(node_id, controller)}
         self._stop_if_hopeless(awaited, grid)
 
     def _to_ask(self, online: Mapping[int, NodeInfo], controller: Controller) -> dict[int, Address]:
@@ -217,13 +229,13 @@ class Nodes:
 
     def _leave_out(self, node_id: int, reason: str, reply: Message | None = None) -> None:
         """Log why a node takes no part; a node that could not be reached is not refused."""
-        if reply is None or not reply.has_error() or reply.error.code == CLIENT_RAISED:
+        if reply is None or not reply.has_error() or reply.error.code in RAISED:
             self.refused[node_id] = reason
         if reply is None or not reply.has_error() or reply.error.code not in NO_REPLY:
             self._reasons[node_id] = reason
-        if reply is not None and may_pass(reply):
+        if reply is not None and reply.has_error() and reply.error.code == GATE_FAILS:
             self._passing.add(node_id)
-        if reply is not None and lacks_gate(reply):
+        if reply is not None and _lacks_gate(reply):
             self._gateless[node_id] = reason
             reason = f"{reason}. {ASKED_AGAIN}"
         logger.warning("node %s is left out: %s", self._called(node_id), reason)
@@ -283,3 +295,50 @@ class Nodes:
             self.refused.pop(node_id, None)
             self._reasons.pop(node_id, None)
             self._was_anybody_let_in = True
+
+
+def _lacks_gate(reply: Message) -> bool:
+    """Return whether a question reached a training function instead of a gate.
+
+    A gate replies with an introduction, or with an error code of its own.
+    """
+    if reply.has_error():
+        return reply.error.code in (CLIENT_RAISED, MOD_FAILED)
+    return key_of(Introduction) not in reply.content
+
+
+def _introduction_in(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:
+    """Return a node's introduction, under the name that it is registered with, or else its own."""
+    if reply.has_error():
+        reason = on_a_line(reply.error.reason)
+        remedy = f"; {REMEDIES[Introduction]}" if _lacks_gate(reply) else ""
+        raise WireError(f"it replied without an introduction: {reason}{remedy}")
+    introduction = expect(reply.content, Introduction)
+    if introduction.run != address.run:
+        raise WireError(f"asked as {address}, it replied as {introduction}")
+    if introduction.void_round < address.void_round:
+        raise WireError(
+            f"{introduction.client} voids orders up to round {introduction.void_round}, but was "
+            f"asked to up to round {address.void_round}"
+        )
+    if address.client and introduction.client != address.client:
+        raise WireError(
+            f"it is registered as {address.client!r}, but calls itself {introduction.client!r}"
+        )
+    return introduction, find(reply.content, Receipt)
+
+
+def address_of(node: NodeInfo, run: str, void_round: int) -> Address:
+    """Return the address of a node: the name that it was registered with, if any.
+
+    A key alone does not identify a node: without authentication Flower makes up a new one at every
+    start.
+    """
+    key = node.public_key
+    fingerprint = hashlib.sha256(key).hexdigest() if key else ""
+    return Address(
+        run=run,
+        client=node.name or "",
+        fingerprint=fingerprint,
+        void_round=void_round,
+    )

@@ -9,8 +9,9 @@ from flwr.serverapp import Grid
 
 from tidegate.flower.flower_internals import NodeInfo, OwnGrid, Run
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.flower.messages import AT_ONCE
 
+AT_ONCE = 16
+"""Replies that are requested, and so held in memory, together."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 """Seconds before the grid is asked again for replies that have not arrived."""
 PAUSE = 0.1
@@ -35,9 +36,8 @@ def replies_as_they_arrive(
             asking takes.
         at_once: replies that are requested, and so held in memory, together.
     """
-    sent = [
-        one for one in grid.push_messages(messages) if one
-    ]  # a message that could not be sent has no id
+    # A message that could not be sent has no id.
+    sent = [message_id for message_id in grid.push_messages(messages) if message_id]
     return _arriving(grid, sent, timeout, patience, at_once)
 
 
@@ -52,7 +52,7 @@ def _arriving(
             asked = message_ids[start : start + at_once]
             replies = list(grid.pull_messages(asked))
             heard = {reply.metadata.reply_to_message_id for reply in replies}
-            missing += [one for one in asked if one not in heard]
+            missing += [message_id for message_id in asked if message_id not in heard]
             if heard:
                 heard_at = time.monotonic()
             while replies:

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from typing import TypeVar, cast
 
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from pydantic_core import from_json, to_json
 
 from tidegate.errors import WireError
@@ -23,6 +23,10 @@ NUM_EXAMPLES = "num-examples"
 
 LONGEST_TEXT = 100_000
 """Characters; an order with the most thresholds has a quarter of that."""
+
+GATE_REFUSES, GATE_FAILS = 39_001, 39_002
+"""Error codes with which a gate replies to the question who it is: for a reason that stays, such as
+a setting or a version, or for one that may pass, such as data that are not mounted yet."""
 
 NOT_IN_MODS = "put the gate into ClientApp(mods=[gate])"
 """The error for a training function that asks for samples without a gate in front of it."""
@@ -80,6 +84,22 @@ def expect(content: RecordDict, kind: type[Kind]) -> Kind:
     if record is None:
         raise WireError(f"the message has no {key_of(kind)}; {REMEDIES[kind]}")
     return record
+
+
+def has_model(content: RecordDict) -> bool:
+    """Return whether a reply carries arrays."""
+    return bool(content.array_records)
+
+
+def weigh(content: RecordDict, key: str, weight: float) -> None:
+    """Give a reply the form that the wrapped strategy expects: no receipt, this weight."""
+    del content[key_of(Receipt)]
+    measured = content.metric_records.items()
+    name, metrics = next(iter(measured), ("metrics", MetricRecord()))
+    if metrics.get(key) != weight:
+        metrics = metrics.copy()
+        metrics[key] = weight
+        content[name] = metrics
 
 
 def _packed(record: Record) -> ConfigRecord:

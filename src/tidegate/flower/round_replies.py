@@ -4,10 +4,11 @@ An invalid reply is left out with a reason in the log, whatever is wrong with it
 """
 
 import logging
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from flwr.app import ArrayRecord, Message, MetricRecord
+from flwr.app import ArrayRecord, Message, Metadata, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
@@ -15,9 +16,9 @@ from tidegate._internal.words import on_a_line
 from tidegate.errors import WireError
 from tidegate.flower.flower_internals import CLIENT_RAISED
 from tidegate.flower.folded_fedavg import FoldedFedAvg
-from tidegate.flower.messages import Outbox, Sent, has_model, weigh
 from tidegate.flower.nodes import Nodes
-from tidegate.flower.records import expect
+from tidegate.flower.prompt_grid import AT_ONCE
+from tidegate.flower.records import expect, has_model, weigh
 from tidegate.flower.updates import (
     UpdateCheck,
     check_metrics,
@@ -43,6 +44,61 @@ NO_ARRAYS = (
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A message that was sent, without its content."""
+
+    metadata: Metadata
+    """Flower gives a message its id when it is sent, so it is read from here later."""
+    client: str
+    round_number: int
+
+    @property
+    def expired(self) -> bool:
+        """Return whether no reply can arrive any more."""
+        return time.time() > self.metadata.created_at + self.metadata.ttl
+
+
+class Outbox:
+    """Messages that wait for their replies, including those of earlier rounds."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Sent] = []
+
+    def add(self, message: Message, client: str, round_number: int) -> None:
+        """Wait for the reply to a message that is about to be sent."""
+        self._waiting.append(Sent(message.metadata, client, round_number))
+
+    def answers(self, replies: Iterable[Message], grid: Grid) -> list[tuple[Sent, Message]]:
+        """Return the new replies: these, and late ones that the grid has received by now.
+
+        They are sorted by client name, so that sums of money and of models are the same on every
+        engine, whichever client is faster.
+        """
+        answers = self.arriving(replies, grid)
+        return sorted(answers, key=lambda answer: (answer[0].client, answer[0].round_number))
+
+    def arriving(self, replies: Iterable[Message], grid: Grid) -> Iterator[tuple[Sent, Message]]:
+        """Yield the same replies in the order in which they arrive, without keeping them.
+
+        Replies are matched by the message that they answer, because Flower's own error replies do
+        not name their node.
+        """
+        waiting = {sent.metadata.message_id: sent for sent in self._waiting}
+
+        def answered(arrived: Iterable[Message]) -> Iterator[tuple[Sent, Message]]:
+            for reply in arrived:
+                sent = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if sent is not None:
+                    yield sent, reply
+
+        yield from answered(replies)
+        missing = sorted(waiting)
+        for start in range(0, len(missing), AT_ONCE):
+            yield from answered(grid.pull_messages(missing[start : start + AT_ONCE]))
+        self._waiting = [sent for sent in waiting.values() if not sent.expired]
+
+
 @dataclass
 class RoundReplies:
     """The replies of one round."""
@@ -65,23 +121,23 @@ class RoundReplies:
     """Clients whose reply to this round's order was an error or was refused, with the reason."""
 
     def averaged_by(
-        self, strategy: Strategy, now: int, replies: Iterable[Message]
+        self, strategy: Strategy, round_number: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all replies, and let the strategy average those that belong to this round."""
         if isinstance(strategy, FoldedFedAvg):
             usable = self.usable(replies)
-            averaged = strategy.aggregate_train(now, usable)
+            averaged = strategy.aggregate_train(round_number, usable)
             for _ in usable:  # book the replies that it did not take, too
                 pass
             return averaged
         if alike := self.alike(replies):  # some strategies cannot average an empty list
-            return strategy.aggregate_train(now, alike)
+            return strategy.aggregate_train(round_number, alike)
         return None, None
 
     def alike(self, replies: Iterable[Message]) -> list[Message]:
         """Settle all replies; return those in time with the same form as most, by name."""
         answers = self.outbox.answers(replies, self.grid)
-        in_time = {one.client: reply for one, reply in answers if self._settle(one, reply)}
+        in_time = {sent.client: reply for sent, reply in answers if self._settle(sent, reply)}
         alike, odd = of_one_form(in_time, self.model)
         for client in odd:
             logger.warning(FORM_DIFFERS, client)
@@ -90,14 +146,14 @@ class RoundReplies:
 
     def usable(self, replies: Iterable[Message]) -> Iterator[Message]:
         """Settle replies as they come; yield those in time that have the form of the model."""
-        for one, reply in self.outbox.arriving(replies, self.grid):
-            if not self._settle(one, reply):
+        for sent, reply in self.outbox.arriving(replies, self.grid):
+            if not self._settle(sent, reply):
                 continue
             if has_form_of(reply.content, self.model):
                 self.used += 1
                 yield reply
             else:
-                logger.warning(FORM_DIFFERS, one.client)
+                logger.warning(FORM_DIFFERS, sent.client)
 
     def _settle(self, sent: Sent, reply: Message) -> bool:
         """Book a reply's receipt; return whether its model belongs in the average."""

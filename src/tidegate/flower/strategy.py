@@ -6,10 +6,13 @@ books, and passes on only replies that belong in this round's average.
 """
 
 import logging
+import math
+import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,6 +20,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from tidegate._internal.arguments import check_function, check_kind, check_number
 from tidegate.errors import ConfigurationError
 from tidegate.flower import log_lines
 from tidegate.flower.checkpoint import Checkpoint
@@ -30,33 +34,35 @@ from tidegate.flower.control_settings import (
     Planning,
     check_groups,
 )
-from tidegate.flower.control_terms import control_terms, membership_of, numbered_on
 from tidegate.flower.flower_internals import check_flower, check_later_arguments, flower_version
 from tidegate.flower.folded_fedavg import FoldedFedAvg
-from tidegate.flower.local_grid import LocalGrid
-from tidegate.flower.messages import Outbox, let_live, readdressed
+from tidegate.flower.local_grid import LocalGrid, PlayedRun
 from tidegate.flower.nodes import TRAIN, Nodes
 from tidegate.flower.prompt_grid import PromptGrid
 from tidegate.flower.records import attach
-from tidegate.flower.round_replies import RoundReplies, usable_evaluations
+from tidegate.flower.round_replies import Outbox, RoundReplies, usable_evaluations
 from tidegate.flower.updates import GlobalModel, check_same_model
 from tidegate.flower.wrapped_strategies import (
     check_enough_nodes,
     check_start,
     give_back,
+    reached,
     state_of,
     weight_key,
 )
-from tidegate.policies import PolicyMaker
-from tidegate.prices import Prices
-from tidegate.runs.folder import RESUMING, SAVING
+from tidegate.policies import POLICIES, ControlOptions, JointPolicy, PolicyMaker, identity
+from tidegate.policies.presets import find_policy
+from tidegate.prices import Prices, price_feed
+from tidegate.problem import Problem
 from tidegate.runs.journal import Journal
 from tidegate.runs.retirements import take_up
 from tidegate.runs.sinks import Moment, Sink, Sinks
 from tidegate.server.controller import Controller
+from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Shard
+from tidegate.server.shards import Membership, Purse, Shard
 
+NAMES = ", ".join(POLICIES)
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 ShouldStop = Callable[[int, Result], bool]
 
@@ -112,8 +118,8 @@ class AdmissionControl(Strategy):
         """What each round did, including those before a restart."""
         self._checkpoint = None if folder is None else Checkpoint(folder)
         saved_to = None if self._checkpoint is None else self._checkpoint.folder
-        self._membership, part = membership_of(shard, run, budget, saved_to)
-        self._terms = control_terms(
+        self._membership, part = _membership_of(shard, run, budget, saved_to)
+        self._terms = _terms_of(
             strategy,
             policy,
             budget=part,
@@ -203,10 +209,18 @@ class AdmissionControl(Strategy):
         with self._sinks.open(), held:
             self._begin(grid, initial_arrays, num_rounds)
             if self._checkpoint is not None:
-                logger.info(SAVING, self._checkpoint.folder)
+                logger.info(log_lines.SAVING, self._checkpoint.folder)
                 if isinstance(grid, LocalGrid):
                     grid.keep_buffers(self._checkpoint.buffers)
             before = self._rounds_before
+            self._played = PlayedRun(
+                name=self._running().run,
+                folder=None if self._checkpoint is None else self._checkpoint.folder,
+                rounds_before=before,
+                rounds=self.rounds,
+            )
+            if isinstance(grid, LocalGrid):
+                grid.answers.runs.append(self._played)
             grid = PromptGrid(grid) if isinstance(self.strategy, FoldedFedAvg) else grid
             if later.get("should_stop") is not None:
                 later["should_stop"] = self._stopping(later["should_stop"], before)
@@ -224,49 +238,50 @@ class AdmissionControl(Strategy):
             if self._membership is not None:
                 self._membership.leave(self._running().report(), self.rounds)
             log_lines.tell_of_end(self.rounds, num_rounds)
+            self._played.has_ended = True
         result.arrays = self._model.arrays
-        return numbered_on(result, before)
+        return _numbered_on(result, before)
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Let the wrapped strategy write its messages, and add each client's order to its own."""
-        controller, now = self._running(), server_round + self._rounds_before
+        controller, round_number = self._running(), server_round + self._rounds_before
         self._model.replace(arrays)
-        self._grid = grid
+        average, self._grid = self._model.average, grid
         if isinstance(grid, LocalGrid) and not grid.get_node_ids() and not controller.fleet:
-            return self._nobody(now)  # no other nodes will join
+            return self._nobody(round_number)  # no other nodes will join
         if self._checkpoint is not None:
             take_up(self._checkpoint.folder, controller)
-        written = list(self.strategy.configure_train(now, self._model.average, config, grid))
+        written = list(self.strategy.configure_train(round_number, average, config, grid))
         self._nodes.forget(filter(controller.is_silent, list(self._nodes.clients)))
         kind = written[0].metadata.message_type if written else TRAIN
         self._nodes.meet(grid, controller, self._timeout, kind)
         if self._nodes.must_wait(controller):
             if not self._nodes.wait_for_anybody(grid, controller, self._timeout, kind):
-                return self._nobody(now)
-            written = list(self.strategy.configure_train(now, self._model.average, config, grid))
+                return self._nobody(round_number)
+            written = list(self.strategy.configure_train(round_number, average, config, grid))
         nodes = self._nodes.clients
         unknown = [client for client in self._importance or {} if client not in nodes]
-        if unknown and now == 1:
+        if unknown and round_number == 1:
             logger.warning(log_lines.NOT_HERE, unknown)
         messages = {message.metadata.dst_node_id: message for message in written}
         present = [client for client, node_id in nodes.items() if node_id in messages]
         if self._membership is not None and not controller.is_under_way:
-            self._membership.meet(now, controller.report(), self.rounds)
+            self._membership.meet(round_number, controller.report(), self.rounds)
         orders = controller.decide(present, nodes)
         if self._checkpoint is not None:
             self._checkpoint.save_orders(controller, orders)
-        self._sinks.decided(now, controller.price)
+        self._sinks.decided(round_number, controller.price)
         ready = []
         for client, order in orders.items() if written else ():
             # A round decided before a restart goes to the clients that it was decided for.
-            message = messages.get(nodes[client]) or readdressed(written[0], nodes[client])
+            message = messages.get(nodes[client]) or _readdressed(written[0], nodes[client])
             content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
             self._model.put_into(content)
             attach(content, controller.address(client), order)
             message.content = content
-            ready.append(let_live(message, self._seconds_to_live))
+            ready.append(_let_live(message, self._seconds_to_live))
             self._outbox.add(message, client, order.round_number)
         return ready
 
@@ -274,7 +289,7 @@ class AdmissionControl(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Settle all receipts, and average the models of those that are in time."""
-        controller, now = self._running(), server_round + self._rounds_before
+        controller, round_number = self._running(), server_round + self._rounds_before
         if not controller.is_under_way:  # no client could take part
             return None, None
         before = state_of(self.strategy)
@@ -289,8 +304,8 @@ class AdmissionControl(Strategy):
             weight_key=self._weight_key,
             loss_key=getattr(self.strategy, "train_loss_key", None),
         )
-        average, metrics = round_replies.averaged_by(self.strategy, now, replies)
-        arrays = None if average is None else self._model.accept(average, now)
+        average, metrics = round_replies.averaged_by(self.strategy, round_number, replies)
+        arrays = None if average is None else self._model.accept(average, round_number)
         if arrays is None:
             give_back(self.strategy, before)  # the state behind a refused average
         averaged = 0 if arrays is None else round_replies.used
@@ -298,20 +313,21 @@ class AdmissionControl(Strategy):
         self.rounds.append(row)
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
+        self._played.in_vain += not averaged
         log_lines.tell_of(self.rounds, averaged)
         troubles = round_replies.failed, self._nodes.left_out()
         self._sinks.settled(Moment(row, self._budget, controller.away, averaged, *troubles))
-        self._sinks.measured(now, "train", metrics)
+        self._sinks.measured(round_number, "train", metrics)
         return arrays, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Return the wrapped strategy's messages, with a time to live."""
-        controller, now = self._running(), server_round + self._rounds_before
+        controller, round_number = self._running(), server_round + self._rounds_before
         return [
-            let_live(message, self._seconds_to_live)
-            for message in self.strategy.configure_evaluate(now, arrays, config, grid)
+            _let_live(message, self._seconds_to_live)
+            for message in self.strategy.configure_evaluate(round_number, arrays, config, grid)
             if not self._nodes.is_retired(message.metadata.dst_node_id, controller)
         ]
 
@@ -319,10 +335,10 @@ class AdmissionControl(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
         """Return the wrapped strategy's average over the clients that had examples to evaluate."""
-        now = server_round + self._rounds_before
+        round_number = server_round + self._rounds_before
         usable = usable_evaluations(replies, self._weight_key, self._model.arrays)
-        metrics = self.strategy.aggregate_evaluate(now, usable)
-        self._sinks.measured(now, "clients", metrics)
+        metrics = self.strategy.aggregate_evaluate(round_number, usable)
+        self._sinks.measured(round_number, "clients", metrics)
         return metrics
 
     def summary(self) -> None:
@@ -334,16 +350,16 @@ class AdmissionControl(Strategy):
         """Wrap ``should_stop``: rounds continue over a restart, and the model is the run's own."""
 
         def stops(server_round: int, result: Result) -> bool:
-            so_far = numbered_on(replace(result, arrays=self._model.arrays), before)
+            so_far = _numbered_on(replace(result, arrays=self._model.arrays), before)
             if stop := should_stop(server_round + before, so_far):
                 log_lines.tell_of_stop(self.rounds)
             return stop
 
         return stops
 
-    def _nobody(self, now: int) -> list[Message]:
+    def _nobody(self, round_number: int) -> list[Message]:
         """Skip a round in which no client can take part; its number is used again."""
-        logger.warning(log_lines.NOT_PLAYED, now)
+        logger.warning(log_lines.NOT_PLAYED, round_number)
         self._rounds_before -= 1
         return []
 
@@ -365,7 +381,7 @@ class AdmissionControl(Strategy):
             self._model = GlobalModel(initial_arrays, resumed.arrays)
             self.rounds = resumed.rounds
             self._rounds_before = self._controller.round_number - 1
-            logger.info(RESUMING, self._controller.run, self._rounds_before)
+            logger.info(log_lines.RESUMING, self._controller.run, self._rounds_before)
             log_lines.tell_of_other_clients(self._controller.ledger, grid)
             if self._rounds_before >= num_rounds:
                 logger.warning(log_lines.ALL_PLAYED, num_rounds, self._controller.run)
@@ -384,3 +400,119 @@ class AdmissionControl(Strategy):
                 "AdmissionControl(DifferentialPrivacy...(FedAvg(...)), ...)"
             )
         return self._controller
+
+
+def _terms_of(  # noqa: PLR0913 - as many as a run has terms
+    strategy: Strategy,
+    policy: str | PolicyMaker,
+    *,
+    budget: float,
+    prices: Prices,
+    spend_ahead: float | None,
+    planning: Planning,
+    trust: ClientTrust,
+    purse: Purse | None,
+    is_saved: bool,
+) -> partial[Terms]:
+    """Return the terms of a run, all but its number of rounds."""
+    if not isinstance(strategy, Strategy):
+        raise ConfigurationError(
+            "AdmissionControl wraps a strategy of flwr.serverapp.strategy, got "
+            f"{type(strategy).__module__}.{type(strategy).__qualname__}"
+        )
+    _check_budget(budget)
+    if not isinstance(policy, str):
+        check_function("policy", policy, ("a problem", "options"), f"or a name: {NAMES}")
+    maker = find_policy(policy) if isinstance(policy, str) else policy
+    if planning.endless and isinstance(policy, str) and policy != "tide":
+        raise ConfigurationError(
+            f"{policy} needs the number of rounds; only tide plans without a last one"
+        )
+    name = identity(maker)
+    if is_saved and "<lambda>" in name:
+        raise ConfigurationError(
+            "a saved run stores its policy by name, and a lambda has none; use a named function"
+        )
+    options = planning.options
+    replace(options, spend_ahead=spend_ahead)  # refuses invalid ones
+    settings = asdict(options)
+    del settings["spend_ahead"]  # the run's, beside its options
+    share, least = planning.fraction_train, 1
+    if share is None:
+        share, least = reached(strategy)
+    return partial(
+        Terms,
+        policy=partial(_made, maker, options, name),
+        policy_name=name,
+        options=settings,
+        spend_ahead=None if spend_ahead is None else float(spend_ahead),
+        budget=float(budget),  # whatever number type it was
+        purse=purse,
+        prices=price_feed(prices),
+        headroom=planning.headroom,
+        fraction_train=share,
+        min_train_nodes=least,
+        endless=planning.endless,
+        learning=planning.learning,
+        largest_buffer=trust.largest_buffer,
+        sums_only=trust.sums_only,
+    )
+
+
+def _check_budget(budget: float) -> None:
+    """Refuse a value that cannot be a budget."""
+    check_number("budget", budget, "a number above 0", lambda given: 0 < given < math.inf)
+
+
+def _membership_of(
+    shard: Shard | None, run: str | None, budget: float, folder: Path | None
+) -> tuple[Membership | None, float]:
+    """Return this server's membership in a sharded run, and about what it will be granted a round.
+
+    A server on its own has no membership, and the whole budget.
+    """
+    if shard is None:
+        return None, budget
+    _check_budget(budget)
+    check_kind("shard", shard, Shard, "such as Shard('east', slots=..., meeting=...)")
+    if run is None:
+        raise ConfigurationError(
+            f"shard {shard.name!r} has no run: shards find each other by the run's name; give all "
+            "of them the same, such as run='fleet'"
+        )
+    return Membership(shard, run, float(budget), folder), shard.part(float(budget))
+
+
+def _made(
+    maker: PolicyMaker, options: ControlOptions, name: str, problem: Problem
+) -> JointPolicy[Any]:
+    """Make the policy for a fleet, and check that it keeps to a cap on uses."""
+    policy = maker(problem, options)
+    options.check_uses(name, policy, problem.num_rounds)
+    return policy
+
+
+def _numbered_on(result: Result, rounds_before: int) -> Result:
+    """Renumber the result of a resumed run: its rounds continue from those before."""
+    for name in (
+        "train_metrics_clientapp",
+        "evaluate_metrics_clientapp",
+        "evaluate_metrics_serverapp",
+    ):
+        metrics = getattr(result, name)
+        setattr(
+            result, name, {number + rounds_before: record for number, record in metrics.items()}
+        )
+    return result
+
+
+def _readdressed(message: Message, node_id: int) -> Message:
+    """Return the same message for another node."""
+    return Message(message.content, node_id, message.metadata.message_type)
+
+
+def _let_live(message: Message, seconds: float) -> Message:
+    """Restart a message's time to live: the server has met nodes since it was written."""
+    message.metadata.created_at = time.time()
+    message.metadata.ttl = seconds
+    return message

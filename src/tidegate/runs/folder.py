@@ -23,11 +23,6 @@ ROUNDS = "rounds.jsonl"
 METRICS = "metrics.jsonl"
 PRICES = "prices.jsonl"
 RETIRED = "retired.jsonl"
-SAVING = "the run is saved in %s"
-RESUMING = "resuming run %s after round %d"
-NOTHING_USED = "no client's model was used in round %d"
-SPENT = "bought %s in %s, for %.10g of the %.10g that the budget allows"
-"""What a server logs at the start, on resuming, for a round without a model, and at the end."""
 
 
 def holds_run(folder: Path) -> bool:

@@ -1,6 +1,7 @@
 """A round of a running fleet: what it did."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidegate.wire import HEALTH
@@ -73,3 +74,13 @@ class FleetRound:
             f"for {self.spent:.4g}, {self.training_size} in training, cost debt "
             f"{self.cost_debt:.4g}, exposure {self.exposure:.4g}"
         )
+
+
+def sums_of(rounds: Sequence[FleetRound]) -> tuple[int, float, float]:
+    """Return what a run has bought and spent, and what its budget allows, over all its rounds.
+
+    What was bought was admitted or is still under way; what was refused is refunded.
+    """
+    bought = sum(row.admitted for row in rounds) + rounds[-1].under_way
+    spent = math.fsum(row.spent for row in rounds)
+    return bought, spent, spent - rounds[-1].overspend
