@@ -17,7 +17,7 @@ import numpy as np
 from tide import CAPACITIES, electricity, reached, the_problem
 from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
-from tidegate.admission.price_change import EVERY, rounds_since_change
+from tidegate.admission.price_memory import EVERY, rounds_since_change
 from tidegate.admission.rule import Quote
 from tidegate.admission.tide import RECENT, Tide, TideState
 from tidegate.policies import JointPolicy

@@ -24,7 +24,7 @@ import numpy as np
 import tidegate
 from tidegate import JointPolicy, LearningConstants, Problem, Run
 from tidegate.admission.interval import ClosingInterval
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import ServerState
 from tidegate.policies import ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.constant_admission import constant_admission

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.admission.forecasts import FAR, Forecasts
+from tidegate.admission.price_memory import FAR, Forecasts
 
 AHEAD = 48
 
@@ -16,7 +16,7 @@ def after(path: FloatArray, errors: tuple[float, float]) -> tuple[float, ...]:
     error = errors[0] + steps * (errors[1] - errors[0])
     for now in range(1, len(path) - AHEAD):
         told = path[now : now + AHEAD] * np.exp(error * draw.normal(size=AHEAD))
-        forecasts = forecasts.told(now, tuple(told.tolist()))
+        forecasts = forecasts.heard(now, tuple(told.tolist()))
     return forecasts.believed(tuple(told.tolist()), now, path[:now])
 
 
@@ -44,12 +44,12 @@ def test_forecasts_are_believed_as_far_as_they_were_good(
 def test_what_was_never_told_before_is_believed() -> None:
     prices = np.random.default_rng(0).uniform(1, 10, 30)
     told = tuple(range(1, 49))
-    assert Forecasts().told(30, told).believed(told, 30, prices) == told
+    assert Forecasts().heard(30, told).believed(told, 30, prices) == told
 
 
 def test_where_nothing_is_told_nothing_is_kept() -> None:
     forecasts = Forecasts()
-    assert forecasts.told(1, ()) is forecasts
+    assert forecasts.heard(1, ()) is forecasts
     assert forecasts.believed((), 1, np.array([5.0])) == ()
 
 
@@ -62,5 +62,5 @@ def test_forecasts_that_were_forgotten_count_for_nothing() -> None:
     """A feed that falls silent leaves no forecast behind."""
     forecasts = Forecasts()
     for now in range(1, 100):
-        forecasts = forecasts.told(now, (5.0,) * AHEAD if now < 50 else ())
+        forecasts = forecasts.heard(now, (5.0,) * AHEAD if now < 50 else ())
     assert (forecasts.near >= 0).sum() == 49

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from check_size import at_size
 
-from tidegate.admission.price_change import EVERY, rounds_since_change
+from tidegate.admission.price_memory import EVERY, rounds_since_change
 from tidegate.admission.rule import Quote, RoundTotals
 from tidegate.admission.tide import RECENT, Tide
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from tidegate.rehearsal.processes import wait_for
-from tidegate.runs.journal import Journal
+from tidegate.runs.journal import Journal, ServerMark, this_boot, this_machine
 from tidegate.runs.lock import read_watched, server_process
 from tidegate.runs.reader import read_run
-from tidegate.runs.server_mark import ServerMark, this_boot, this_machine
 
 SERVER = """
 import signal, sys

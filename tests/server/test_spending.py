@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.admission.cheapest_first import cheapest_first
+from tidegate.admission.floor import cheapest_first
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream

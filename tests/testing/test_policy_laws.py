@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 import tidegate.policies
 from tidegate.admission.debt import next_cost_debt
-from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, ServerState
 from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, ControlOptions, JointPolicy
 from tidegate.policies.presets import PRESETS, make_policy

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, ServerState
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from tidegate.admission.interval import Interval
 from tidegate.admission.minimise import minimise
 from tidegate.admission.objective import Objective
-from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import FleetOrder, Quote, RoundTotals, ServerState
 from tidegate.problem import LearningConstants
 
 

@@ -1,4 +1,4 @@
-"""The least that each client buys if clients have their own prices.
+"""Clients with prices of their own: the cheapest first, and the least that each buys.
 
 A price rule buys where samples are cheap. A client whose price is always high would hold no sample,
 and if no other client has similar data, the model would never see them. Tidegate therefore reserves
@@ -9,7 +9,6 @@ whatever the rule says.
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray, IntArray
-from tidegate.admission.cheapest_first import cheapest_first
 from tidegate.wire import LARGEST_CAPACITY
 
 LEAST_SHARE = 0.25
@@ -18,6 +17,29 @@ FIRST_AFTER = 10
 """Rounds after which a client that holds no sample may buy its first one on credit."""
 CREDIT = 20
 """The first sample on credit costs at most the client's reserved money of this many rounds."""
+
+
+def cheapest_first(wanted: IntArray, prices: FloatArray, money: float, turn: int = 0) -> IntArray:
+    """Return how many of the wanted samples each client buys, the cheapest first.
+
+    Args:
+        wanted: samples, for each client.
+        prices: each client's own.
+        money: the most that all clients may spend together.
+        turn: which client comes first among those with the same price; the next one next time.
+
+    >>> cheapest_first(np.array([4, 4, 4]), np.array([3.0, 1.0, 2.0]), money=9.0).tolist()
+    [0, 4, 2]
+    """
+    order = np.lexsort(((np.arange(len(prices)) - turn) % max(len(prices), 1), prices))
+    count, price = wanted[order], prices[order]
+    left = money - (np.cumsum(count * price) - count * price)
+    paid_for = np.full(len(count), np.inf)
+    with np.errstate(over="ignore"):  # at a price near 0 the money pays for any number
+        np.divide(left, price, out=paid_for, where=price > 0)
+    counts = np.empty_like(wanted)
+    counts[order] = np.clip(np.floor(paid_for), 0, count).astype(wanted.dtype)
+    return counts
 
 
 def least_counts(

@@ -25,9 +25,7 @@ import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate.admission.debt import next_cost_debt
-from tidegate.admission.forecasts import Forecasts
-from tidegate.admission.price_change import EVERY, rounds_since_change
-from tidegate.admission.price_memory import PriceMemory
+from tidegate.admission.price_memory import EVERY, Forecasts, PriceMemory, rounds_since_change
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
 from tidegate.admission.thresholds import OTHER_ALLOWANCE, Thresholds, solve
 
@@ -139,7 +137,7 @@ class Tide:
         recent = state.recent.copy()
         recent[(state.round_number - 1) % RECENT] = quote.price
         seen = replace(state, prices=state.prices.with_prices(*self._seen(quote)), recent=recent)
-        seen = replace(seen, forecasts=seen.forecasts.told(state.round_number, quote.ahead))
+        seen = replace(seen, forecasts=seen.forecasts.heard(state.round_number, quote.ahead))
         if quote.own is None:
             seen = seen.of_the_present_level()
         allowance = self._allowance(state) / (self.total_capacity * state.taking_part)

@@ -4,7 +4,7 @@ import math
 
 from tidegate.admission.drift_plus_penalty import DriftPlusPenalty
 from tidegate.admission.interval import ClosingInterval
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import ServerState
 from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
 from tidegate.problem import LearningConstants, Problem

@@ -1,7 +1,7 @@
 """Constant admission: the planned number of samples in every round, whatever the price."""
 
 from tidegate.admission.constant import ConstantAdmission
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import ServerState
 from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
 from tidegate.problem import Problem

@@ -1,7 +1,7 @@
 """The costless oracle: it refills every buffer in every round, and uses each sample once."""
 
 from tidegate.admission.constant import ConstantAdmission
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import ServerState
 from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
 from tidegate.problem import Problem

@@ -15,8 +15,7 @@ import numpy as np
 
 from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate.admission.allocation import Allocation
-from tidegate.admission.cheapest_first import cheapest_first
-from tidegate.admission.floor import least_counts, with_least
+from tidegate.admission.floor import cheapest_first, least_counts, with_least
 from tidegate.admission.rule import FleetOrder, Quote, State
 from tidegate.policies.joint import JointPolicy
 

@@ -2,7 +2,7 @@
 
 from tidegate.admission.drift_plus_penalty import DriftPlusPenalty
 from tidegate.admission.interval import FixedInterval
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import ServerState
 from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
 from tidegate.problem import Problem

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tidegate.admission.constant import ConstantAdmission
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import ServerState
 from tidegate.policies.joint import JointPolicy
 from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, NotApplicable
 from tidegate.problem import Problem

@@ -17,8 +17,8 @@ from tidegate.errors import ConfigurationError, DamagedFileError
 from tidegate.runs.books import BooksView, read_books
 from tidegate.runs.client_view import ClientView, client_view
 from tidegate.runs.folder import BOOKS, METRICS, REMEDY, ROUNDS, holds_run
+from tidegate.runs.journal import ServerMark
 from tidegate.runs.retirements import asked
-from tidegate.runs.server_mark import ServerMark
 from tidegate.server.fleet_round import FleetRound
 
 

@@ -5,8 +5,7 @@ import io
 import math
 
 from tidegate._internal import saving
-from tidegate.admission.rule import Quote, RoundTotals
-from tidegate.admission.state import ServerState
+from tidegate.admission.rule import Quote, RoundTotals, ServerState
 from tidegate.testing.settings import Subject, tried
 
 NOTHING = RoundTotals(admitted=0, spent=0.0, training_size=0, prior_uses=0, carried=0)
