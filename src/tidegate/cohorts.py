@@ -80,7 +80,7 @@ class Cohorts:
                 leaving = draw.binomial(num_clients, self.leaving)
                 staying[draw.choice(num_clients, leaving, replace=False)] = False
                 likely = online * float(staying.mean())
-            asked = min(math.ceil(ASKED * wanted / max(likely, 1e-9)) + 100, num_clients)
-            candidates = draw.choice(num_clients, asked, replace=False)
-            there = staying[candidates] & (draw.random(asked) < available[candidates])
+            number_asked = min(math.ceil(ASKED * wanted / max(likely, 1e-9)) + 100, num_clients)
+            candidates = draw.choice(num_clients, number_asked, replace=False)
+            there = staying[candidates] & (draw.random(number_asked) < available[candidates])
             yield np.sort(candidates[there][:wanted])

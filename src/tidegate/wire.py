@@ -123,13 +123,13 @@ class Record:
             raise WireError(f"a record is a mapping, got {reprlib.repr(record)}")
         version = record.get("version")
         if type(version) is not int or version != WIRE_VERSION:
-            told = f"wire version {reprlib.repr(version)} is not supported, only {WIRE_VERSION}"
-            raise WireError(f"{told}: {SAME_VERSION}")
+            reason = f"wire version {reprlib.repr(version)} is not supported, only {WIRE_VERSION}"
+            raise WireError(f"{reason}: {SAME_VERSION}")
         shape = _shape_of(cls)
         wrong = record.keys() ^ shape.keys
         if wrong:
-            told = f"{cls.__name__} has missing or unknown fields: {reprlib.repr(wrong)}"
-            raise WireError(f"{told}; {SAME_VERSION}")
+            reason = f"{cls.__name__} has missing or unknown fields: {reprlib.repr(wrong)}"
+            raise WireError(f"{reason}; {SAME_VERSION}")
         values: dict[str, Any] = dict(record)
         del values["version"]
         for name in (*shape.amount_lists, *shape.count_lists):

@@ -16,12 +16,12 @@ from world import Device, World, play_schedule, play_some, terms
 
 from tidegate import buffer
 from tidegate._internal import saving
-from tidegate.admission.debt import cash
 from tidegate.client.gate import Gate
 from tidegate.client.purchasing import Answers, Purchasing
 from tidegate.client.store import Books, Change, Fresh, State
 from tidegate.client.streams import IndexedStream
 from tidegate.client.supplier import Request
+from tidegate.policies.decision import cash
 from tidegate.runs.books import ALLOCATION
 from tidegate.server.account import Account
 from tidegate.server.controller import Controller

@@ -216,9 +216,9 @@ class _Claims:
             self._given[open_to] += turns
             missing -= turns * len(open_to)
 
-    def _due(self, given: IntArray, clients: IntArray) -> FloatArray:
+    def _due(self, counts: IntArray, clients: IntArray) -> FloatArray:
         """Return the S at which each of these clients is due this many samples."""
-        due: FloatArray = (given[clients] - self._credited[clients]) / self._shares[clients]
+        due: FloatArray = (counts[clients] - self._credited[clients]) / self._shares[clients]
         return due
 
     def _soonest(self, most: IntArray, wanted: int) -> IntArray:

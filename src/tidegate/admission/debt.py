@@ -40,26 +40,3 @@ def certificate_holds(overspend: ArrayLike, cost_debt: ArrayLike, spent: ArrayLi
     largest = max(np.max(debt), np.max(np.abs(above)), np.max(spent))
     rounding = 4 * len(debt) * np.finfo(float).eps * largest
     return bool(np.min(debt - above) >= -rounding)
-
-
-def cash(budget: float, round_number: int, overspend: float, ahead: float = 0.0) -> float:
-    """Return the money for round t if the run may spend at most C·t by its end, plus ``ahead``.
-
-    It adds one part in 10¹², so that a price that divides the budget buys whole samples: three
-    samples at 0.1 cost a little more than 0.3 in floating point.
-
-    Args:
-        budget: C.
-        round_number: t.
-        overspend: Σ (C_τ - C) over the rounds before, including what they may still cost.
-        ahead: money of later rounds that the run may spend in advance: s·C for s rounds.
-
-    >>> round(cash(budget=55.0, round_number=3, overspend=-10.0), 6)
-    65.0
-    >>> round(cash(budget=55.0, round_number=3, overspend=-10.0, ahead=110.0), 6)
-    175.0
-    >>> cash(budget=0.3, round_number=1, overspend=0.0) >= 3 * 0.1
-    True
-    """
-    rounding = ROUNDING * (budget * round_number + ahead)
-    return max(budget + ahead - overspend + rounding, 0.0)

@@ -139,10 +139,14 @@ class _Search:
     def _slopes(self, left: float, right: float) -> tuple[float, float]:
         """Return bounds of J' on a cell: the reuse part rises, the generalisation part falls."""
         self.evaluations += 4
-        one = self.objective
+        objective = self.objective
         return (
-            one.cost_slope + one.reuse_slope(left) + one.generalisation_slope(right),
-            one.cost_slope + one.reuse_slope(right) + one.generalisation_slope(left),
+            objective.cost_slope
+            + objective.reuse_slope(left)
+            + objective.generalisation_slope(right),
+            objective.cost_slope
+            + objective.reuse_slope(right)
+            + objective.generalisation_slope(left),
         )
 
     def _lowest(self, left: float, right: float, steepest: float, flattest: float) -> float:

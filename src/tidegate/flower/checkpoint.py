@@ -100,10 +100,10 @@ class Checkpoint:
             run: its name, if it was given one.
         """
         self._feed = terms.prices
-        found = self._books.load(terms)
-        if found is None:
+        saved = self._books.load(terms)
+        if saved is None:
             return None
-        controller, name = found
+        controller, name = saved
         if run not in (None, controller.run):
             raise RunDiffersError(
                 f"the folder holds run {controller.run!r}, not {run!r}; use another folder",

@@ -239,12 +239,12 @@ class ClientGate:
         worth = self._worth
         return None if worth is None else lambda candidates: worth(candidates, message, context)
 
-    def _introduce(self, message: Message, asked: Address, context: Context) -> Message:
+    def _introduce(self, message: Message, question: Address, context: Context) -> Message:
         """Tell the server who this node is, and the last order that it applied in this run."""
-        address = Address(run=asked.run, client=asked.client or own_name(asked, context))
+        address = Address(run=question.run, client=question.client or own_name(question, context))
         with self._buffers.store(address, context) as store:
             self._buffers.gate(store, context)  # opens its data, which may fail, before an order
-            store.void(asked.void_round)
+            store.void(question.void_round)
             books = store.books()
             answer = store.answer(books.last_round)
         selection = self._buffers.selection(context)

@@ -47,11 +47,11 @@ class Planning:
     """Constants of the learning-error bound."""
 
     def __post_init__(self) -> None:
-        check_number("headroom", self.headroom, "1 or more", lambda given: 1 <= given < math.inf)
+        check_number("headroom", self.headroom, "1 or more", lambda times: 1 <= times < math.inf)
         if self.fraction_train is not None:
             limit = "above 0 and at most 1"
             check_number("fraction_train", self.fraction_train, limit, lambda part: 0 < part <= 1)
-        check_number("least_share", self.least_share, "from 0 to 1", lambda given: 0 <= given <= 1)
+        check_number("least_share", self.least_share, "from 0 to 1", lambda part: 0 <= part <= 1)
         if self.retention_horizon is not None:
             check_whole_number("retention_horizon", self.retention_horizon)
         if self.most_uses is not None:
@@ -95,7 +95,7 @@ class ClientTrust:
             check_kind("importance", self.importance, Mapping, example)
         for client, weight in (self.importance or {}).items():
             name = f"the importance of {client!r}"
-            check_number(name, weight, "0 or more", lambda given: 0 <= given < math.inf)
+            check_number(name, weight, "0 or more", lambda factor: 0 <= factor < math.inf)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class Deployment:
                 "time_to_live",
                 self.time_to_live,
                 "a positive and finite number of seconds",
-                lambda given: 0 < given < math.inf,
+                lambda seconds: 0 < seconds < math.inf,
                 "leave it out to wait as long as the timeout of start()",
             )
 

@@ -276,8 +276,8 @@ def round_in(record: logging.LogRecord) -> tuple[int, int] | None:
     """Return the round that starts and the number of rounds, if this log record announces one."""
     if record.msg != "[ROUND %s/%s]" or not isinstance(record.args, tuple):
         return None
-    now, rounds = (int(str(number)) for number in record.args)
-    return now, rounds
+    round_number, rounds = (int(str(number)) for number in record.args)
+    return round_number, rounds
 
 
 def rounds_asked(record: logging.LogRecord) -> int | None:
@@ -302,8 +302,8 @@ def nodes_required(log: str) -> int | None:
     >>> nodes_required("Waiting for nodes to connect: 1 connected (minimum required: 2).")
     2
     """
-    found = AWAITED.findall(log)
-    return int(found[-1]) if found else None
+    numbers = AWAITED.findall(log)
+    return int(numbers[-1]) if numbers else None
 
 
 def why_it_ends(wrong: Exception) -> str:

@@ -44,7 +44,9 @@ class FoldedFedAvg(FedAvg):
         logger.info("aggregate_train: folded %d results", len(metrics))
         if not total:
             return None, None
-        arrays = ArrayRecord({name: Array(one.average(total)) for name, one in sums.items()})
+        arrays = ArrayRecord(
+            {name: Array(weighted.average(total)) for name, weighted in sums.items()}
+        )
         return arrays, self.train_metrics_aggr_fn(of_usual_form(metrics), self.weighted_by_key)
 
 

@@ -149,10 +149,10 @@ class NodeBuffers:
 
     def selection(self, context: Context) -> Selection | None:
         """Return how the node chooses among candidates; None if it does not."""
-        given = self._selection
-        if not callable(given):
-            return given
-        selection = given(context)
+        choose = self._selection
+        if not callable(choose):
+            return choose
+        selection = choose(context)
         _check_selection("the result of selection", selection)
         return selection
 
@@ -184,10 +184,10 @@ class NodeBuffers:
         return opened
 
     def _capacity(self, client: str, context: Context) -> int:
-        given = self._buffer_capacity
-        if not callable(given):
-            return given  # checked when the gate was made
-        capacity = given(context)
+        setting = self._buffer_capacity
+        if not callable(setting):
+            return setting  # checked when the gate was made
+        capacity = setting(context)
         _check_capacity(f"buffer_capacity of {client}", capacity)
         return capacity
 
@@ -217,8 +217,8 @@ def buffer_folder(context: Context) -> Path | None:
     The node-config comes first, then the run-config, then a folder of the user that the node runs
     as: ``$XDG_STATE_HOME/tidegate``, or ``~/.local/state/tidegate``.
     """
-    given = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
-    if given == IN_MEMORY:
+    folder = context.node_config.get(FOLDER) or context.run_config.get(FOLDER)
+    if folder == IN_MEMORY:
         if id(context) not in _FILES:
             raise ConfigurationError(
                 f"{FOLDER} = {IN_MEMORY!r} works only under `tidegate run`: every other engine "
@@ -226,8 +226,8 @@ def buffer_folder(context: Context) -> Path | None:
                 f"each round. Set {FOLDER} to a folder, or leave it out"
             )
         return None
-    if given:
-        return Path(str(given)).expanduser()
+    if folder:
+        return Path(str(folder)).expanduser()
     return users_folder()
 
 
@@ -243,28 +243,28 @@ def as_stream(opened: Any) -> Stream:
     indexed = hasattr(opened, "__getitem__") and hasattr(opened, "__len__")
     if indexed and not isinstance(opened, NOT_DATA) and not hasattr(opened, "iloc"):
         return IndexedStream(opened)  # arrays and Hugging Face's data sets have a take, too
-    given = f"open_stream returned a {type(opened).__name__}"
+    returned = f"open_stream returned a {type(opened).__name__}"
     if "take" not in missing and not indexed:
         raise ConfigurationError(
-            f"{given}, which has no {' and no '.join(missing)}; a stream has {', '.join(STREAMS)} "
-            "(tidegate.client.streams.Stream)"
+            f"{returned}, which has no {' and no '.join(missing)}; a stream has "
+            f"{', '.join(STREAMS)} (tidegate.client.streams.Stream)"
         )
     raise ConfigurationError(
-        f"{given}; it must return a stream (tidegate.client.streams) or a data set of which each "
-        "item is one sample, such as a list: list(zip(x, y)) for arrays x and y, loader.dataset "
-        "for a DataLoader"
+        f"{returned}; it must return a stream (tidegate.client.streams) or a data set of which "
+        "each item is one sample, such as a list: list(zip(x, y)) for arrays x and y, "
+        "loader.dataset for a DataLoader"
     )
 
 
-def own_name(asked: Address, context: Context) -> str:
+def own_name(question: Address, context: Context) -> str:
     """Return a node's own name, for a server that has no name for it."""
     config = context.node_config
     if config.get(NAME):
         return str(config[NAME])
     if "partition-id" in config:
         return f"partition-{config['partition-id']}"
-    if asked.fingerprint:
-        return asked.fingerprint
+    if question.fingerprint:
+        return question.fingerprint
     raise ConfigurationError(
         "this node has no name: register its SuperNode with --name, or give it "
         f"--node-config '{NAME}=\"site-0\"'; node ids do not survive a restart"

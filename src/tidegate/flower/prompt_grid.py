@@ -49,20 +49,20 @@ def _arriving(
         asked_at = time.monotonic()
         missing: list[str] = []
         for start in range(0, len(message_ids), at_once):
-            asked = message_ids[start : start + at_once]
-            replies = list(grid.pull_messages(asked))
+            batch = message_ids[start : start + at_once]
+            replies = list(grid.pull_messages(batch))
             heard = {reply.metadata.reply_to_message_id for reply in replies}
-            missing += [message_id for message_id in asked if message_id not in heard]
+            missing += [message_id for message_id in batch if message_id not in heard]
             if heard:
                 heard_at = time.monotonic()
             while replies:
                 yield replies.pop()
-        now = time.monotonic()
-        if not missing or now >= begun + timeout or asked_at >= heard_at + patience:
+        looked_at = time.monotonic()
+        if not missing or looked_at >= begun + timeout or asked_at >= heard_at + patience:
             return
         message_ids = missing
-        pause = min(max(PAUSE * (now - begun), SHORTEST_PAUSE), LONGEST_PAUSE)
-        time.sleep(min(pause, begun + timeout - now))
+        pause = min(max(PAUSE * (looked_at - begun), SHORTEST_PAUSE), LONGEST_PAUSE)
+        time.sleep(min(pause, begun + timeout - looked_at))
 
 
 class PromptGrid(OwnGrid):

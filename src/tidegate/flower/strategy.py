@@ -461,7 +461,7 @@ def _terms_of(  # noqa: PLR0913 - as many as a run has terms
 
 def _check_budget(budget: float) -> None:
     """Refuse a value that cannot be a budget."""
-    check_number("budget", budget, "a number above 0", lambda given: 0 < given < math.inf)
+    check_number("budget", budget, "a number above 0", lambda amount: 0 < amount < math.inf)
 
 
 def _membership_of(

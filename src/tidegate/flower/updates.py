@@ -13,7 +13,7 @@ known, and neither the check nor the wrapped strategy has to parse it.
 import logging
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -253,7 +253,7 @@ def has_form_of(content: RecordDict, model: ArrayRecord) -> bool:
 def of_usual_form(contents: Sequence[RecordDict]) -> list[RecordDict]:
     """Return those that have the same form as most."""
     forms = [_form(content) for content in contents]
-    usual = max(Counter(forms).items(), key=lambda one: one[1], default=(frozenset(), 0))[0]
+    usual = max(Counter(forms).items(), key=lambda counted: counted[1], default=(frozenset(), 0))[0]
     return [content for content, form in zip(contents, forms, strict=True) if form == usual]
 
 
@@ -269,26 +269,27 @@ def check_model(model: ArrayRecord) -> None:
             ) from None
 
 
-def check_same_model(saved: ArrayRecord, given: ArrayRecord) -> None:
+def check_same_model(saved: ArrayRecord, initial: ArrayRecord) -> None:
     """Refuse to resume a run whose model has other arrays than the given one.
 
     The saved model is a strategy's average: floats of any width stand for floats, a float64 also
     for integers, and bytes may have any length. An empty model accepts any arrays.
     """
-    for name in dict.fromkeys([*saved, *given]) if len(given) else ():
-        kept, new = saved.get(name), given.get(name)
+    for name in dict.fromkeys([*saved, *initial]) if len(initial) else ():
+        kept, new = saved.get(name), initial.get(name)
         if kept is not None and new is not None and _stands_for(kept, new):
             continue
-        told = [
-            "none" if one is None else f"{one.dtype} of {tuple(one.shape)}" for one in (kept, new)
+        shapes = [
+            "none" if array is None else f"{array.dtype} of {tuple(array.shape)}"
+            for array in (kept, new)
         ]
         raise RunDiffersError(
-            f"array {name!r} differs: the folder's model has {told[0]}, initial_arrays has "
-            f"{told[1]}; resume with the model that the run started with, or start a new run in "
+            f"array {name!r} differs: the folder's model has {shapes[0]}, initial_arrays has "
+            f"{shapes[1]}; resume with the model that the run started with, or start a new run in "
             "another folder",
             name=f"initial_arrays[{name!r}]",
-            saved=told[0],
-            given=told[1],
+            saved=shapes[0],
+            given=shapes[1],
         )
 
 
@@ -335,12 +336,13 @@ def _form(content: RecordDict) -> Form:
     )
 
 
-def _held(record: Mapping[str, Any]) -> list[tuple[str, str | int]]:
-    """Return what is in a record: each name, with the type of an array or the length of a list."""
-    return [
-        (name, one.dtype if isinstance(one, Array) else len(one) if isinstance(one, list) else "")
-        for name, one in record.items()
-    ]
+def _held(record: Mapping[str, Any]) -> Iterator[tuple[str, str | int]]:
+    """Yield what is in a record: each name, with the type of an array or the length of a list."""
+    for name, value in record.items():
+        if isinstance(value, Array):
+            yield name, value.dtype
+        else:
+            yield name, len(value) if isinstance(value, list) else ""
 
 
 def _check_finite(name: str, values: NDArray[Any]) -> None:

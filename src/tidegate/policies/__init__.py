@@ -39,9 +39,9 @@ def identity(maker: PolicyMaker) -> str:
         if maker is known:
             return name
     if isinstance(maker, partial):
-        given = [repr(one) for one in maker.args]
-        given += [f"{name}={value!r}" for name, value in sorted(maker.keywords.items())]
-        return f"{identity(maker.func)}({', '.join(given)})"
+        arguments = [repr(argument) for argument in maker.args]
+        arguments += [f"{name}={value!r}" for name, value in sorted(maker.keywords.items())]
+        return f"{identity(maker.func)}({', '.join(arguments)})"
     named = maker if hasattr(maker, "__qualname__") else type(maker)
     return f"{named.__module__}.{named.__qualname__}"
 

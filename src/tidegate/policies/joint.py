@@ -28,5 +28,5 @@ class JointPolicy(Generic[State]):
     def most_uses(self, num_rounds: int) -> int:
         """Return the most rounds that a sample trains in: K, U, or all if it does not expire."""
         clients = len(self.shares)
-        horizons = (self.retention.for_client(one, clients)[1] for one in range(clients))
+        horizons = (self.retention.for_client(number, clients)[1] for number in range(clients))
         return max(min(horizon or num_rounds, num_rounds) for horizon in horizons)

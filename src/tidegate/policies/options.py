@@ -53,10 +53,10 @@ class ControlOptions:
                 "spend_ahead",
                 ahead,
                 f"0 or more and at most {MOST_ROUNDS} rounds' budget",
-                lambda given: 0 <= given <= MOST_ROUNDS,
+                lambda ahead: 0 <= ahead <= MOST_ROUNDS,
                 "None is for no limit",
             )
-        check_number("least_share", self.least_share, "from 0 to 1", lambda given: 0 <= given <= 1)
+        check_number("least_share", self.least_share, "from 0 to 1", lambda part: 0 <= part <= 1)
 
     def check_uses(self, name: str, policy: JointPolicy[Any], num_rounds: int) -> None:
         """Refuse a policy that lets a sample train in more than ``most_uses`` rounds."""

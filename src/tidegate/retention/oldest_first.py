@@ -94,13 +94,13 @@ class OldestFirstBuffers:
         """
         uses = self.uses[who].copy()
         if admissions.any():
-            first, slots, now = self.admitted[who], self.capacities[who], self.clocks[who]
+            first, slots, clocks = self.admitted[who], self.capacities[who], self.clocks[who]
             for table, chosen, columns in self._tables(who):
                 old = table[:, columns]
                 fresh = _overwritten(len(table), first[chosen], slots[chosen], admissions[chosen])
-                gone = np.where(fresh & (old != EMPTY), now[chosen] - old, 0)
+                gone = np.where(fresh & (old != EMPTY), clocks[chosen] - old, 0)
                 uses[chosen] -= gone.sum(axis=0)
-                table[:, columns] = np.where(fresh, now[chosen], old)
+                table[:, columns] = np.where(fresh, clocks[chosen], old)
         self.admitted[who] += admissions
         self.clocks[who] += 1
         occupancy = np.minimum(self.occupancy[who] + admissions, self.capacities[who])
@@ -207,8 +207,8 @@ class OldestFirst:
             capacities=buffer_capacities,
             most_uses=self.most_uses,
             born=tuple(
-                np.full((int(buffer_capacities[one].max()), int(one.sum())), EMPTY)
-                for one in members
+                np.full((int(buffer_capacities[member].max()), int(member.sum())), EMPTY)
+                for member in members
             ),
             clocks=np.zeros(clients, dtype=np.int32),
             admitted=np.zeros(clients, dtype=np.int64),

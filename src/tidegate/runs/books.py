@@ -406,14 +406,14 @@ def _progress(saved: Mapping[str, Any]) -> Progress:
     return plain(Progress, values)
 
 
-def _check_terms(saved: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+def _check_terms(saved: Mapping[str, Any], terms: Mapping[str, Any]) -> None:
     """Refuse to resume a run that was started with other terms."""
-    for name, value in {**dict.fromkeys(given), **saved}.items():
-        if value != given.get(name):
+    for name, value in {**dict.fromkeys(terms), **saved}.items():
+        if value != terms.get(name):
             raise RunDiffersError(
-                f"the checkpoint was made with {name} = {value}, this run has {given.get(name)}; "
+                f"the checkpoint was made with {name} = {value}, this run has {terms.get(name)}; "
                 "resume with the same, or start a new run in another folder",
                 name=name,
                 saved=value,
-                given=given.get(name),
+                given=terms.get(name),
             )

@@ -42,7 +42,7 @@ def client_view(
     name: str,
     account: Account,
     away_for: int | None,
-    now: int,
+    round_number: int,
     requests: Mapping[str, bool],
 ) -> ClientView:
     """Return a client as an account of the books shows it.
@@ -51,14 +51,14 @@ def client_view(
         name: the client's.
         account: the server's account of it.
         away_for: the rounds since it was online.
-        now: the round under way, or the next one.
+        round_number: the round under way, or the next one.
         requests: whom operators have asked to retire, or to let in again.
     """
     order, newest = account.outstanding, account.newest
     is_retired = requests.get(name, account.retired_in > 0)
     troubles = {
         "empty": account.is_empty,
-        "short": newest.is_dry and newest.round_number == now - 1,
+        "short": newest.is_dry and newest.round_number == round_number - 1,
         "suppliers": newest.health.get("failing_suppliers", 0) > 0,
         "spools": newest.health.get("full_spools", 0) > 0,
     }
@@ -70,10 +70,10 @@ def client_view(
         total_spent=account.lost.spent + newest.spent,
         last_round=newest.round_number,
         away_for=away_for,
-        owes_answer=order is not None and order.round_number < now and not is_retired,
+        owes_answer=order is not None and order.round_number < round_number and not is_retired,
         is_retired=is_retired,
         held=[(age, count) for age, count in enumerate(newest.holding, start=1) if count],
         candidates=account.candidates,
         read=newest.read,
-        troubles=() if is_retired else tuple(one for one, here in troubles.items() if here),
+        troubles=() if is_retired else tuple(trouble for trouble, here in troubles.items() if here),
     )

@@ -93,8 +93,8 @@ class Journal:
         """Note a new server; the one before may have died in the middle of a line."""
         before = "\n" if self._path.exists() else ""
         self._left_out = _numbered({})
-        told = {"round": 0, "source": "started", "versions": versions(), "pid": os.getpid()}
-        self._write(told | {"machine": this_machine(), "boot": this_boot()}, before)
+        started = {"round": 0, "source": "started", "versions": versions(), "pid": os.getpid()}
+        self._write(started | {"machine": this_machine(), "boot": this_boot()}, before)
 
     def decided(self, round_number: int, price: float) -> None:
         """Note when a round began."""
@@ -115,7 +115,7 @@ class Journal:
 
     def measured(self, round_number: int, source: Source, metrics: Mapping[str, float]) -> None:
         """Write one line; values that are not finite become null."""
-        finite = {name: one if math.isfinite(one) else None for name, one in metrics.items()}
+        finite = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         self._write({"round": round_number, "source": source, "metrics": finite})
 
     def close(self, *, failed: bool) -> None:
@@ -134,14 +134,14 @@ def _numbered(left_out: Mapping[str, str]) -> dict[str, Any]:
     named = itertools.islice(left_out.items(), MOST_NAMED)
     return {
         "clients": {name: places[reason] for name, reason in named},
-        "reasons": [on_a_line(one) for one in itertools.islice(places, MOST_REASONS)],
+        "reasons": [on_a_line(reason) for reason in itertools.islice(places, MOST_REASONS)],
     }
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what a run depends on, as far as it is installed."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
+    packages = {"python": platform.python_version(), "machine": platform.machine()}
     for name in ("tidegate", "flwr", "numpy", "torch"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            packages[name] = importlib.metadata.version(name)
+    return packages

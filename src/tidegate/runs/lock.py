@@ -32,18 +32,18 @@ def server_process(folder: Path) -> int | None:
     layout, kind, process = _LAYOUTS.get(sys.platform, ("", 0, 0))
     if not layout:
         raise OSError(f"cannot tell who holds a lock on {sys.platform}")
-    asked = [0] * len(layout)
-    asked[kind] = fcntl.F_RDLCK  # whoever keeps readers out
+    question = [0] * len(layout)
+    question[kind] = fcntl.F_RDLCK  # whoever keeps readers out
     try:
         lock = os.open(folder / LOCK, os.O_RDONLY)
     except FileNotFoundError:
         return None
     try:
-        answer = fcntl.fcntl(lock, fcntl.F_GETLK, struct.pack(layout, *asked))
+        answer = fcntl.fcntl(lock, fcntl.F_GETLK, struct.pack(layout, *question))
     finally:
         os.close(lock)
-    found = struct.unpack(layout, answer)
-    return None if found[kind] == fcntl.F_UNLCK else int(found[process])
+    holder = struct.unpack(layout, answer)
+    return None if holder[kind] == fcntl.F_UNLCK else int(holder[process])
 
 
 def read_watched(folder: Path) -> RunView:

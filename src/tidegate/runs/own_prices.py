@@ -26,19 +26,19 @@ def write_prices(
 
     A killed server may have left half a line, so the next one starts on a line of its own.
     """
-    told: dict[str, object] = {}
+    line: dict[str, object] = {}
     prices = {client: order.price for client, order in orders.items()}
     if len(set(prices.values())) > 1:
-        told["prices"] = prices
+        line["prices"] = prices
     if isinstance(feed, PricedByAmounts) and len(feed.rates) > 1:
         amounts = feed.amounts(round_number)
         if amounts:  # a round that an earlier server decided is written already
-            told["amounts"] = {name: [amounts[name], rate] for name, rate in feed.rates.items()}
-    if told:
+            line["amounts"] = {name: [amounts[name], rate] for name, rate in feed.rates.items()}
+    if line:
         with (folder / PRICES).open("ab+") as lines:
             lines.seek(max(lines.tell() - 1, 0))
             end = b"" if lines.read() in (b"", b"\n") else b"\n"
-            text = json.dumps({"round": round_number, **told})
+            text = json.dumps({"round": round_number, **line})
             lines.write(end + text.encode() + b"\n")
 
 
@@ -49,11 +49,11 @@ def amounts_paid(view: RunView) -> dict[str, tuple[float, float]]:
     """
     rows = {row.round_number: row for row in view.rounds}
     paid: dict[str, tuple[float, float]] = {}
-    told = {number: line["amounts"] for number, line in _told(view.folder) if "amounts" in line}
-    for number in rows.keys() & told.keys():
+    amounts = {number: line["amounts"] for number, line in _told(view.folder) if "amounts" in line}
+    for number in rows.keys() & amounts.keys():
         row = rows[number]
         bought = row.spent / row.price if row.price else 0.0
-        for name, (amount, rate) in told[number].items():
+        for name, (amount, rate) in amounts[number].items():
             before = paid.get(name, (0.0, 0.0))
             paid[name] = before[0] + bought * amount, before[1] + bought * amount * rate
     return paid
@@ -69,21 +69,21 @@ def price_table(view: RunView) -> FloatArray | None:
     names = {client.name: number for number, client in enumerate(view.clients)}
     rows = {row.round_number: place for place, row in enumerate(view.rounds)}
     average = np.array([row.price for row in view.rounds])
-    ratios, told = np.full((len(rows), len(names)), np.nan), np.zeros(len(rows), dtype=bool)
+    ratios, is_told = np.full((len(rows), len(names)), np.nan), np.zeros(len(rows), dtype=bool)
     for round_number, line in _told(view.folder):
         place = rows.get(round_number)
         if place is None or "prices" not in line:
             continue
-        told[place] = True
+        is_told[place] = True
         for client in names.keys() & line["prices"].keys():
             ratios[place, names[client]] = line["prices"][client] / (average[place] or 1.0)
-    if not told.any():
+    if not is_told.any():
         return None
     known = ~np.isnan(ratios)
     usual = np.where(known, ratios, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     usual = np.where(known.any(axis=0), usual, 1.0)
     ratios = np.where(known, ratios, usual)
-    ratios[~told] = 1.0  # all clients with an order paid the same
+    ratios[~is_told] = 1.0  # all clients with an order paid the same
     table: FloatArray = average[:, None] * ratios
     return table
 

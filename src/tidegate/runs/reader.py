@@ -101,26 +101,31 @@ class RunView:
     @property
     def away(self) -> list[ClientView]:
         """Clients that have left, were offline in the last round, or have not replied."""
-        waited_for = [one for one in self.clients if not one.is_retired]
-        return [one for one in waited_for if one.away_for != 0 or one.owes_answer]
+        waited_for = [client for client in self.clients if not client.is_retired]
+        return [client for client in waited_for if client.away_for != 0 or client.owes_answer]
 
     @property
     def retired(self) -> list[ClientView]:
         """Clients that an operator has retired; the server does not wait for them."""
-        return [one for one in self.clients if one.is_retired]
+        return [client for client in self.clients if client.is_retired]
 
 
 def read_run(folder: Path) -> RunView:
     """Read the present state of a folder."""
     books = saved_books(folder)
-    now, terms, absences, requests = books.round_number, books.terms, books.absences, asked(folder)
+    round_number, absences = books.round_number, books.absences
+    terms, requests = books.terms, asked(folder)
     clients = [
         client_view(
-            name, books.accounts[name], absences.get(name) if absences else 0, now, requests
+            name,
+            books.accounts[name],
+            absences.get(name) if absences else 0,
+            round_number,
+            requests,
         )
         for name in sorted(books.accounts, key=natural_order)
     ]
-    rounds = settled_rounds(folder / ROUNDS, now - 1)
+    rounds = settled_rounds(folder / ROUNDS, round_number - 1)
     metrics = dict[str, dict[int, float]]()
     times: dict[str, dict[int, float]] = {"decided": {}, "settled": {}}
     averaged, failures = dict[int, int](), dict[int, tuple[int, str]]()
@@ -164,7 +169,7 @@ def read_run(folder: Path) -> RunView:
             mean_price=terms["mean_price"],
             fraction_train=terms["fraction_train"],
             min_train_nodes=terms["min_train_nodes"],
-            round_number=now,
+            round_number=round_number,
             rounds=rounds,
             metrics=metrics,
             averaged=averaged,
@@ -173,7 +178,9 @@ def read_run(folder: Path) -> RunView:
             is_gone=not ending and server is not None and server.is_gone,
             begun_at=times["decided"],
             ended_at=times["settled"],
-            clients=[replace(one, failed=_failed(one, failing, left_out)) for one in clients],
+            clients=[
+                replace(client, failed=_failed(client, failing, left_out)) for client in clients
+            ],
             failures=failures,
             left_out=left_out,
             server=server,
@@ -208,7 +215,7 @@ def saved_books(folder: Path) -> BooksView:
     path = folder / BOOKS
     books = read_books(path) if path.exists() else None
     if books is None:
-        inside = next((one for one in sorted(folder.iterdir()) if _may_hold_run(one)), None)
+        inside = next((inner for inner in sorted(folder.iterdir()) if _may_hold_run(inner)), None)
         remedy = f"did you mean {inside}?" if inside else "give the one that the server saves to"
         raise ConfigurationError(f"{folder} holds no run; {remedy}")
     return books
@@ -227,8 +234,8 @@ def settled_rounds(path: Path, settled: int) -> list[FleetRound]:
     with reading(path, REMEDY):
         rounds = [plain(FleetRound, json.loads(row)) for row in whole_lines(path)[:settled]]
     if len(rounds) < settled:
-        told = f"has {len(rounds)} rounds, but {settled} were settled"
-        raise DamagedFileError(path, told, REMEDY)
+        reason = f"has {len(rounds)} rounds, but {settled} were settled"
+        raise DamagedFileError(path, reason, REMEDY)
     return rounds
 
 

@@ -43,7 +43,7 @@ def asked(folder: Path) -> dict[str, bool]:
         text = (folder / RETIRED).read_text("utf-8", errors="replace")
     except FileNotFoundError:
         return {}
-    found: dict[str, bool] = {}
+    requests: dict[str, bool] = {}
     for line in text.splitlines():
         try:
             request = json.loads(line)
@@ -51,8 +51,8 @@ def asked(folder: Path) -> dict[str, bool]:
         except (ValueError, LookupError, TypeError, RecursionError):
             continue
         if isinstance(client, str) and isinstance(retired, bool):
-            found[client] = retired
-    return found
+            requests[client] = retired
+    return requests
 
 
 def take_up(folder: Path, controller: Controller) -> None:

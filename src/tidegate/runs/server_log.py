@@ -114,4 +114,7 @@ def last_lines(folder: Path, count: int) -> list[str]:
         return []
     lines = [line for line in text.splitlines() if line.strip()]
     shown = lines[max(len(lines) - count, 0) :]
-    return ["".join(one if one.isprintable() else " " for one in line) for line in shown]
+    return [
+        "".join(character if character.isprintable() else " " for character in line)
+        for line in shown
+    ]

@@ -143,10 +143,10 @@ class Sinks:
         if evaluate is None:
             return None
 
-        def measured(now: int, model: Model) -> Measured:
-            found = evaluate(now + rounds_before, model)
-            self.measured(now + rounds_before, "server", found)
-            return found
+        def measured(round_number: int, model: Model) -> Measured:
+            metrics = evaluate(round_number + rounds_before, model)
+            self.measured(round_number + rounds_before, "server", metrics)
+            return metrics
 
         return measured
 
@@ -270,12 +270,12 @@ def _checked(sink: Sink) -> Sink:
     """Return a sink if it has all methods of one."""
     missing = [name for name in TOLD if not callable(getattr(sink, name, None))]
     if missing or isinstance(sink, type):
-        told = (
+        reason = (
             "is a class; pass an instance" if isinstance(sink, type) else f"has no {missing[0]}()"
         )
         raise ConfigurationError(
             f"sinks must list objects with {', '.join(TOLD)}, such as "
-            f"tidegate.integrations.prometheus.Prometheus(); {shown(sink)} {told}"
+            f"tidegate.integrations.prometheus.Prometheus(); {shown(sink)} {reason}"
         )
     return sink
 

@@ -97,8 +97,8 @@ class RunWriter:
                 raise DamagedFileError(path, f"is missing, but {rows} belongs to a run", REMEDY)
             return None
         if not MODEL_NAME.fullmatch(saved.model):
-            told = f"is damaged (it names a model {reprlib.repr(saved.model)})"
-            raise DamagedFileError(path, told, REMEDY)
+            reason = f"is damaged (it names a model {reprlib.repr(saved.model)})"
+            raise DamagedFileError(path, reason, REMEDY)
         if saved.app and self._app not in ("", saved.app):
             raise RunDiffersError(
                 f"{self._folder} holds a run of the app {reprlib.repr(saved.app)}, but this is "

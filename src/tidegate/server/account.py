@@ -187,15 +187,15 @@ def readable(wanted: int) -> int:
 def check(receipt: Receipt, account: Account, order: Order) -> None:
     """Refuse a receipt that does not follow from the one before it and the order."""
     before = account.newest
-    held, now = before.holding, receipt.holding
+    held, reported = before.holding, receipt.holding
     bought = receipt.bought - before.bought
     admitted = receipt.admitted - before.admitted
     refused = receipt.refused - before.refused
-    possible, planned = account.most_bought(order), sum(now)
+    possible, planned = account.most_bought(order), sum(reported)
     spent = before.spent + order.price * bought
     ended = before.under_way_spent + order.price * bought - receipt.under_way_spent
     rounding = ROUNDING * (1 + receipt.spent)
-    expiring = sum(now[int(min(order.horizon, MOST_AGES)) - 1 :])
+    expiring = sum(reported[int(min(order.horizon, MOST_AGES)) - 1 :])
     ranges = {
         "samples bought": (bought, 0, possible),
         "samples refused": (refused, 0, before.under_way + bought),
@@ -212,7 +212,7 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
             (ended + rounding) * (refused > 0),
         ),
         "samples planned": (planned, 0, account.buffer_capacity),
-        "older samples": (planned - sum(now[:1]), 0, sum(held) + before.under_way),
+        "older samples": (planned - sum(reported[:1]), 0, sum(held) + before.under_way),
         "samples expiring": (
             receipt.expiring,
             expiring if order.horizon <= MOST_AGES else 0,
@@ -237,9 +237,9 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
                 f"{least:.10g} and at most {most:.10g} are possible"
             )
     expected = buffer.after(account.kept(order.horizon), bought, account.buffer_capacity)
-    likely = not order.evicts or now == expected
-    if not (likely or buffer.may_follow(now, held, bought, before.under_way)):
+    likely = not order.evicts or reported == expected
+    if not (likely or buffer.may_follow(reported, held, bought, before.under_way)):
         raise WireError(
-            f"it reports {now[:20]} samples by age for round {order.round_number}, after "
+            f"it reports {reported[:20]} samples by age for round {order.round_number}, after "
             f"{held[:20]} and {bought} bought: samples cannot be older than that"
         )

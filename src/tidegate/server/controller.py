@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from tidegate.admission.allocation import Allocation
-from tidegate.admission.debt import cash
 from tidegate.admission.rule import AdmissionRule, GrantedRule
 from tidegate.errors import ConfigurationError
-from tidegate.policies.decision import decide
+from tidegate.policies.decision import cash, decide
 from tidegate.server.fleet import FleetStock, Terms
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.ledger import Booking, Ledger
@@ -125,8 +124,8 @@ class Controller:
         members = self._fleet.members(
             {client for client in present if self._ledger.account(client).outstanding is None}
         )
-        now, paused = self._at.round_number, self._at.pause.rounds_left > 0
-        quote, members = self._fleet.quote(now, members)
+        round_number, paused = self._at.round_number, self._at.pause.rounds_left > 0
+        quote, members = self._fleet.quote(round_number, members)
         clients = [client for _, client in members]
         self._server = policy.admission.learn(self._server, quote)
         unsettled = self._ledger.exposure + self._ledger.booked.spent
@@ -134,9 +133,9 @@ class Controller:
             policy,
             self._server,
             quote,
-            stock=FleetStock(self._fleet, clients, now),
+            stock=FleetStock(self._fleet, clients, round_number),
             allocation=self._fleet.allocation or Allocation.start(policy.shares),
-            round_number=now,
+            round_number=round_number,
             who=self._fleet.numbers(members),
             cash=self._cash(budget, unsettled),
             unsettled=unsettled,
@@ -150,7 +149,9 @@ class Controller:
             count = NO_LIMIT if decided.counts is None else int(decided.counts[place])
             is_owed = decided.owed is not None and decided.owed[place] > 0
             thresholds = (price,) if is_owed else decided.thresholds  # it is owed at any price
-            orders[client] = self._fleet.order(now, client, price, count, thresholds, paused=paused)
+            orders[client] = self._fleet.order(
+                round_number, client, price, count, thresholds, paused=paused
+            )
         for client, order in orders.items():
             self._ledger.send(client, order)
         ordered = None if decided.thresholds else decided.total

@@ -371,14 +371,14 @@ class Fleet:
 
         Where no client takes part, it is what a sample costs the whole fleet.
         """
-        asked = members or [(number, client) for client, number in self.roster.places.items()]
-        clients = [client for _, client in asked]
+        quoted = members or [(number, client) for client, number in self.roster.places.items()]
+        clients = [client for _, client in quoted]
         price = _asked_price(self.terms.prices, round_number, clients)
         if isinstance(price, Mapping):
-            asked = [(number, client) for number, client in asked if client in price]
-            members = asked if members else []
-            own = [fed_price(price[client], round_number, client) for _, client in asked]
-            shares = self.policy.shares[self.numbers(asked)]
+            quoted = [(number, client) for number, client in quoted if client in price]
+            members = quoted if members else []
+            own = [fed_price(price[client], round_number, client) for _, client in quoted]
+            shares = self.policy.shares[self.numbers(quoted)]
             quote = Quote.of(np.array(own, dtype=np.float64), shares)
         else:
             ahead = _known_prices(self.terms.prices, round_number)

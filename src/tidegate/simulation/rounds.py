@@ -25,11 +25,11 @@ from tidegate._internal.arguments import shown
 from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, generator
 from tidegate.admission.allocation import Allocation
-from tidegate.admission.debt import cash, certificate_holds
+from tidegate.admission.debt import certificate_holds
 from tidegate.admission.rule import RoundTotals, State
 from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
-from tidegate.policies.decision import decide
+from tidegate.policies.decision import cash, decide
 from tidegate.prices import Price, Prices, as_price, check_length, law_of
 from tidegate.problem import Problem
 from tidegate.retention.buffers import Buffers, RetentionRule
