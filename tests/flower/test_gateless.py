@@ -9,7 +9,7 @@ import pytest
 from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
-from flwr.clientapp.mod import message_size_mod
+from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod, message_size_mod
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset, echo_app, gated_app
 
@@ -73,6 +73,15 @@ def test_a_node_without_a_gate_is_asked_less_and_less_often(
     assert grid.asked.count(3) == 4  # in rounds 1, 2, 4 and 8
     assert [row.answered for row in strategy.rounds] == [2] * 15
     assert len(re.findall(r"node 3 is left out: .* mods.*asked again after", caplog.text)) == 4
+
+
+@pytest.mark.parametrize("before", [fixedclipping_mod, LocalDpMod(1.0, 1.0, 1.0, 1e-5)])
+def test_a_mod_that_fails_before_the_gate_stops_the_run_with_the_remedy(before: Any) -> None:
+    gate = ClientGate(dataset, 8)
+    app = ClientApp(mods=[before, gate])
+    app.train()(lambda message, context: samples(message, context, gate))
+    with pytest.raises(ConfigurationError, match="put a ClientGate first into the ClientApp's mods"):
+        control().start(LocalGrid(app, NODES), MODEL, num_rounds=3)
 
 
 def test_a_gate_that_fails_is_asked_again() -> None:

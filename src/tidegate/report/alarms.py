@@ -13,8 +13,7 @@ from tidegate.report.page import Level
 from tidegate.report.purchases import told_of_purchases
 from tidegate.report.run_state import RunState
 from tidegate.report.tables import amount
-from tidegate.runs.client_view import ClientView
-from tidegate.runs.reader import RunView
+from tidegate.runs.reader import ClientView, RunView
 from tidegate.runs.server_log import how_stopped, last_lines
 
 MOST_NAMES = 6

@@ -7,7 +7,7 @@ from tidegate._internal.words import counted
 from tidegate.report.figures import COLOURS
 from tidegate.report.page import INK, Picture, new_panel
 from tidegate.report.tables import amount
-from tidegate.runs.client_view import ClientView
+from tidegate.runs.reader import ClientView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

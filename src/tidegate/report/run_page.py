@@ -18,8 +18,7 @@ from tidegate.report.run_state import clock, run_state
 from tidegate.report.selection import selection_in_words
 from tidegate.report.spending import spending_in_words
 from tidegate.report.tables import amount, without_rounding
-from tidegate.runs.client_view import ClientView
-from tidegate.runs.reader import RunView
+from tidegate.runs.reader import ClientView, RunView
 
 MOST_ROWS = 500
 """The most rows of a table; a longer one says so."""

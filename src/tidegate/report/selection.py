@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tidegate.runs.client_view import ClientView
+from tidegate.runs.reader import ClientView
 
 
 def selection_in_words(clients: Sequence[ClientView]) -> list[str]:
