@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from tidegate._internal import saving
-from tidegate._internal.replacing import with_changes
 from tidegate._internal.saving import plain
 from tidegate._internal.sqlite_file import connect, opening, prepare, transaction
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import RoundTotals
 from tidegate.errors import RunDiffersError
 from tidegate.runs.books_file import BOOKS_KIND, read, read_only, readable, write
-from tidegate.server.account import Account, Lost
+from tidegate.server.account import Account, Lost, with_changes
 from tidegate.server.fleet import Fleet, Roster, Terms
 from tidegate.server.ledger import Accounts, Ledger, Sums
 from tidegate.server.standing import BuyingPause, Progress, RoundUnderWay, Standing

@@ -15,10 +15,9 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate._internal.replacing import with_changes
 from tidegate.admission.rule import RoundTotals
 from tidegate.errors import WireError
-from tidegate.server.account import Account
+from tidegate.server.account import Account, with_changes
 from tidegate.wire import Introduction, Order, Receipt
 
 BEGIN_AGAIN = "Delete its buffer file to begin again"

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tidegate._internal.replacing import with_changes
-from tidegate.server.account import Account
+from tidegate.server.account import Account, with_changes
 
 
 def test_it_is_what_replace_gives() -> None:
