@@ -22,7 +22,15 @@ from quiet import quietly
 from tidegate._internal.saving import replace_file
 from tidegate.client.device_file import store_path
 from tidegate.client.store import Store
-from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, checkpoint, client, messages
+from tidegate.flower import (
+    AdmissionControl,
+    ClientGate,
+    LocalGrid,
+    checkpoint,
+    client,
+    round_replies,
+    strategy,
+)
 from tidegate.flower.flower_internals import name_message
 from tidegate.flower.records import GATE_FAILS, asks_who
 from tidegate.prices import PricePath, UniformPrice
@@ -157,16 +165,17 @@ def played(number: int, folder: Path, patch: pytest.MonkeyPatch) -> Faults:
     strict = faults.draw.random() < 0.3
     grid = FaultyGrid(faults, folder / "buffers")
     patch.setattr(checkpoint, "replace_file", faults.write)
-    patch.setattr(messages, "time", SimpleNamespace(time=faults.now))
+    for module in (strategy, round_replies):
+        patch.setattr(module, "time", SimpleNamespace(time=faults.now))
 
     def after(now: int, arrays: object) -> None:
         faults.calm = now >= ROUNDS - CALM
 
     for _ in range(300):
-        strategy = control(policy, folder / "run", strict=strict)
+        server = control(policy, folder / "run", strict=strict)
         try:
-            strategy.start(grid, MODEL, ROUNDS, evaluate_fn=after)
-            if len(strategy.rounds) == ROUNDS:  # fewer where nobody was there to begin with
+            server.start(grid, MODEL, ROUNDS, evaluate_fn=after)
+            if len(server.rounds) == ROUNDS:  # fewer where nobody was there to begin with
                 break
         except ServerDied:
             faults.counts["servers"] = faults.counts.get("servers", 0) + 1
@@ -175,7 +184,7 @@ def played(number: int, folder: Path, patch: pytest.MonkeyPatch) -> Faults:
                 raise
     else:
         raise AssertionError("300 servers did not bring the run to its end")
-    check(strategy, folder, strict=strict)
+    check(server, folder, strict=strict)
     return faults
 
 

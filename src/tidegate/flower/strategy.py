@@ -276,7 +276,8 @@ class AdmissionControl(Strategy):
         ready = []
         for client, order in orders.items() if written else ():
             # A round decided before a restart goes to the clients that it was decided for.
-            message = messages.get(nodes[client]) or _readdressed(written[0], nodes[client])
+            node_id = nodes[client]
+            message = messages.get(node_id) or Message(written[0].content, node_id, kind)
             content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
             self._model.put_into(content)
             attach(content, controller.address(client), order)
@@ -504,11 +505,6 @@ def _numbered_on(result: Result, rounds_before: int) -> Result:
             result, name, {number + rounds_before: record for number, record in metrics.items()}
         )
     return result
-
-
-def _readdressed(message: Message, node_id: int) -> Message:
-    """Return the same message for another node."""
-    return Message(message.content, node_id, message.metadata.message_type)
 
 
 def _let_live(message: Message, seconds: float) -> Message:
