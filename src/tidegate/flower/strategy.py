@@ -61,6 +61,7 @@ from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
 from tidegate.server.shards import Membership, Purse, Shard
+from tidegate.wire import Order
 
 NAMES = ", ".join(POLICIES)
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -278,12 +279,7 @@ class AdmissionControl(Strategy):
             # A round decided before a restart goes to the clients that it was decided for.
             node_id = nodes[client]
             message = messages.get(node_id) or Message(written[0].content, node_id, kind)
-            content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
-            self._model.put_into(content)
-            attach(content, controller.address(client), order)
-            message.content = content
-            ready.append(_let_live(message, self._seconds_to_live))
-            self._outbox.add(message, client, order.round_number)
+            ready.append(self._with_order(message, client, order))
         return ready
 
     def aggregate_train(
@@ -346,6 +342,17 @@ class AdmissionControl(Strategy):
         """Log the wrapped strategy and the terms."""
         logger.info("\t├──> Admission control: budget %g a round", self._budget)
         self.strategy.summary()
+
+    def _with_order(self, message: Message, client: str, order: Order) -> Message:
+        """Return a client's message with its order, and the model in its own types."""
+        content = message.content.copy()  # the wrapped strategy's, arrays and all, is shared
+        for key, record in content.items():
+            if record is self._model.average:
+                content[key] = self._model.arrays
+        attach(content, self._running().address(client), order)
+        message.content = content
+        self._outbox.add(message, client, order.round_number)
+        return _let_live(message, self._seconds_to_live)
 
     def _stopping(self, should_stop: ShouldStop, before: int) -> ShouldStop:
         """Wrap ``should_stop``: rounds continue over a restart, and the model is the run's own."""

@@ -152,12 +152,6 @@ class GlobalModel:
         if arrays is not self.arrays:
             self.average = self.arrays = arrays
 
-    def put_into(self, content: RecordDict) -> None:
-        """Put the model into a message, in its own types."""
-        for key, record in content.items():
-            if record is self.average:
-                content[key] = self.arrays
-
     def accept(self, average: ArrayRecord, round_number: int) -> ArrayRecord | None:
         """Make the average of a round the model if it is valid; otherwise log why not."""
         arrays = in_types_of(self._initial, average)
