@@ -1,5 +1,6 @@
 """Algorithm 1 as one reads it counts what the simulation and a Flower app count, bit for bit."""
 
+import dataclasses
 import itertools
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ from tidegate._internal.arrays import FloatArray
 from tidegate._internal.randomness import PRICES, generator
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid, Planning
 from tidegate.prices import price_feed
+from tidegate.problem import EarlierSamples
 from tidegate.server.fleet_round import FleetRound
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "paper" / "algorithm_1.py"
@@ -56,6 +58,31 @@ def test_every_round_is_that_of_the_simulation(setting: str, seed: int, paper: M
     for column in rows[0]:
         assert [row[column] for row in rows] == run.columns[column].tolist(), column
     assert np.ptp(models[-1]) > 0
+
+
+def test_an_initial_state_is_that_of_the_simulation(paper: ModuleType) -> None:
+    """q⁰, A⁰, n(0) and N(0) of Algorithm 1's input: clients that have played before."""
+    setting = tidegate.EXPERIMENTS["mnist"]
+    problem = setting.problem(40)
+    clients = random_clients(paper, problem, 2000, seed=3)
+    horizon = tidegate.plan_constant_admission(problem).retention_horizon
+    draw = np.random.default_rng(4)
+    for client, capacity in zip(clients, problem.capacities, strict=True):
+        for _ in range(2 * horizon):
+            client.admit(int(draw.integers(0, 2) * (len(client.stored) < capacity)))
+            client.drop(horizon)
+    left = np.zeros(horizon + 1, dtype=int)
+    for client in clients:
+        gone = np.setdiff1d(np.arange(client.read), client.stored)
+        left += np.bincount(client.ages[gone], minlength=horizon + 1)
+    stored = [np.bincount(client.ages[client.stored], minlength=horizon) for client in clients]
+    earlier = EarlierSamples(stored=stored, left=left)
+    assert len(np.flatnonzero(np.sum(stored, axis=0))) > 5
+    begun = dataclasses.replace(problem, earlier=earlier)
+    run = tidegate.simulate(tidegate.make_policy("acdpp", begun), begun, setting.price, 0)
+    rows, _ = zip(*paper.algorithm_1(problem, clients, prices(problem, 0)), strict=True)
+    for column in rows[0]:
+        assert [row[column] for row in rows] == run.columns[column].tolist(), column
 
 
 SUMMED = ("spent", "overspend", "cost_debt", "effective_samples")

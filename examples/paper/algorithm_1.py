@@ -49,7 +49,7 @@ MEASURES: Mapping[str, Callable[[Columns], float]] = {
 
 
 class Client:
-    """A client with its stream of samples and its buffer."""
+    """A client with its stream of samples and its buffer, which may hold earlier samples."""
 
     def __init__(self, inputs: Pixels, labels: Ints) -> None:
         self.inputs, self.labels = inputs, labels
@@ -97,8 +97,12 @@ def algorithm_1(
     weight = penalty_weight(problem.num_rounds, 0.5)  # V = T^γ
     interval = ClosingInterval(plan.target_admission, contraction(problem.num_rounds, 0.5))
     model = np.zeros((clients[0].inputs.shape[1], CLASSES), dtype=np.float32)
-    debt, overspend, stored, distinct = 0.0, 0.0, 0, 0  # Z(1), n(0), N(0)
-    split, admissions = Allocation.start(problem.capacity_shares), [0] * horizon
+    debt, overspend, split = 0.0, 0.0, Allocation.start(problem.capacity_shares)  # Z(1) = 0
+    # n(0), N(0), and A⁰ as Λ(1-K), ..., Λ(0): what clients hold before round 1.
+    stored = sum(len(client.stored) for client in clients)
+    distinct = sum(client.read for client in clients)
+    ages = np.concatenate([client.ages[client.stored] for client in clients])
+    admissions = [int((ages == age).sum()) for age in range(horizon, 0, -1)]
     for round_number, price in enumerate(prices, start=1):  # line 1; line 3, observe: c(t)
         # Line 4, solve eq:dpp-policy: J_t (eq:dpp-upper-2) over eq:lambda-min-max.
         carried = stored - admissions[-horizon]

@@ -23,10 +23,16 @@ class DriftPlusPenalty:
     interval: Interval
     learning: LearningConstants
     """The constants of the penalty that the rule minimises."""
+    distinct_samples: int = 0
+    """N(0)."""
+    carried_samples: int = 0
+    """n(0), without samples that leave before round 1."""
 
     def start(self) -> ServerState:
-        """Return a state without debt and samples."""
-        return ServerState()
+        """Return a state without debt."""
+        return ServerState(
+            distinct_samples=self.distinct_samples, carried_samples=self.carried_samples
+        )
 
     def learn(self, state: ServerState, quote: Quote) -> ServerState:
         """Return the same state: this rule does not learn from prices."""

@@ -68,7 +68,7 @@ class TideState:
     earned: float = 0.0
     """The sum of the budgets of all rounds before."""
     admitted: int = 0
-    """Samples admitted in all rounds before."""
+    """Samples admitted in all rounds before, and those held before round 1."""
     taking_part: float = 1.0
     """The part of the slots whose clients take part in a round, averaged over recent rounds."""
     prices: PriceMemory = field(default_factory=PriceMemory)
@@ -127,10 +127,12 @@ class Tide:
     """Groups of prices, for prices that depend on the price before; 1 for none."""
     most_uses: int | None = None
     """U, the most rounds in which a sample trains; None for no cap."""
+    stored: int = 0
+    """n(0), samples that clients hold before round 1."""
 
     def start(self) -> TideState:
         """Return a state without prices and spending."""
-        return TideState(taking_part=self.fraction_train)
+        return TideState(taking_part=self.fraction_train, admitted=self.stored)
 
     def learn(self, state: TideState, quote: Quote) -> TideState:
         """Remember the price, and solve again if the rule would change."""
@@ -256,7 +258,7 @@ class Tide:
         if not (is_first if empty is None else empty):
             return False
         knows_one = state.round_number == 1 and quote.own is None
-        slots = self.total_capacity if is_first else empty or 0
+        slots = self.total_capacity - self.stored if is_first else empty or 0
         return knows_one or slots * state.prices.mean > DEAR_FILL * self._rate
 
     def _replaces(self, state: TideState, quote: Quote) -> bool:

@@ -56,6 +56,8 @@ def acdpp(  # noqa: PLR0913 - all but two are given by name
             penalty_weight=penalty_weight,
             interval=ClosingInterval(target_admission, contraction, admission_cap),
             learning=problem.learning if learning is None else learning,
+            distinct_samples=problem.earlier.distinct_samples,
+            carried_samples=int(problem.earlier.within(plan.retention_horizon).sum()),
         ),
         retention=KStepRetention(plan.retention_horizon),
         shares=problem.capacity_shares,

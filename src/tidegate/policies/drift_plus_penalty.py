@@ -33,6 +33,8 @@ def drift_plus_penalty(
             penalty_weight=parameters.penalty_weight(problem.num_rounds, penalty_exponent),
             interval=FixedInterval(problem.slots_a_round),
             learning=problem.learning,
+            distinct_samples=problem.earlier.distinct_samples,
+            carried_samples=int(problem.earlier.within(plan.retention_horizon).sum()),
         ),
         retention=KStepRetention(plan.retention_horizon),
         shares=problem.capacity_shares,

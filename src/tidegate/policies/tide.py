@@ -32,6 +32,7 @@ def tide(
             fraction_train=problem.mean_fraction_train,
             price_groups=price_groups,
             most_uses=options.most_uses,
+            stored=int(problem.earlier.within(options.most_uses).sum()),
         ),
         retention=OldestFirst(options.most_uses or 0),
         shares=problem.capacity_shares,

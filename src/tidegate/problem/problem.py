@@ -11,6 +11,7 @@ from tidegate._internal.arrays import FloatArray, IntArray
 from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError
 from tidegate.problem.delays import Delays
+from tidegate.problem.earlier_samples import NOTHING, EarlierSamples
 from tidegate.problem.learning_constants import LearningConstants
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY
 
@@ -44,6 +45,8 @@ class Problem:
     known_ahead: int = 0
     """Rounds whose prices are known in advance, as electricity prices are for a day."""
     learning: LearningConstants = field(default_factory=LearningConstants)
+    earlier: EarlierSamples = NOTHING
+    """What clients hold before round 1; nothing by default."""
 
     def __post_init__(self) -> None:
         given = np.asarray(self.buffer_capacities)
@@ -81,6 +84,18 @@ class Problem:
             check_number(name, value, limit, lambda given: lowest <= given <= highest, unit)
         check_whole_number("num_rounds", self.num_rounds, most=MOST_ROUNDS)
         check_whole_number("known_ahead", self.known_ahead, least=0, most=MOST_ROUNDS)
+        held = self.earlier.occupancy
+        if held.size and held.shape != capacities.shape:
+            raise ConfigurationError(
+                f"earlier samples must be counted for every client ({given.size}), got "
+                f"{held.size}; [0] is for a client that stores none"
+            )
+        if held.size and (held > capacities).any():
+            client = int(np.argmax(held - capacities))
+            raise ConfigurationError(
+                f"client {client} has room for {capacities[client]} samples, but stores "
+                f"{held[client]} earlier ones; count the others as left"
+            )
 
     @property
     def capacities(self) -> IntArray:
@@ -127,4 +142,9 @@ class Problem:
         prices = self.mean_price
         if np.shape(prices):
             prices = np.asarray(prices)[:num_clients]
-        return replace(self, buffer_capacities=self.capacities[:num_clients], mean_price=prices)
+        return replace(
+            self,
+            buffer_capacities=self.capacities[:num_clients],
+            mean_price=prices,
+            earlier=replace(self.earlier, stored=self.earlier.by_client[:num_clients]),
+        )

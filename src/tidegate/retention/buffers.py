@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from tidegate._internal.arrays import CountArray, IntArray, Members
+from tidegate.problem import NOTHING, EarlierSamples
 from tidegate.wire import Retention
 
 
@@ -58,8 +59,16 @@ class Buffers(Protocol):
 class RetentionRule(Protocol):
     """A rule for how long samples stay."""
 
-    def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> Buffers:
-        """Return the buffers of a fleet with these capacities, before round 1 of ``num_rounds``."""
+    def buffers(
+        self, buffer_capacities: IntArray, num_rounds: int, earlier: EarlierSamples = NOTHING
+    ) -> Buffers:
+        """Return the buffers of a fleet before round 1.
+
+        Args:
+            buffer_capacities: B_m.
+            num_rounds: T.
+            earlier: what clients hold; those that the rule would not have kept leave at once.
+        """
         ...
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:

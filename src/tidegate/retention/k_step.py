@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tidegate._internal.arrays import CountArray, IntArray, Members
 from tidegate._internal.saving import FIXED
 from tidegate.errors import ConfigurationError
+from tidegate.problem import NOTHING, EarlierSamples
 from tidegate.retention.buffers import Stored
 from tidegate.wire import Retention
 
@@ -29,7 +30,9 @@ class KStepBuffers:
     """B_m."""
     ring: NDArray[np.int32]
     """One column a client, with its admissions in its last K rounds. In the client's round c,
-    counted from 0, row c modulo K is the oldest and is overwritten."""
+    counted from 0, row c modulo K is the oldest and is overwritten. Earlier samples stand in the
+    row of the round before which they leave; those without any use are not overwritten in the
+    first round, which shares their row."""
     clocks: CountArray
     """Rounds that each client has taken part in."""
     occupancy: CountArray
@@ -39,16 +42,17 @@ class KStepBuffers:
 
     def room(self, who: Members) -> IntArray:
         """Return the free slots once the samples that were used K times have left; at least 0."""
-        free: IntArray = self.capacities[who] - self.occupancy[who] + self.ring[self._oldest(who)]
+        gone = self._gone(who, self._oldest(who))
+        free: IntArray = self.capacities[who] - self.occupancy[who] + gone
         return np.maximum(free, 0)
 
     def step(self, who: Members, admissions: CountArray) -> Stored:
         """Delete the samples that were used K times, then admit the new ones."""
         place = self._oldest(who)
-        gone = self.ring[place]
+        gone = self._gone(who, place)
         occupancy = self.occupancy[who] - gone + admissions
         uses = self.uses[who] - np.multiply(gone, self.retention_horizon, dtype=np.int64)
-        self.ring[place] = admissions
+        self.ring[place] += admissions - gone
         self.clocks[who] += 1
         self.occupancy[who] = occupancy
         self.uses[who] = uses + occupancy
@@ -58,6 +62,11 @@ class KStepBuffers:
             expiring=self.ring[self._oldest(who)].copy(),
             prior_uses=int(uses.sum()),
         )
+
+    def _gone(self, who: Members, place: tuple[int | CountArray, Members]) -> CountArray:
+        """Return the samples that leave: those at the oldest place, unless it is round 1."""
+        oldest: CountArray = self.ring[place]
+        return oldest if self.clocks[who].all() else oldest * (self.clocks[who] > 0)
 
     def copy(self) -> "KStepBuffers":
         """Return an independent copy."""
@@ -103,11 +112,13 @@ class KStepRetention:
                 f"retention_horizon must be at least 1, got {self.retention_horizon}"
             )
 
-    def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> KStepBuffers:
-        """Return empty buffers."""
-        clients = len(buffer_capacities)
+    def buffers(
+        self, buffer_capacities: IntArray, num_rounds: int, earlier: EarlierSamples = NOTHING
+    ) -> KStepBuffers:
+        """Return buffers with the earlier samples that were used less than K times."""
+        clients, held = len(buffer_capacities), earlier.within(self.retention_horizon)
         rows = min(self.retention_horizon, num_rounds + 1)  # a run never uses more rows
-        return KStepBuffers(
+        buffers = KStepBuffers(
             retention_horizon=self.retention_horizon,
             capacities=buffer_capacities,
             ring=np.zeros((rows, clients), dtype=np.int32),
@@ -115,6 +126,15 @@ class KStepRetention:
             occupancy=np.zeros(clients, dtype=np.int32),
             uses=np.zeros(clients, dtype=np.int64),
         )
+        if not held.size:
+            return buffers
+        for uses, counts in enumerate(held.T):
+            leaves = self.retention_horizon - uses  # before the round of this clock
+            if leaves <= num_rounds:
+                buffers.ring[leaves % rows] = counts
+        buffers.occupancy[:] = held.sum(axis=1)
+        buffers.uses[:] = held @ np.arange(held.shape[1])
+        return buffers
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
         """Return K, the same for every client."""

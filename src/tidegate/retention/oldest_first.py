@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 
 from tidegate._internal.arrays import BoolArray, CountArray, FloatArray, IntArray, Members
 from tidegate._internal.saving import FIXED
+from tidegate.problem import NOTHING, EarlierSamples
 from tidegate.retention.buffers import Stored
 from tidegate.wire import Retention
 
 EMPTY = np.int32(2**31 - 1)
 """Marks an empty slot in place of a round; no sample comes in so late a round."""
+BEFORE_ALL = np.int32(-(2**31))
+"""A round before that of any sample."""
 AT_ONCE = 4_000_000
 """Slots that are processed together, to limit the memory of intermediate results."""
 
@@ -43,7 +46,8 @@ class OldestFirstBuffers:
     most_uses: int = field(metadata=FIXED)
     """U; 0 for no cap."""
     born: tuple[Table, ...]
-    """For each group of clients, the client's round in which the sample of each slot came."""
+    """For each group of clients, the client's round in which the sample of each slot came, from 0
+    on; -a for an earlier sample that was used a times."""
     clocks: CountArray
     """Rounds that each client has taken part in."""
     admitted: IntArray
@@ -81,7 +85,8 @@ class OldestFirstBuffers:
         wanted: IntArray = np.where(np.less_equal(price, thresholds[0]), empty, 0)
         if np.min(too_young, initial=len(by_age)) == len(by_age):
             return wanted
-        latest = np.where(too_young < len(by_age), self.clocks[who] - 1 - too_young, -1)
+        youngest = self.clocks[who] - 1 - too_young
+        latest = np.where(too_young < len(by_age), youngest, BEFORE_ALL)
         for table, chosen, columns in self._tables(who):
             came = latest[chosen].astype(np.int32)
             wanted[chosen] += (table[:, columns] <= came).sum(axis=0)
@@ -119,7 +124,7 @@ class OldestFirstBuffers:
         """Empty the slots whose sample was used U times, and count them for each client."""
         came = self.clocks[who] - self.most_uses
         expiring = np.zeros(len(came), dtype=np.int32)
-        if not self.most_uses or came.max(initial=-1) < 0:
+        if not self.most_uses:
             return expiring
         for table, chosen, columns in self._tables(who):
             over = table[:, columns] == came[chosen]
@@ -199,11 +204,13 @@ class OldestFirst:
     most_uses: int = 0
     """U; 0 for no cap."""
 
-    def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> OldestFirstBuffers:
-        """Return empty buffers."""
+    def buffers(
+        self, buffer_capacities: IntArray, num_rounds: int, earlier: EarlierSamples = NOTHING
+    ) -> OldestFirstBuffers:
+        """Return buffers with the earlier samples that were used less than U times."""
         clients, groups = len(buffer_capacities), _group_numbers(buffer_capacities)
         members = [groups == group for group in range(int(groups.max()) + 1)]
-        return OldestFirstBuffers(
+        buffers = OldestFirstBuffers(
             capacities=buffer_capacities,
             most_uses=self.most_uses,
             born=tuple(
@@ -215,6 +222,19 @@ class OldestFirst:
             occupancy=np.zeros(clients, dtype=np.int32),
             uses=np.zeros(clients, dtype=np.int64),
         )
+        held = earlier.within(self.most_uses or None)
+        if not held.size:
+            return buffers
+        for table, one in zip(buffers.born, members, strict=True):
+            first = np.zeros(int(one.sum()), dtype=np.int64)
+            for uses in reversed(range(held.shape[1])):  # the oldest in the first slots
+                after = first + held[one, uses]
+                slots = np.arange(len(table))[:, None]
+                table[(slots >= first) & (slots < after)] = -uses
+                first = after
+        buffers.admitted[:] = buffers.occupancy[:] = held.sum(axis=1)
+        buffers.uses[:] = held @ np.arange(held.shape[1])
+        return buffers
 
     def for_client(self, number: int, num_clients: int) -> tuple[Retention, int]:
         """Return U, the same for every client."""

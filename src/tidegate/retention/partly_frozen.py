@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate._internal.arrays import EVERYONE, CountArray, IntArray, Members
+from tidegate.errors import ConfigurationError
+from tidegate.problem import NOTHING, EarlierSamples
 from tidegate.retention.buffers import Buffers, RetentionRule, Stored
 from tidegate.wire import Retention
 
@@ -74,8 +76,15 @@ class PartlyFrozenRetention:
     frozen_clients: int
     """How many clients are frozen, counted from the end of the list."""
 
-    def buffers(self, buffer_capacities: IntArray, num_rounds: int) -> PartlyFrozenBuffers:
+    def buffers(
+        self, buffer_capacities: IntArray, num_rounds: int, earlier: EarlierSamples = NOTHING
+    ) -> PartlyFrozenBuffers:
         """Return empty buffers for active clients, and full ones for frozen clients."""
+        if earlier.distinct_samples:
+            raise ConfigurationError(
+                "clients that never change their buffers begin with full ones; leave out the "
+                "earlier samples"
+            )
         split = len(buffer_capacities) - self.frozen_clients
         return PartlyFrozenBuffers(
             active=self.active.buffers(buffer_capacities[:split], num_rounds),

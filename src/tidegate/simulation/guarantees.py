@@ -34,7 +34,8 @@ def _penalty(run: Run) -> float:
 
 
 def _regret(run: Run) -> float:
-    return float(regret(run.sizes, run.problem.total_capacity, run.problem.learning)[-1])
+    problem = run.problem
+    return float(regret(run.sizes, problem.total_capacity, problem.learning, problem.earlier)[-1])
 
 
 MEASURES: Mapping[str, Callable[[Run], float]] = {

@@ -156,10 +156,11 @@ class Run:
 def begin(policy: JointPolicy[State], problem: Problem, seed: int = 0) -> SimulationState[State]:
     """Return the state before round 1; the seed is for delays, if they are drawn."""
     capacities, rounds = problem.capacities, problem.num_rounds
-    planned = policy.retention.buffers(capacities, rounds)
+    earlier = problem.earlier
+    planned = policy.retention.buffers(capacities, rounds, earlier)
     stored = planned
     if not problem.delays.none:
-        stored = _stored_retention(policy).buffers(capacities, rounds)
+        stored = _stored_retention(policy).buffers(capacities, rounds, earlier)
     return SimulationState(
         round_number=0,
         server=policy.admission.start(),
@@ -167,7 +168,7 @@ def begin(policy: JointPolicy[State], problem: Problem, seed: int = 0) -> Simula
         planned=planned,
         stored=stored,
         deliveries=Deliveries.start(problem, seed),
-        tally=ReuseTally(),
+        tally=ReuseTally.of(earlier),
         bought=np.zeros(problem.num_clients, dtype=np.int64),
         paid=np.zeros(problem.num_clients),
         occupancy_sums=np.zeros(problem.num_clients, dtype=np.int64),

@@ -6,9 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.problem import LearningConstants
+from tidegate.problem import NOTHING, EarlierSamples, LearningConstants
 from tidegate.theory.penalty import PenaltyTerms, penalty_terms
-from tidegate.theory.reuse import constant_admission_uniformity
+from tidegate.theory.reuse import (
+    constant_admission_uniformity,
+    constant_admission_uses,
+    earlier_reuse,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,11 @@ class SampleSizes:
 
 
 def constant_admission_sizes(
-    target_admission: float, retention_horizon: int, num_rounds: int, fraction_train: float = 1.0
+    target_admission: float,
+    retention_horizon: int,
+    num_rounds: int,
+    fraction_train: float = 1.0,
+    earlier: EarlierSamples = NOTHING,
 ) -> SampleSizes:
     """Return the sizes under π^CK: Λ̄ samples admitted in each round, and kept for K rounds.
 
@@ -37,21 +45,44 @@ def constant_admission_sizes(
         retention_horizon: K, rounds of a client.
         num_rounds: T.
         fraction_train: q, the chance that a client takes part in a round.
+        earlier: what clients hold before round 1.
     """
     rounds = np.arange(1, num_rounds + 1, dtype=np.float64)
     clocks = 1 + fraction_train * (rounds - 1)
     uniformity = constant_admission_uniformity(clocks, retention_horizon)
     distinct = target_admission * rounds
-    return SampleSizes(
+    sizes = SampleSizes(
         training_size=target_admission * np.minimum(clocks, retention_horizon),
         distinct_samples=distinct,
         effective_samples=distinct * uniformity,
     )
+    if not earlier.distinct_samples:
+        return sizes
+    uses, squares = constant_admission_uses(clocks, retention_horizon)
+    before, share = earlier_reuse(earlier, retention_horizon, clocks), distinct / clocks
+    return SampleSizes(
+        training_size=sizes.training_size + before.training_size,
+        distinct_samples=distinct + earlier.distinct_samples,
+        effective_samples=(share * uses + before.total_uses) ** 2
+        / (share * squares + before.squared_uses),
+    )
 
 
-def costless_oracle_sizes(total_capacity: int, num_rounds: int) -> SampleSizes:
-    """Return the sizes under the costless oracle, which uses each sample once in full buffers."""
-    return constant_admission_sizes(float(total_capacity), 1, num_rounds)
+def costless_oracle_sizes(
+    total_capacity: int, num_rounds: int, earlier: EarlierSamples = NOTHING
+) -> SampleSizes:
+    """Return the sizes under the costless oracle, which uses each sample once in full buffers.
+
+    Earlier samples that were never used are part of what fills the buffers in round 1.
+    """
+    if not earlier.distinct_samples:
+        return constant_admission_sizes(float(total_capacity), 1, num_rounds)
+    fresh = total_capacity * np.arange(1, num_rounds + 1, dtype=np.float64)
+    return SampleSizes(
+        training_size=np.full(num_rounds, float(total_capacity)),
+        distinct_samples=earlier.distinct_samples + fresh - earlier.within(1).sum(),
+        effective_samples=(earlier.total_uses + fresh) ** 2 / (earlier.squared_uses + fresh),
+    )
 
 
 def bound_terms(sizes: SampleSizes, learning: LearningConstants) -> PenaltyTerms:
@@ -102,9 +133,14 @@ def excess_risk_bound(
     return total
 
 
-def regret(sizes: SampleSizes, total_capacity: int, learning: LearningConstants) -> FloatArray:
+def regret(
+    sizes: SampleSizes,
+    total_capacity: int,
+    learning: LearningConstants,
+    earlier: EarlierSamples = NOTHING,
+) -> FloatArray:
     """Return Reg(1), ..., Reg(T): the bound so far minus that of the costless oracle."""
-    oracle = costless_oracle_sizes(total_capacity, len(sizes.training_size))
+    oracle = costless_oracle_sizes(total_capacity, len(sizes.training_size), earlier)
     difference = bound_terms(sizes, learning).total - bound_terms(oracle, learning).total
     return np.cumsum(difference)
 

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.problem import LearningConstants, Problem
+from tidegate.problem import NOTHING, EarlierSamples, LearningConstants, Problem
 from tidegate.theory.bounds import bound_terms, costless_oracle_sizes
 from tidegate.theory.parameters import plan_constant_admission
 from tidegate.theory.penalty import GENERALISATION_FACTOR, generalisation_term, penalty_terms
+from tidegate.theory.reuse import earlier_reuse
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +65,7 @@ def comparison_penalty(
     ends: IntervalEnds,
     retention_horizon: int,
     learning: LearningConstants,
+    earlier: EarlierSamples = NOTHING,
     *,
     as_printed: bool = False,
 ) -> FloatArray:
@@ -75,30 +77,45 @@ def comparison_penalty(
     the printed Λmin(t-K) has no round to refer to and counts as 0.
     """
     horizon, target, rounds = retention_horizon, ends.target_admission, len(ends.lower)
-    fewest = np.cumsum(ends.lower) - ends.lower + target
-    most = np.cumsum(ends.upper) - ends.upper + target
+    begun = earlier.distinct_samples + target
+    fewest = np.cumsum(ends.lower) - ends.lower + begun
+    most = np.cumsum(ends.upper) - ends.upper + begun
+    still_stored = earlier_reuse(earlier, horizon, _rounds(rounds)).training_size
     if as_printed:
         past = np.concatenate([np.zeros(horizon), ends.lower])[:rounds]
-        stored = (horizon - 1) * past + target
+        stored = (horizon - 1) * past + target + still_stored
         return penalty_terms(stored, most, learning, effective_samples=fewest).total
     carried = _of_the_last(ends.lower, horizon) - ends.lower
-    reuse = penalty_terms(carried + target, most, learning)
+    reuse = penalty_terms(carried + target + still_stored, most, learning)
     last = generalisation_term(fewest, fewest, learning)
     penalty: FloatArray = reuse.gradient_mismatch + reuse.gradient_variance + last
     return penalty
 
 
 def reuse_excess(
-    ends: IntervalEnds, retention_horizon: int, learning: LearningConstants
+    ends: IntervalEnds,
+    retention_horizon: int,
+    learning: LearningConstants,
+    earlier: EarlierSamples = NOTHING,
 ) -> FloatArray:
     """Return for t = 1..T a bound of Ω1's part: the bound of Theorem 1 less the surrogate penalty.
 
-    Uneven reuse adds to the last term alone: g(N)/√Ṽ, at most 10B, in place of g(N). As no use
-    count exceeds K, Ṽ is at least ΣA / (KN) = 1 - D⁽¹⁾/(KN).
+    Uneven reuse adds to the last term alone: g(N)/√Ṽ, at most 10B, in place of g(N). If no use
+    count exceeds U, Ṽ is at least ΣA / (UN); U is K, or more if an earlier sample was used more.
+    Without earlier samples that is 1 - D⁽¹⁾/(KN).
     """
-    fewest = np.cumsum(ends.lower)
-    lacking = np.convolve(ends.upper, np.arange(retention_horizon)[::-1])[: len(fewest)]
-    uniformity = np.maximum(1 - lacking / (retention_horizon * fewest), 0.0)
+    horizon, rounds = retention_horizon, len(ends.lower)
+    most_uses = max(horizon, earlier.most_uses)
+    fewest = np.cumsum(ends.lower) + earlier.distinct_samples
+    uses = earlier_reuse(earlier, horizon, _rounds(rounds)).total_uses
+    lacking = np.convolve(ends.upper, np.arange(horizon)[::-1])[:rounds]
+    lacking += most_uses * earlier.distinct_samples - uses
+    # A ratio of two linear functions of the samples admitted is lowest at an end of their range.
+    uniformity = np.ones(rounds)
+    for admitted in (ends.lower, ends.upper):
+        new = np.cumsum(admitted)
+        short = (lacking + (most_uses - horizon) * new) / (new + earlier.distinct_samples)
+        uniformity = np.minimum(uniformity, np.maximum(1 - short / most_uses, 0.0))
     most = GENERALISATION_FACTOR * learning.loss_bound
     with np.errstate(divide="ignore"):
         grown = (1 / np.sqrt(uniformity) - 1) * generalisation_term(fewest, fewest, learning)
@@ -160,17 +177,27 @@ def acdpp_guarantees(
     ends = IntervalEnds.closing(plan.target_admission, contraction, rounds)
     drift = drift_constants(ends, lowest_price, highest_price, problem.budget)
     drift_constant = float(drift.max() if as_printed else drift.mean())
-    comparison = comparison_penalty(ends, horizon, learning, as_printed=as_printed).sum()
+    earlier = problem.earlier
+    comparison = comparison_penalty(ends, horizon, learning, earlier, as_printed=as_printed).sum()
     penalty = float(comparison) + drift_constant * rounds / penalty_weight
-    oracle = bound_terms(costless_oracle_sizes(problem.total_capacity, rounds), learning)
-    stored = _of_the_last(ends.upper, horizon)
+    oracle_sizes = costless_oracle_sizes(problem.total_capacity, rounds, earlier)
+    oracle = bound_terms(oracle_sizes, learning).total.sum()
+    stored = problem.capacity_shares * _of_the_last(ends.upper, horizon).sum()
+    if earlier.distinct_samples:
+        held = earlier.within(horizon)
+        stored += held @ np.minimum(horizon - np.arange(held.shape[1]), rounds)
     return Guarantees(
         drift_constant=drift_constant,
         surrogate_penalty=penalty,
-        regret=penalty + float(reuse_excess(ends, horizon, learning).sum() - oracle.total.sum()),
+        regret=penalty + float(reuse_excess(ends, horizon, learning, earlier).sum() - oracle),
         cost_violation=math.sqrt(2 * penalty_weight * penalty),
-        buffer_violation=max(float((stored - problem.total_capacity).sum()), 0.0),
+        buffer_violation=float(np.maximum(stored - rounds * problem.capacities, 0.0).sum()),
     )
+
+
+def _rounds(count: int) -> FloatArray:
+    """Return 1, ..., T."""
+    return np.arange(1, count + 1, dtype=np.float64)
 
 
 def _of_the_last(values: FloatArray, count: int) -> FloatArray:

@@ -42,7 +42,11 @@ def plan_for_horizon(problem: Problem, retention_horizon: int) -> Plan:
     """Return the best plan with this K."""
     target = target_admission(problem, retention_horizon)
     sizes = constant_admission_sizes(
-        target, retention_horizon, problem.num_rounds, problem.mean_fraction_train
+        target,
+        retention_horizon,
+        problem.num_rounds,
+        problem.mean_fraction_train,
+        problem.earlier,
     )
     return Plan(
         retention_horizon=retention_horizon,

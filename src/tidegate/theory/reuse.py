@@ -11,10 +11,12 @@ so the three sums N, ΣA and ΣA² are enough, and sums over the fleet update th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
+from tidegate.problem import NOTHING, EarlierSamples
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,11 @@ class ReuseTally:
     """ΣA."""
     squared_uses: int = 0
     """ΣA²."""
+
+    @classmethod
+    def of(cls, earlier: EarlierSamples) -> Self:
+        """Return N(0), ΣA⁰ and Σ(A⁰)²."""
+        return cls(earlier.distinct_samples, earlier.total_uses, earlier.squared_uses)
 
     def after_round(self, *, admitted: int, training_size: int, prior_uses: int) -> "ReuseTally":
         """Return the tally one round later.
@@ -105,19 +112,67 @@ def _young(admissions: Sequence[int], retention_horizon: int) -> list[tuple[int,
     return list(enumerate(newest_first, start=1))
 
 
-def k_step_tally(admissions: Sequence[int], retention_horizon: int) -> ReuseTally:
+@dataclass(frozen=True)
+class EarlierReuse:
+    """What earlier samples add to the sums of a run, one entry a round."""
+
+    training_size: FloatArray
+    """Those that are still stored."""
+    total_uses: FloatArray
+    """Their part of ΣA, with that of the samples that have left."""
+    squared_uses: FloatArray
+    """Their part of ΣA²."""
+
+
+def earlier_reuse(
+    earlier: EarlierSamples, retention_horizon: int, rounds: FloatArray
+) -> EarlierReuse:
+    """Return what earlier samples add after each of these rounds of K-step retention.
+
+    A stored sample that was used a < K times before has min(a + t, K) uses after round t, and is in
+    round t's training while a + t <= K.
+
+    Args:
+        earlier: the samples.
+        retention_horizon: K.
+        rounds: the rounds t; where only cohorts take part, those of an average client.
+
+    >>> earlier = EarlierSamples(stored=[[0, 5]], left=[0, 0, 0, 7])
+    >>> reuse = earlier_reuse(earlier, 3, np.array([1.0, 2.0, 3.0]))
+    >>> reuse.training_size, reuse.total_uses
+    (array([5., 5., 0.]), array([31., 36., 36.]))
+    """
+    stored = np.zeros(len(rounds))
+    uses = np.full(len(rounds), float(earlier.total_uses))
+    squares = np.full(len(rounds), float(earlier.squared_uses))
+    for before, count in enumerate(earlier.within(retention_horizon).sum(axis=0)):
+        after = np.minimum(before + rounds, retention_horizon)
+        stored += count * np.clip(retention_horizon - before - rounds + 1, 0.0, 1.0)
+        uses += count * (after - before)
+        squares += count * (after**2 - before**2)
+    return EarlierReuse(stored, uses, squares)
+
+
+def k_step_tally(
+    admissions: Sequence[int], retention_horizon: int, earlier: EarlierSamples = NOTHING
+) -> ReuseTally:
     """Return the tally after rounds 1..t of K-step retention, in closed form.
 
-    ΣA = K·N - D_∂⁽¹⁾ and ΣA² = K²·N - D_∂⁽²⁾ (the paper's exact representation of Ṽ).
+    ΣA = K·N - D_∂⁽¹⁾ and ΣA² = K²·N - D_∂⁽²⁾ (the paper's exact representation of Ṽ) of the
+    samples that the run has admitted, and what the earlier ones add.
 
     >>> round(k_step_tally([10] * 20, retention_horizon=10).reuse_uniformity, 3)
     0.867
     """
     distinct = sum(admissions)
+    before = earlier_reuse(earlier, retention_horizon, np.array([float(len(admissions))]))
     return ReuseTally(
-        distinct_samples=distinct,
-        total_uses=retention_horizon * distinct - reuse_deficit(admissions, retention_horizon),
-        squared_uses=retention_horizon**2 * distinct
+        distinct_samples=earlier.distinct_samples + distinct,
+        total_uses=int(before.total_uses[0])
+        + retention_horizon * distinct
+        - reuse_deficit(admissions, retention_horizon),
+        squared_uses=int(before.squared_uses[0])
+        + retention_horizon**2 * distinct
         - squared_reuse_deficit(admissions, retention_horizon),
     )
 
@@ -132,12 +187,26 @@ def constant_admission_uniformity(round_number: FloatArray, retention_horizon: i
     >>> constant_admission_uniformity(np.array([1.0, 20.0]), 10).round(3)
     array([1.   , 0.867])
     """
+    uses, squares = constant_admission_uses(round_number, retention_horizon)
+    uniformity: FloatArray = uses**2 / (round_number * squares)
+    return uniformity
+
+
+def constant_admission_uses(
+    round_number: FloatArray, retention_horizon: int
+) -> tuple[FloatArray, FloatArray]:
+    """Return ΣA and ΣA² after each given t if every round admits one sample.
+
+    >>> constant_admission_uses(np.array([1.0, 4.0]), 2)  # after 4 rounds: 2, 2, 2 and 1 uses
+    (array([1., 7.]), array([ 1., 13.]))
+    """
     if np.any(round_number < 1):
         raise ValueError(f"rounds count from 1, got {np.min(round_number)}")
     if retention_horizon < 1:
         raise ValueError(f"retention_horizon must be at least 1, got {retention_horizon}")
     horizon = np.minimum(retention_horizon, round_number)
-    uses = horizon * round_number - horizon * (horizon - 1) / 2
-    squares = horizon**2 * round_number - horizon * (horizon - 1) * (4 * horizon + 1) / 6
-    uniformity: FloatArray = uses**2 / (round_number * squares)
-    return uniformity
+    uses: FloatArray = horizon * round_number - horizon * (horizon - 1) / 2
+    squares: FloatArray = (
+        horizon**2 * round_number - horizon * (horizon - 1) * (4 * horizon + 1) / 6
+    )
+    return uses, squares
