@@ -14,7 +14,7 @@ from experiments.tool.late_samples import late_samples
 from experiments.tool.models import Shape, new_model
 from experiments.tool.ranking import rank
 from experiments.tool.training import batch, device, probabilities, train
-from tidegate._internal.randomness import ALTERED, STREAM, generator
+from tidegate._internal.randomness import ALTERED, generator
 from tidegate.client.streams import Indexed, IndexedStream, Stream
 from tidegate.flower import ClientGate
 from tidegate.selection import Selection
@@ -25,7 +25,7 @@ def _job(context: Context) -> Job:
 
 
 def open_stream(context: Context) -> Stream:
-    """Return this node's part of the training data, each sample once."""
+    """Return this node's part of the training data, in the job's order."""
     job = _job(context)
     number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
     part = job.federated_data.partition(job.partition, number, count, job.seed)
@@ -33,10 +33,7 @@ def open_stream(context: Context) -> Stream:
     if job.wrong_labels or job.long_tail > 1:
         draw = generator(job.seed, ALTERED, number)
         mine = AlteredPartition(part, job.wrong_labels, job.long_tail, draw)
-    if job.stream == "in order":
-        return IndexedStream(mine)
-    order = generator(job.seed, STREAM, number).permutation(len(mine))
-    return IndexedStream(mine, order.tolist())
+    return IndexedStream(mine, job.reading_order(number, len(mine)).tolist())
 
 
 def buffer_capacity(context: Context) -> int:

@@ -132,6 +132,9 @@ class ExperimentConfig(BaseModel):
     partition: str = "classes:2"
     stream: Literal["shuffled", "in order"] = "shuffled"
     """Whether clients read samples in an order drawn from the seed, or in stored order."""
+    pool: int = Field(0, ge=0)
+    """The first so many samples of each client, read again in a new order whenever all were read; 0
+    for every sample once."""
     wrong_labels: float = Field(0.0, ge=0, lt=1)
     """The share of training samples whose label is another class, drawn from the seed."""
     long_tail: float = Field(1.0, ge=1)
@@ -145,6 +148,8 @@ class ExperimentConfig(BaseModel):
     local_steps: int = Field(10, ge=1)
     capacities: tuple[int, ...] = EXPERIMENTS["mnist"].buffer_capacities
     """One number a client, as a list or as a text as on the command line."""
+    importance: tuple[Annotated[float, Field(ge=0)], ...] = ()
+    """α_m, one number a client; all alike by default."""
     budget: float = Field(EXPERIMENTS["mnist"].budget, gt=0)
     price: Annotated[str, BeforeValidator(price_text)] = EXPERIMENTS["mnist"].price_text
     """As on the command line. Seed s takes the s-th stretch of T prices of a recorded trace."""
@@ -191,6 +196,16 @@ class ExperimentConfig(BaseModel):
         for label in labels:
             if labels.count(label) > 1:
                 raise ConfigurationError(f"two policies are labelled {label!r}; give each a label")
+        return self
+
+    @model_validator(mode="after")
+    def _importance_of_all(self) -> Self:
+        clients = len(self.capacities)
+        if self.importance and (len(self.importance) != clients or not any(self.importance)):
+            raise ConfigurationError(
+                f"importance must have one number for each of the {clients} clients, and not only "
+                f"zeros, got {list(self.importance)}"
+            )
         return self
 
     @property

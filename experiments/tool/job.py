@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from experiments.tool.config import ExperimentConfig, PolicyChoice, constants_of, stretch
 from experiments.tool.data import FederatedData
+from tidegate._internal.arrays import IntArray
+from tidegate._internal.randomness import STREAM, generator
 from tidegate.prices import PricePath
 from tidegate.problem import LearningConstants
 from tidegate.selection import Selection
@@ -26,6 +30,7 @@ class Job:
     judge_every: int = 1
     partition: str = "classes:2"
     stream: str = "shuffled"
+    pool: int = 0
     wrong_labels: float = 0.0
     long_tail: float = 1.0
     model: str = "lenet"
@@ -35,6 +40,8 @@ class Job:
     local_steps: int = 10
     capacities: str = "10"
     """The planned slots, one number a client; the last one for all that follow."""
+    importance: str = ""
+    """α_m, one number a client; all alike if empty."""
     clients: int = 10
     headroom: float = 1.0
     budget: float = 55.0
@@ -86,6 +93,7 @@ class Job:
             **values
             | {
                 "capacities": ",".join(map(str, experiment.capacities)),
+                "importance": ",".join(map(str, experiment.importance)),
                 "clients": len(experiment.capacities),
                 "headroom": choice.headroom,
                 "budget": budget,
@@ -146,6 +154,26 @@ class Job:
         """Return the slots of a client: the planned ones times the headroom."""
         planned = [int(part) for part in self.capacities.split(",")]
         return math.ceil(planned[min(client, len(planned) - 1)] * self.headroom)
+
+    @property
+    def weights(self) -> list[float]:
+        """α_m of each client."""
+        return [float(part) for part in self.importance.split(",")] if self.importance else []
+
+    def reading_order(self, client: int, size: int) -> IntArray:
+        """Return the order in which a client reads its part of the data, by index.
+
+        With a pool it lists more than the run reads: a round admits what the memory holds, at most,
+        or reads that many candidates.
+        """
+        draw = generator(self.seed, STREAM, client)
+        order: IntArray = draw.permutation(size) if self.stream == "shuffled" else np.arange(size)
+        if not self.pool:
+            return order
+        pool = order[: self.pool]
+        reads = self.rounds * max(self.memory(client), self.candidates)
+        again = [draw.permutation(pool) for _ in range(reads // len(pool))]
+        return np.concatenate([pool, *again])
 
 
 _federated = functools.lru_cache(maxsize=4)(FederatedData)

@@ -28,7 +28,6 @@ from experiments.tool.ranking import rank
 from experiments.tool.results import RowWriter
 from experiments.tool.training import as_inputs
 from tidegate._internal.arrays import IntArray
-from tidegate._internal.randomness import STREAM, generator
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import make_policy
@@ -212,7 +211,7 @@ def clients_of(job: Job) -> list[Client]:
     made = []
     for number in _by_name(job):
         inputs, labels = parts[number]
-        order = generator(job.seed, STREAM, number).permutation(len(labels))
+        order = job.reading_order(number, len(labels))
         made.append(Client(f"partition-{number}", inputs, labels, order))
     return made
 
@@ -238,9 +237,11 @@ def first_model(job: Job) -> Floats:
 
 
 def _after_round(model: Floats, clients: list[Client], job: Job) -> Floats:
-    """Return the average of the clients' models after E steps, weighted by their samples."""
+    """Return the average of the clients' models after E steps, weighted by α_m n_m."""
     sizes = np.array([len(client.held) for client in clients])
-    if not sizes.any():
+    importance = job.weights or [1.0] * len(clients)
+    weights = sizes * np.array([importance[number] for number in _by_name(job)])
+    if not weights.any():
         return model
     inputs = np.zeros((len(clients), sizes.max(), len(model)), np.float32)
     wanted = np.zeros((len(clients), sizes.max(), model.shape[1]), np.float32)
@@ -256,7 +257,7 @@ def _after_round(model: Floats, clients: list[Client], job: Job) -> Floats:
         speed = np.float32(job.momentum) * speed + (softmax(scores) - wanted) * part
         pulled += speed
         scores = scores - np.float32(job.learning_rate) * (products @ speed)
-    shares = (sizes / sizes.sum()).astype(np.float32)
+    shares = (weights / weights.sum()).astype(np.float32)
     weighted = (shares[:, None, None] * pulled).reshape(-1, model.shape[1])
     step = inputs.reshape(-1, len(model)).T @ weighted
     moved: Floats = model - np.float32(job.learning_rate) * step

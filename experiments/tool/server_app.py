@@ -13,7 +13,7 @@ from experiments.tool.job import Job
 from experiments.tool.models import new_model
 from experiments.tool.results import RowWriter
 from experiments.tool.training import as_inputs, device, judge
-from tidegate.flower import AdmissionControl, Planning
+from tidegate.flower import AdmissionControl, ClientTrust, Planning
 from tidegate.policies import ControlOptions, JointPolicy, PolicyMaker
 from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
@@ -30,6 +30,7 @@ def main(grid: Grid, context: Context) -> None:
     test = as_inputs(inputs), torch.as_tensor(wanted)
     model = new_model(job.model, data.input_shape, data.num_classes, job.width, job.seed)
     model.to(device())
+    importance = {f"partition-{number}": weight for number, weight in enumerate(job.weights)}
     strategy = AdmissionControl(
         FedAvg(fraction_evaluate=0.0, min_available_nodes=job.clients, min_train_nodes=job.clients),
         _maker(job),
@@ -44,6 +45,7 @@ def main(grid: Grid, context: Context) -> None:
             most_uses=job.most_uses or None,
             learning=job.learning,
         ),
+        trust=ClientTrust(importance=importance or None),
     )
     rows = RowWriter(Path(job.results)) if job.results else None
 

@@ -58,12 +58,16 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / ROWS).read_text("utf-8").splitlines()]
 
 
+WEIGHTS = (1.0, 0.0, 2.5, 1.0, 1.0, 0.5, 1.0, 3.0, 1.0, 1.0, 4.0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"pool": 7, "importance": WEIGHTS}])
 def test_a_run_on_counts_is_the_run_of_the_app(
-    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
 ) -> None:
     in_one_process(monkeypatch)
     here, counts = (
-        plan_runs(experiment(small), tmp_path / engine) for engine in ("here", "counts")
+        plan_runs(experiment(small, **changes), tmp_path / engine) for engine in ("here", "counts")
     )
     assert run_experiment(here, workers=1) == len(POLICIES)
     assert run_experiment(counts, workers=1, engine="counts") == len(POLICIES)
@@ -77,6 +81,24 @@ def test_a_run_on_counts_is_the_run_of_the_app(
                 np.array(one, float), np.array(other, float), rtol=1e-4, atol=1e-9, err_msg=name
             )
         assert [row["accuracy"] is None for row in found] == [True, False] * 3
+
+
+def test_a_pool_is_read_again_in_another_order(small: str) -> None:
+    """As in the released scripts; until all were read, it is the order without a pool."""
+    plan = plan_runs(experiment(small, pool=7, policies=[{"name": "tide"}]), Path())
+    once = plan_runs(experiment(small, policies=[{"name": "tide"}]), Path())
+    order = plan[0].job.reading_order(2, 20).tolist()
+    assert order[:7] == once[0].job.reading_order(2, 20).tolist()[:7]
+    passes = [order[first : first + 7] for first in range(0, len(order), 7)]
+    assert len(passes) > 3
+    assert {tuple(sorted(one)) for one in passes} == {tuple(sorted(order[:7]))}
+    assert len({tuple(one) for one in passes}) == len(passes)
+
+
+@pytest.mark.parametrize("importance", [(1.0,), (0.0,) * 11])
+def test_importance_that_leaves_nobody_is_refused(small: str, importance: tuple[float]) -> None:
+    with pytest.raises(ValueError, match="one number for each of the 11 clients"):
+        experiment(small, importance=importance)
 
 
 @pytest.mark.parametrize(
