@@ -192,12 +192,14 @@ def draw_figures(runs: Sequence[Columns], problem: tidegate.Problem, path: Path)
     )
     for axes, (title, column, shown, limit) in zip(figure.subplots(1, 3), panels, strict=True):
         for run in runs:
-            axes.plot(shown(run[column]), color="#0072B2", alpha=0.5, linewidth=1)
+            rounds = range(1, len(run[column]) + 1)
+            axes.plot(rounds, shown(run[column]), color="#0072B2", alpha=0.5, linewidth=1)
             if column == "spent":
-                axes.plot(run["cost_debt"], ":", color="#0072B2", alpha=0.5, linewidth=1)
+                axes.plot(rounds, run["cost_debt"], ":", color="#0072B2", alpha=0.5, linewidth=1)
         if limit is not None:
             axes.axhline(limit, color="#D55E00", linewidth=1)
-        axes.set(title=title, xlabel="communication round")
+        unit = {"accuracy": "accuracy", "training_size": "samples", "spent": "cost"}[column]
+        axes.set(title=title, xlabel="communication round", ylabel=unit)
     figure.suptitle(
         "ACDPP as printed on MNIST, a line a seed; red: memory and budget "
         "(the paper's Figure 2 is on ImageNette)"

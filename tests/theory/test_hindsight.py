@@ -128,3 +128,12 @@ def test_prices_that_are_none_are_refused(path: list[float]) -> None:
 def test_a_budget_or_capacity_that_is_none_is_refused(budget: float, capacity: int) -> None:
     with pytest.raises(ValueError, match="need a positive budget and capacity"):
         hindsight_bound([1.0], budget, capacity)
+
+
+def test_the_figures_of_the_theory_page() -> None:
+    """The paper's MNIST setting: 100 slots, budget 55, prices uniform from 1 to 10, 300 rounds."""
+    path = UniformPrice(1, 10).rounds(generator(0, PRICES))
+    prices = [float(price) for price in itertools.islice(path, 300)]
+    for may_be_empty, figure in ((False, 21.2), (True, 26.1)):
+        bound = hindsight_bound(prices, 55.0, 100, may_be_empty=may_be_empty)
+        assert round(bound.effective_per_round, 1) == figure
