@@ -75,9 +75,11 @@ def test_an_initial_state_is_that_of_the_simulation(paper: ModuleType) -> None:
     for client in clients:
         gone = np.setdiff1d(np.arange(client.read), client.stored)
         left += np.bincount(client.ages[gone], minlength=horizon + 1)
-    stored = [np.bincount(client.ages[client.stored], minlength=horizon) for client in clients]
+    stored = np.array(
+        [np.bincount(client.ages[client.stored], minlength=horizon) for client in clients]
+    )
     earlier = EarlierSamples(stored=stored, left=left)
-    assert len(np.flatnonzero(np.sum(stored, axis=0))) > 5
+    assert len(np.flatnonzero(stored.sum(axis=0))) > 5
     begun = dataclasses.replace(problem, earlier=earlier)
     run = tidegate.simulate(tidegate.make_policy("acdpp", begun), begun, setting.price, 0)
     rows, _ = zip(*paper.algorithm_1(problem, clients, prices(problem, 0)), strict=True)
