@@ -54,7 +54,7 @@ def _loaded(message: Message, job: Job, shape: Shape) -> nn.Module:
     return model
 
 
-def worth(candidates: list[Any], message: Message, context: Context) -> Sequence[float]:
+def worth(candidates: Sequence[Any], message: Message, context: Context) -> Sequence[float]:
     """Return the worth of candidates by the job's ranking."""
     job = _job(context)
     inputs, labels = batch(candidates)

@@ -52,6 +52,10 @@ class RunDiffersError(TidegateError, ValueError):
         self.given = given
 
 
+class SampleGoneError(TidegateError):
+    """A sample was deleted while a round trained on it: it may no longer be held."""
+
+
 class SupplierError(TidegateError):
     """A part from outside failed: a price feed, or what acquires samples.
 

@@ -456,7 +456,7 @@ def test_a_ranking_that_raises_is_told_as_the_clients_error(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
         raise TypeError("no\nlen()\x1b[2J")
 
     app = ClientApp(mods=[ClientGate(dataset, 3, worth=worth)])

@@ -30,12 +30,12 @@ def order(now: int, count: int = 0) -> Order:
     return Order(run=RUN, round_number=now, price=2.0, retention_horizon=9, count=count)
 
 
-def as_they_are(candidates: list[Any]) -> list[float]:
+def as_they_are(candidates: Sequence[Any]) -> list[float]:
     """The greatest number is worth most."""
     return [float(one) for one in candidates]
 
 
-def smallest(candidates: list[Any]) -> list[float]:
+def smallest(candidates: Sequence[Any]) -> list[float]:
     return [-float(one) for one in candidates]
 
 
@@ -105,7 +105,7 @@ def test_what_came_since_the_last_purchase_waits(open_store: Opener) -> None:
 def test_a_ranking_sees_all_candidates_in_one_call(open_store: Opener) -> None:
     calls: list[list[int]] = []
 
-    def worth(candidates: list[int]) -> list[float]:
+    def worth(candidates: Sequence[int]) -> list[float]:
         calls.append(sorted(candidates))
         return as_they_are(candidates)
 
@@ -146,7 +146,7 @@ def test_another_process_that_has_paid_meanwhile_is_noticed_before_paying_again(
     first, second = (Store(tmp_path / "a.sqlite", RUN, "site", 10) for _ in range(2))
     supplier = Supplier()
 
-    def interrupted(candidates: list[Any]) -> list[float]:
+    def interrupted(candidates: Sequence[Any]) -> list[float]:
         """While one process ranks, the other chooses, pays and commits."""
         Gate(second, IndexedStream(range(1000)), supplier, FEW).apply(order(1, 2), None, smallest)
         return as_they_are(candidates)
@@ -198,7 +198,7 @@ def test_what_may_have_been_paid_for_comes_first_when_less_is_wanted(open_store:
 def test_a_choice_that_is_for_no_other_order_is_made_once(open_store: Opener) -> None:
     calls = []
 
-    def counts(candidates: list[Any]) -> list[float]:
+    def counts(candidates: Sequence[Any]) -> list[float]:
         calls.append(len(candidates))
         return as_they_are(candidates)
 
@@ -244,7 +244,7 @@ def test_what_cannot_be_read_is_set_aside_and_counted_as_seen(open_store: Opener
 
 
 def test_numbers_that_are_none_are_worth_least(open_store: Opener) -> None:
-    def diverged(candidates: list[Any]) -> list[float]:
+    def diverged(candidates: Sequence[Any]) -> list[float]:
         return [1.0 if one == 2 else float("nan") for one in candidates]
 
     apply(open_store, order(1, 1), diverged)

@@ -50,7 +50,7 @@ class Numbered:
         return np.full(SAMPLE_BYTES // 8, index)
 
 
-def moody(candidates: list[Any]) -> list[float]:
+def moody(candidates: Sequence[Any]) -> list[float]:
     """Another ranking in every process, and in every round."""
     return [random.SystemRandom().random() for _ in candidates]
 

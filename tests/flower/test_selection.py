@@ -37,7 +37,7 @@ def play(gate: ClientGate, rounds: int = 3, **settings: Any) -> tuple[Any, dict[
 def test_the_model_of_the_message_decides_what_is_bought() -> None:
     seen: list[tuple[int, int]] = []
 
-    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
         weights = message.content.array_records["arrays"]["w"].numpy()
         assert weights.shape == (3,)
         seen.append((int(context.node_config["partition-id"]), len(candidates)))
@@ -56,7 +56,7 @@ def test_the_model_of_the_message_decides_what_is_bought() -> None:
 def test_with_only_a_ranking_the_defaults_hold() -> None:
     counts = []
 
-    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
         counts.append(len(candidates))
         return [0.0] * len(candidates)
 
@@ -66,7 +66,7 @@ def test_with_only_a_ranking_the_defaults_hold() -> None:
 
 @pytest.mark.parametrize("selection", [None, lambda context: None])
 def test_without_a_selection_samples_come_as_they_are(selection: Any) -> None:
-    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
         raise AssertionError("nobody chooses here")
 
     given = {"worth": worth, "selection": selection} if selection else {}
@@ -82,7 +82,7 @@ def test_a_node_may_choose_and_another_not() -> None:
     def selection(context: Context) -> Selection | None:
         return Selection(30, 0) if context.node_config["partition-id"] else None
 
-    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
         return [point[1] for point, _ in candidates]
 
     strategy, _ = play(ClientGate(dataset, 3, worth=worth, selection=selection), rounds=4)
@@ -97,7 +97,7 @@ def test_a_node_may_choose_and_another_not() -> None:
 def test_a_ranking_that_fails_is_the_clients_error_and_buys_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def worth(candidates: list[Any], message: Message, context: Context) -> list[float]:
+    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
         raise KeyError("no such layer")
 
     strategy, trained = play(ClientGate(dataset, 3, worth=worth), rounds=2)

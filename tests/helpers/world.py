@@ -166,7 +166,7 @@ class Device:
             give_up_after=self.give_up_after,
         )
 
-    def worth(self, candidates: list[str]) -> list[float]:
+    def worth(self, candidates: Sequence[str]) -> list[float]:
         """Another order of the candidates each time."""
         self.mood += 1
         return [random.Random(f"{self.mood} {one}").random() for one in candidates]  # noqa: S311

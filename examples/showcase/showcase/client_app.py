@@ -48,7 +48,7 @@ def buffer_capacity(context: Context) -> int:
     return int(context.run_config["buffer-capacity"])
 
 
-def worth(candidates: list[Readings], message: Message, context: Context) -> list[float]:
+def worth(candidates: Sequence[Readings], message: Message, context: Context) -> list[float]:
     """What each window is worth to the model, before its label is paid for."""
     likely = probabilities(_model(message), features(np.stack(candidates)))
     return list(find_ranking(str(context.run_config["ranking"]))(likely))

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidegate.client.forgotten import NOBODY
-from tidegate.client.store import Books, Change, FailedSample, Fresh, Held, Origin, State, Store
+from tidegate.client.samples import Samples
+from tidegate.client.store import Books, Change, FailedSample, Fresh, Origin, State, Store
 from tidegate.client.streams import Limited, Stream
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, SampleGoneError
 from tidegate.selection import Selection
 from tidegate.wire import MOST_IN_A_ROW, MOST_PASSED, Order
 
@@ -30,7 +31,7 @@ them."""
 Subject = Callable[[Any], str | None]
 """Given a sample as the stream has it, returns whom or what it is about; None or "" for nobody."""
 
-Worth = Callable[[list[Any]], Sequence[float]]
+Worth = Callable[[Samples], Sequence[float]]
 """Rates candidates: returns one number for each; the greatest are bought first."""
 
 TRIES = 3
@@ -40,7 +41,8 @@ LONGEST_ERROR = 500
 """Characters that are kept of an error: enough for its kind and its reason."""
 GROUP_SECONDS = 1.0
 GROUP_BYTES = 8_000_000
-"""After this long, or this much, what was paid for is written down before its order ends."""
+"""After this much, what was read is written down before its order ends; what was paid for also
+after this long."""
 
 logger = logging.getLogger(__name__)
 
@@ -162,7 +164,7 @@ class Buying:
     def take_next(self, wanted: int) -> None:
         """Buy the next samples of the stream; a failure ends only the admission."""
         self.takes_next = True
-        self._read(wanted, (), pays=True)
+        self._read(wanted, pays=True)
 
     def choose(self, wanted: int, worth: Worth | None) -> None:
         """Read candidates, choose among all that are kept, and write the choice down.
@@ -170,24 +172,15 @@ class Buying:
         Candidates that were chosen before but not paid for come first: an order whose reply was
         lost may have paid for them. A choice that was written down is not made again.
         """
-        books, selection = self.books, self._source.selection
-        if books.chosen_round == self._round:
+        if self.books.chosen_round == self._round:
             return
-        waiting, chosen = self._store.held("candidate"), self._store.held("chosen")
+        chosen = self._store.held("chosen")
         hopeful = sum(not self._is_hopeless(candidate.key) for candidate in chosen)
         needed = max(wanted - hopeful, 0)
-        reads = self._reads(needed, len(waiting))
-        kept = [*waiting, *chosen, *self._store.held("under way")]
-        self._read(reads, [sample.key for sample in kept], pays=False)
-        pool: list[Held | Fresh] = [*waiting, *self.group.samples]
-        if selection is None:  # it chose before: waiting candidates come first in the stream
-            picked, backlog = list(range(min(needed, len(pool)))), len(pool)
-        else:
-            worths = self._worths(pool, worth) if needed else []
-            picked = list(selection.choose(worths, needed, (books.client, self._round)))
-            backlog = selection.backlog
-        left = sorted({*range(len(pool))} - {*picked})
-        dropped = {*left[: max(len(left) - backlog, 0)]}
+        reads = self._reads(needed, self._store.count("candidate"))
+        self._read(reads, pays=False)
+        books = self.books  # with what was written down meanwhile
+        waiting, picked, dropped = self._choice(needed, worth)
         if not (reads or picked or dropped):
             return  # nothing to write down
         # Candidates of the backlog may still be enough for an order.
@@ -195,12 +188,12 @@ class Buying:
         with self._store.step(self._round, books) as change:
             # What was read and is dropped at once is never held.
             passed = {place - len(waiting) for place in dropped}
-            fresh = self.group.write(change, "candidate", without=passed)
-            numbers = [*(candidate.number for candidate in waiting), *fresh]
+            numbers = [*waiting, *self.group.write(change, "candidate", without=passed)]
             for place in picked:
                 change.move(numbers[place], "chosen")
-            for candidate in (waiting[place] for place in sorted(dropped) if place < len(waiting)):
-                change.drop(candidate.number)
+            for place in dropped:
+                if place < len(waiting):
+                    change.drop(numbers[place])
             if change.has_moved:
                 change.note("taken")
             change.books = replace(change.books, is_dry=is_dry, chosen_round=self._round)
@@ -236,7 +229,7 @@ class Buying:
             self.group.takes(Fresh(candidate.key, packed, number=candidate.number), failed)
             self.group.given_up += given_up
             failed, given_up, paid = [], [], paid + 1
-            self._write_if_large()
+            self._write_if_large("paid")
         self._tell_of_row(failed)
 
     def is_dry(self) -> bool:
@@ -250,15 +243,16 @@ class Buying:
             )
         return self._has_ended or (was_dry and not self._taken)
 
-    def _read(self, wanted: int, kept: Collection[str], *, pays: bool) -> None:
+    def _read(self, wanted: int, *, pays: bool) -> None:
         """Take the next samples of the stream.
 
         Args:
             wanted: how many.
-            kept: keys of samples that were read before: their failures stay noted.
             pays: whether they are bought as they come; else they are candidates.
         """
         stream, failed = self._stream, list[FailedSample]()
+        # Failures of samples that were read before stay noted.
+        kept = {key for key in self.group.tried if self._store.holds(key)}
         taken_up_to = stream.cursor
         passed_over = forgotten = 0
         while (
@@ -288,8 +282,7 @@ class Buying:
             self.group.read += (fresh is not None) + len(failed) + forgotten
             passed_over, forgotten, failed = passed_over + forgotten, 0, []
             self.group.cursor = taken_up_to = stream.cursor
-            if pays:
-                self._write_if_large()
+            self._write_if_large("paid" if pays else "candidate")
         self._tell_of_row(failed)
         if stream.cursor != taken_up_to:
             stream.seek(taken_up_to)
@@ -332,13 +325,14 @@ class Buying:
             if done not in in_row:
                 del self.group.tried[done]
 
-    def _write_if_large(self) -> None:
-        """Write down what was paid for, if there is much of it."""
+    def _write_if_large(self, state: State) -> None:
+        """Write down what was read, if there is much of it, or was paid for a while ago."""
         group = self.group
-        if group.size < GROUP_BYTES and time.monotonic() - group.begun < GROUP_SECONDS:
+        is_old = state == "paid" and time.monotonic() - group.begun >= GROUP_SECONDS
+        if group.size < GROUP_BYTES and not is_old:
             return
         with self._store.step(self._round, self.books) as change:
-            group.write(change, "paid")
+            group.write(change, state)
             change.note("taken")
         self._is_written(change)
 
@@ -358,24 +352,49 @@ class Buying:
             return 0  # nobody would look at them
         return max(selection.candidates, needed)
 
-    def _worths(self, pool: Sequence[Held | Fresh], worth: Worth | None) -> Sequence[float]:
-        """Return what candidates are worth; without a function all are worth the same."""
-        if worth is None or not pool:
-            return [0.0] * len(pool)
-        contents = [
-            one.packed if isinstance(one, Fresh) else self._store.content(one.number)
-            for one in pool
-        ]
-        samples = [self._store.unpack(content) for content in contents if content is not None]
-        worths = [float(number) for number in worth(samples)]
-        if len(worths) != len(samples):
+    def _choice(
+        self, needed: int, worth: Worth | None
+    ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """Choose among candidates that wait, oldest first, and those that were read after them.
+
+        Returns:
+            The numbers of those that wait, as far as they matter; the places of those that are
+            chosen, best first; and the places of those that the backlog has no room for.
+        """
+        store, selection, fresh = self._store, self._source.selection, len(self.group.samples)
+        if selection is None:  # it chose before: waiting candidates come first in the stream
+            first = store.numbers("candidate", most=needed)
+            return first, range(min(needed, len(first) + fresh)), ()
+        if not needed:
+            over = max(store.count("candidate") + fresh - selection.backlog, 0)
+            return store.numbers("candidate", most=over), (), range(over)
+        waiting, worths = self._worths(worth)
+        picked = selection.choose(worths, needed, (self.books.client, self._round))
+        left = sorted({*range(len(worths))} - {*picked})
+        return waiting, picked, left[: max(len(left) - selection.backlog, 0)]
+
+    def _worths(self, worth: Worth | None) -> tuple[Sequence[int], Sequence[float]]:
+        """Return the numbers of candidates that wait, and what all candidates are worth.
+
+        Without a function all are worth the same.
+        """
+        waiting = self._store.numbers("candidate")
+        fresh = [sample.packed for sample in self.group.samples]
+        count = len(waiting) + len(fresh)
+        if worth is None or not count:
+            return waiting, [0.0] * count
+        try:
+            worths = [float(number) for number in worth(self._store.candidates(waiting, fresh))]
+        except SampleGoneError:
+            if self._store.numbers("candidate") == waiting:
+                raise
+            return self._worths(worth)  # without what was swept meanwhile
+        if len(worths) != count:
             raise ConfigurationError(
-                f"worth returned {len(worths)} numbers for {len(samples)} candidates; it must "
-                "return one for each, in their order"
+                f"worth returned {len(worths)} numbers for {count} candidates; it must return one "
+                "for each, in their order"
             )
-        each, least = iter(worths), min(worths, default=0.0)
-        # What was swept meanwhile is worth least: to choose it changes nothing.
-        return [least if content is None else next(each) for content in contents]
+        return waiting, worths
 
     def _tell_of_row(self, failed: Sequence[FailedSample]) -> None:
         if failed:

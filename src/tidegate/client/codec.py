@@ -1,13 +1,17 @@
-"""Store samples as bytes, without pickles.
+"""Store samples as bytes, without pickles, so that what comes back is what went in.
 
-A sample is an array, a number, a text, bytes, or a tuple or dictionary of these; anything that
-NumPy can turn into an array (a torch tensor, a PIL image) comes back as an array.
+Anything else than the types of ``ArrayCodec`` is refused when it would be stored, before its reader
+finds out what was lost.
 """
 
+import functools
+import importlib
 import io
 import json
 import re
-from typing import Any, Protocol
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -15,6 +19,29 @@ from tidegate._internal.saving import array_from, reading
 
 KIND = re.compile(r"[<>|=][A-Za-z]\d*(\[\w+\])?")
 """What NumPy calls a type without fields, such as ``<f4`` or ``<M8[ns]``."""
+TENSORS = (
+    *("bool", "uint8", "int8", "int16", "int32", "int64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+)
+"""Types of torch's tensors that can be stored."""
+MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
+"""Modes of images that PNG keeps."""
+MOST_REMEMBERED = 1000
+"""Bytes of a structure that is remembered once it was parsed; samples of a stream are alike."""
+REMEDIES: Mapping[str, str] = {
+    "Series": "store row.to_dict(), or its values as an array",
+    "DataFrame": "store its columns as arrays",
+    "MaskedArray": "store its data and its mask",
+    "UserDict": "store dict(it)",
+    "OrderedDict": "store dict(it)",
+    "defaultdict": "store dict(it)",
+    "Decimal": "store str(it) or float(it)",
+    "datetime": "store its isoformat()",
+    "Timestamp": "store its isoformat()",
+    "set": "store a sorted list",
+}
+"""What to do about types that data sets give, by their names."""
+OTHERWISE = "turn it into arrays, numbers, texts or bytes, or give the gate a codec of your own"
 
 
 class SampleCodec(Protocol):
@@ -32,77 +59,169 @@ class SampleCodec(Protocol):
 class ArrayCodec:
     """Stores a sample as a JSON head with its structure, followed by its arrays.
 
+    A sample is None, a bool, an int, a float, a text, bytes, a NumPy array or number, a tensor of
+    torch, an image of Pillow, or a tuple, a list or a dictionary (with texts as keys) of these.
+    Tensors come back on the CPU and without their gradients, images without their metadata.
+
+    Args:
+        images: stores images of Pillow as ``"png"``, which come back as images, or as their
+            ``"array"``, which is larger and read faster.
+
     >>> codec = ArrayCodec()
     >>> codec.decode(codec.encode((np.arange(3), 7, "label")))
     (array([0, 1, 2]), 7, 'label')
     """
 
+    def __init__(self, images: Literal["png", "array"] = "png") -> None:
+        self._images = images
+
     def encode(self, sample: Any) -> bytes:
-        """Return the sample as bytes."""
+        """Return the sample as bytes; refuse what would not come back as it is."""
         parts: list[bytes] = []
-        head = json.dumps(_shape(sample, parts)).encode()
+        head = json.dumps(self._shape(sample, parts, "the sample")).encode()
         return b"".join(len(part).to_bytes(8, "big") + part for part in [head, *parts])
 
     def decode(self, data: bytes) -> Any:
         """Return the sample that the bytes hold; refuse anything else."""
         with reading("a stored sample", "delete the buffer's file; the client then begins again"):
-            parts, place = [], 0
+            content, parts, place = memoryview(data), list[memoryview](), 0
             while place < len(data):
-                size = int.from_bytes(data[place : place + 8], "big")
+                size = int.from_bytes(content[place : place + 8], "big")
                 place += 8 + size
                 if place > len(data):
                     raise ValueError("it is cut short")
-                parts.append(data[place - size : place])
+                parts.append(content[place - size : place])
             if not parts:
                 raise ValueError("it is empty")
-            return _rebuild(json.loads(parts[0]), dict(enumerate(parts[1:])))
+            head = bytes(parts[0])
+            shape = _parsed(head) if len(head) <= MOST_REMEMBERED else json.loads(head)
+            return _rebuild(shape, dict(enumerate(parts[1:])))
+
+    def _shape(self, value: Any, parts: list[bytes], place: str) -> Any:
+        """Return the structure of a value, and append its arrays to the parts."""
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return {"plain": value}
+        if kind in (tuple, list):
+            items = [self._shape(item, parts, f"{place}[{n}]") for n, item in enumerate(value)]
+            return {kind.__name__: items}
+        if kind is dict:
+            if not all(type(name) is str for name in value):
+                raise TypeError(
+                    f"cannot store {place}: the keys of a dictionary must be texts, got "
+                    f"{list(value)[:10]}"
+                )
+            return {
+                "dict": {
+                    name: self._shape(item, parts, f"{place}[{name!r}]")
+                    for name, item in value.items()
+                }
+            }
+        name, content = self._packed(value, place)
+        parts.append(content)
+        return {name[0]: [len(parts) - 1, *name[1:]]}
+
+    def _packed(self, value: Any, place: str) -> tuple[tuple[Any, ...], bytes]:
+        """Return what a value is, with what is needed to rebuild it, and its bytes."""
+        kind = type(value)
+        if kind is bytes:
+            return ("bytes",), value
+        if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
+            if isinstance(value, np.generic):
+                return ("number", value.dtype.str), value.tobytes()
+            if kind in (np.ndarray, np.memmap):
+                return _packed_array(value)
+        torch, images = sys.modules.get("torch"), sys.modules.get("PIL.Image")
+        if torch is not None and kind is torch.Tensor and value.layout is torch.strided:
+            dtype = str(value.dtype).removeprefix("torch.")
+            if dtype in TENSORS:
+                flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+                return ("tensor", dtype, tuple(value.shape)), flat.numpy().tobytes()
+        if images is not None and isinstance(value, images.Image):
+            return self._packed_image(value, place)
+        if isinstance(value, tuple):
+            remedy = "store tuple(it), or its _asdict() to keep its names"
+        else:
+            remedy = REMEDIES.get(kind.__name__, OTHERWISE)
+        name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+        raise TypeError(f"cannot store {place}: a {name} would not come back as it is; {remedy}")
+
+    def _packed_image(self, image: Any, place: str) -> tuple[tuple[Any, ...], bytes]:
+        if image.mode not in MODES or (image.mode == "P" and self._images == "array"):
+            raise TypeError(
+                f"cannot store {place}: an image of mode {image.mode!r} would lose its colours; "
+                "use image.convert('RGB')"
+            )
+        if self._images == "array":
+            return _packed_array(np.array(image))
+        file = io.BytesIO()
+        image.save(file, format="PNG", compress_level=1)
+        return ("png",), file.getvalue()
 
 
-def _shape(value: Any, parts: list[bytes]) -> Any:
-    if value is None or type(value) in (bool, int, float, str):
-        return {"plain": value}
-    if isinstance(value, tuple | list):
-        kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [_shape(item, parts) for item in value]}
-    if isinstance(value, dict):
-        if not all(type(name) is str for name in value):
-            raise TypeError(f"cannot store a dictionary whose keys are not texts: {list(value)}")
-        return {"dict": {name: _shape(item, parts) for name, item in value.items()}}
-    if isinstance(value, bytes):
-        parts.append(value)
-        return {"bytes": len(parts) - 1}
-    array = np.asarray(value)
-    if array.dtype.hasobject:
-        raise TypeError(
-            f"cannot store a {type(value).__name__}: turn it into arrays or bytes first"
-        )
+def _packed_array(array: Any) -> tuple[tuple[Any, ...], bytes]:
     if array.nbytes and array.dtype.names is None:
-        parts.append(array.tobytes())
-        return {"raw": [len(parts) - 1, array.dtype.str, array.shape]}
-    buffer = io.BytesIO()  # nothing, or records of fields, whose type one text cannot name
-    np.save(buffer, array, allow_pickle=False)
-    parts.append(buffer.getvalue())
-    return {"array": len(parts) - 1}
+        return ("raw", array.dtype.str, array.shape), array.tobytes()
+    file = io.BytesIO()  # nothing, or records of fields, whose type one text cannot name
+    np.save(file, array, allow_pickle=False)
+    return ("array",), file.getvalue()
 
 
-def _rebuild(shape: Any, parts: dict[int, bytes]) -> Any:
+@functools.lru_cache(maxsize=1024)
+def _parsed(head: bytes) -> Any:
+    return json.loads(head)
+
+
+def _rebuild(shape: Any, parts: dict[int, memoryview]) -> Any:
     """Rebuild a sample from its structure; each part is used once, so samples cannot blow up."""
     ((kind, content),) = shape.items()
     if kind == "plain" and (content is None or type(content) in (bool, int, float, str)):
         return content
-    if kind == "raw":
-        part, dtype, sizes = content
-        if not KIND.fullmatch(dtype):
-            raise ValueError(f"it holds an array of an unknown kind {dtype[:50]!r}")
-        array = np.frombuffer(parts.pop(part), dtype).reshape(sizes)
-        return array.copy()  # bytes cannot be written to, a sample can
-    if kind == "array":
-        return array_from(parts.pop(content))
-    if kind == "bytes":
-        return parts.pop(content)
-    if kind == "dict":
-        return {name: _rebuild(item, parts) for name, item in content.items()}
     if kind in ("tuple", "list"):
         items = [_rebuild(item, parts) for item in content]
         return tuple(items) if kind == "tuple" else items
+    if kind == "dict":
+        return {name: _rebuild(item, parts) for name, item in content.items()}
+    if kind in BUILDERS:
+        place, *about = content
+        return BUILDERS[kind](parts.pop(place), *about)
     raise ValueError(f"it holds an unknown part {kind[:50]!r}")
+
+
+def _flat(part: memoryview, dtype: str) -> Any:
+    if not KIND.fullmatch(dtype):
+        raise ValueError(f"it holds an array of an unknown kind {dtype[:50]!r}")
+    return np.frombuffer(part, dtype)
+
+
+def _array(part: memoryview, dtype: str, sizes: list[int]) -> Any:
+    return _flat(part, dtype).reshape(sizes).copy()  # bytes cannot be written to
+
+
+def _number(part: memoryview, dtype: str) -> Any:
+    (number,) = _flat(part, dtype)
+    return number
+
+
+def _tensor(part: memoryview, dtype: str, sizes: list[int]) -> Any:
+    if dtype not in TENSORS:
+        raise ValueError(f"it holds a tensor of an unknown kind {dtype[:50]!r}")
+    torch = importlib.import_module("torch")
+    if not part:
+        return torch.empty(sizes, dtype=getattr(torch, dtype))
+    return torch.frombuffer(bytearray(part), dtype=getattr(torch, dtype)).reshape(sizes)
+
+
+def _image(part: memoryview) -> Any:
+    return importlib.import_module("PIL.Image").open(io.BytesIO(part), formats=["PNG"]).copy()
+
+
+BUILDERS: Mapping[str, Callable[..., Any]] = {
+    "bytes": bytes,
+    "number": _number,
+    "raw": _array,
+    "array": lambda part: array_from(bytes(part)),
+    "tensor": _tensor,
+    "png": _image,
+}
+"""By the name of a part, what rebuilds it from its bytes and what the head says of it."""

@@ -1,24 +1,29 @@
 """The SQLite file in which a device keeps its buffer: its tables, and who may change them.
 
 Write-ahead log, ``synchronous=FULL``: what was committed is on disk before the client replies. Only
-the file's owner can read it; content that has left is overwritten in it.
+the file's owner can read it; content that has left is overwritten in it. Large contents are files
+beside it: on disk before the row that names them is committed, and overwritten after the commit
+that no longer names them. What a crash leaves in between goes when the buffer is opened.
 """
 
 import hashlib
 import json
 import os
 import re
+import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from tidegate._internal.sqlite_file import (
+    OWNER_ONLY,
     FileKind,
     connect,
     empty_log,
     is_damage,
+    opened_to_read,
     opening,
     prepare,
     transaction,
@@ -61,9 +66,13 @@ TABLES = (
     )""",
     "CREATE INDEX sample_states ON samples (client, state, place, since, bought_in)",
     "CREATE INDEX sample_times ON samples (client, state, held_at)",
+    "CREATE INDEX sample_keys ON samples (client, key)",
     "CREATE INDEX sample_subjects ON samples (subject) WHERE subject != ''",
-    # Apart from the rows, which are read and changed more often.
-    "CREATE TABLE contents (number INTEGER PRIMARY KEY, content BLOB NOT NULL)",
+    # Apart from the rows, which are read and changed more often; either a content or its file.
+    """CREATE TABLE contents (
+        number INTEGER PRIMARY KEY, file TEXT NOT NULL, content BLOB NOT NULL
+    )""",
+    "CREATE INDEX content_files ON contents (file) WHERE file != ''",
     """CREATE TABLE failures (
         number INTEGER PRIMARY KEY, client INTEGER NOT NULL, key TEXT NOT NULL,
         tries INTEGER NOT NULL, error TEXT NOT NULL, set_aside INTEGER NOT NULL
@@ -81,6 +90,10 @@ TABLES = (
     )""",
     "CREATE UNIQUE INDEX record_numbers ON record (client, number)",
 )
+LARGE = 1_000_000
+"""Bytes from which a content is a file of its own."""
+OWNER_ONLY_FOLDER = 0o700
+ZEROS = bytes(1_000_000)
 KIND = FileKind("buffer", APPLICATION_ID, SCHEMA, TABLES, REMEDY)
 
 
@@ -91,19 +104,31 @@ class DeviceFile:
         path: of the file, which is created if it does not exist; None for a database in memory.
         is_shared: all clients of a run in this process use it. What they change survives the end
             of the process at once, and a loss of power from the next ``sync`` on.
+        is_reader: it is only read, while another process may change it.
     """
 
-    def __init__(self, path: Path | None, *, is_shared: bool = False) -> None:
+    def __init__(
+        self, path: Path | None, *, is_shared: bool = False, is_reader: bool = False
+    ) -> None:
         self.path = Path(":memory:") if path is None else path
+        self.is_in_memory = path is None
         self.is_shared = is_shared
         self.forgotten = None if path is None else Forgotten(path.parent)
         """Who is forgotten in the file's folder; what is in memory goes with its process."""
-        self._connection = connect(self.path, any_thread=is_shared, owner_only=path is not None)
+        self._connection = (
+            opened_to_read(self.path)
+            if is_reader
+            else connect(self.path, any_thread=is_shared, owner_only=path is not None)
+        )
         self._connection.text_factory = as_text
         self.execute = self._connection.execute
+        self.contents = Contents(self, None if path is None else contents_folder(path))
+        if is_reader:
+            return
         with self.opening():
             prepare(self._connection, self.path, KIND)
             empty_log(self._connection)  # a process that died may have left deleted content in it
+            self.contents.overwrite_left()
             if is_shared:
                 self.execute("PRAGMA synchronous = NORMAL")
                 self.execute("PRAGMA wal_autocheckpoint = 0")
@@ -129,10 +154,15 @@ class DeviceFile:
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Change everything within it, or nothing; it is on disk afterwards."""
-        with self.naming_damage(), transaction(self._connection):
+        with self.naming_damage(), self.contents.changing(), transaction(self._connection):
             yield
+            self.contents.sync_names()
         if not self.is_shared:
             self.sync()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Wait until nobody changes the file, and let nobody begin."""
+        return transaction(self._connection)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -187,10 +217,150 @@ class DeviceFile:
         if not empty_log(self._connection) and self.is_shared and log.exists():
             with log.open("rb") as file:
                 os.fsync(file.fileno())
+        self.contents.overwrite_left()
 
     def empty_log(self) -> bool:
         """Wait until nothing that was deleted is left in the log; False if somebody reads on."""
         return empty_log(self._connection, wait=True)
+
+
+class Contents:
+    """The contents of samples.
+
+    Args:
+        file: that names them.
+        folder: of large ones; None for a buffer in memory, which has no files.
+    """
+
+    def __init__(self, file: "DeviceFile", folder: Path | None) -> None:
+        self._file = file
+        self._folder = folder
+        self._has_written = False
+        """Whether the present change wrote a file."""
+        self._leaving: list[Path] = []
+        """Files that no row names any longer."""
+        self._may_have_orphans = True
+        """Whether a process that died, or a change that failed, may have left others."""
+
+    def write(self, number: int, packed: bytes) -> None:
+        """Write the content of a sample, in place of an earlier one."""
+        name = ""
+        if len(packed) >= LARGE and self._folder is not None:
+            name, packed = self._write_file(self._folder, packed), b""
+        self.remove(number)
+        self._file.execute("INSERT INTO contents VALUES (?, ?, ?)", (number, name, packed))
+
+    def remove(self, number: int) -> None:
+        """Delete the content of a sample, if it has one."""
+        if self._folder is not None:
+            query = "SELECT file FROM contents WHERE number = ? AND file != ''"
+            names = self._file.rows((str,), query, number)
+            self._leaving += [self._folder / name for (name,) in names]
+        self._file.execute("DELETE FROM contents WHERE number = ?", (number,))
+
+    def read(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return contents by the numbers of their samples, without those that are gone."""
+        rows = self._file.rows(
+            (int, str, bytes),
+            "SELECT number, file, content FROM contents "
+            "WHERE number IN (SELECT value FROM json_each(?))",
+            json.dumps(list(numbers)),
+        )
+        contents = {}
+        for number, name, content in rows:
+            read = self._read_file(number, name) if name else content
+            if read is not None:
+                contents[number] = read
+        return contents
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Remember that a change which is not made may leave files."""
+        try:
+            yield
+        except BaseException:
+            self._leaving, self._may_have_orphans = [], True
+            raise
+
+    def sync_names(self) -> None:
+        """Have the names of new files on disk, before the rows that name them are committed."""
+        if self._has_written and self._folder is not None:
+            sync_folder(self._folder)
+        self._has_written = False
+
+    def overwrite_left(self) -> None:
+        """Overwrite files that no row on disk names any longer."""
+        if self._may_have_orphans:
+            self._leaving = self._orphans()
+            if self._leaving:
+                with self._file.alone():
+                    self._leaving = self._orphans()  # without those of a change under way
+        self._may_have_orphans = False
+        while self._leaving:
+            overwrite(self._leaving[-1])
+            self._leaving.pop()
+
+    def _orphans(self) -> list[Path]:
+        """Return files that no row names: a process died before or after it changed the rows."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        files = {file.name: file for file in self._folder.iterdir()}
+        query = "SELECT file FROM contents WHERE file != ''"
+        for (name,) in self._file.rows((str,), query):
+            files.pop(name, None)
+        return list(files.values())
+
+    def _write_file(self, folder: Path, packed: bytes) -> str:
+        """Write a new file, on disk when this returns; return its name."""
+        if not folder.is_dir():
+            folder.mkdir(mode=OWNER_ONLY_FOLDER, exist_ok=True)
+            sync_folder(folder.parent)
+        self._has_written = True
+        file = folder / secrets.token_hex(16)
+        file.touch(mode=OWNER_ONLY, exist_ok=False)
+        with file.open("wb") as content:
+            content.write(packed)
+            content.flush()
+            os.fsync(content.fileno())
+        return file.name
+
+    def _read_file(self, number: int, name: str) -> bytes | None:
+        """Return a file's content; None if it was deleted with its row meanwhile."""
+        try:
+            return (contents_folder(self._file.path) / name).read_bytes()
+        except FileNotFoundError:
+            query = "SELECT 1 FROM contents WHERE number = ? AND file = ?"
+            if self._file.rows((int,), query, number, name):
+                raise self._file.damaged(f"its content {name} is missing") from None
+            return None
+
+
+def contents_folder(path: Path) -> Path:
+    """Return where the large contents of a buffer are."""
+    return path.with_name(f"{path.name}-contents")
+
+
+def overwrite(file: Path) -> None:
+    """Overwrite a file and delete it; it may be gone already."""
+    try:
+        with file.open("r+b") as content:
+            left = os.fstat(content.fileno()).st_size
+            while left > 0:
+                left -= content.write(ZEROS[:left])
+            content.flush()
+            os.fsync(content.fileno())
+        file.unlink()
+    except FileNotFoundError:
+        return
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def as_text(content: bytes) -> str:

@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from tidegate import buffer
 from tidegate.client.buying import Acquire, Buying, Source, Subject, Worth
 from tidegate.client.limits import duration
 from tidegate.client.purchasing import Answers, Purchasing
+from tidegate.client.samples import Samples
 from tidegate.client.store import Books, Change, Store
 from tidegate.client.streams import Confirms, Limited, Stream, TakenBefore, pass_over
 from tidegate.client.streams.stream import Overflows, overflow_of
@@ -315,7 +315,7 @@ class Gate:
         }
         return {name: value for name, value in health.items() if value}
 
-    def samples(self) -> list[Any]:
+    def samples(self) -> Samples:
         """Return the samples to train on, oldest first; none that was held for too long."""
         return self._store.samples()
 

@@ -7,6 +7,7 @@ import json
 import secrets
 import time
 import uuid
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,6 +21,7 @@ from tidegate.client import record
 from tidegate.client.codec import ArrayCodec, SampleCodec
 from tidegate.client.device_file import REMEDY, DeviceFile, as_bytes
 from tidegate.client.limits import Clock, OwnTime, log_jump, milliseconds
+from tidegate.client.samples import Reader, Samples
 from tidegate.errors import RunDiffersError, WireError
 from tidegate.wire import Address, Order, Receipt, cursor_digest
 
@@ -222,6 +224,7 @@ class Change:
         self, file: DeviceFile, number: int, books: Books, wall: int, order_at: int
     ) -> None:
         self._execute = file.execute
+        self._contents = file.contents
         self._path = file.path
         self._client = number
         self.wall = wall
@@ -255,25 +258,29 @@ class Change:
             ).lastrowid
             or 0
         )
-        self._execute("INSERT INTO contents VALUES (?, ?)", (number, fresh.packed))
+        self._contents.write(number, fresh.packed)
         self._before[number] = None
         self._after[number] = record.Item(mark, KINDS[state], held_at, 0)
-        is_over = 0 < self.books.keep <= self.now - held_at
-        if subject in self.forgotten or is_over:
+        if not self._may_hold(fresh.origin):
             self.empty(number)
         return number
+
+    def _may_hold(self, origin: Origin) -> bool:
+        """Return whether content is within its limit, and of nobody who was forgotten."""
+        is_over = 0 < self.books.keep <= self.now - (origin.held_at or self.now)
+        return not is_over and origin.subject not in self.forgotten
 
     def take(self, fresh: Fresh, state: State) -> int:
         """Write down a sample that was read, or what payment has made of a candidate.
 
         Returns:
-            Its number; 0 for a candidate of a forgotten subject, which costs nothing.
+            Its number; 0 for a candidate that may not be held, which costs nothing.
         """
         if fresh.number and self.numbers("number = ?", fresh.number):
             self.rewrite(fresh.number, fresh.packed)
             self.move(fresh.number, state)
             return fresh.number
-        if state == "candidate" and fresh.origin.subject in self.forgotten:
+        if state == "candidate" and not self._may_hold(fresh.origin):
             return 0
         number = self.hold(state, fresh)
         if fresh.number:  # it was swept while it was paid for
@@ -300,14 +307,14 @@ class Change:
         )
         mark = record.mark_of(secret, subject, packed)
         self._execute("UPDATE samples SET mark = ? WHERE number = ?", (mark, number))
-        self._execute("UPDATE contents SET content = ? WHERE number = ?", (packed, number))
+        self._contents.write(number, packed)
         self._after[number] = item._replace(mark=mark)
         return True
 
     def empty(self, number: int) -> None:
         """Overwrite the content of a sample, which is void from now on."""
         self._item(number)
-        self._execute("DELETE FROM contents WHERE number = ?", (number,))
+        self._contents.remove(number)
         self._execute(
             "UPDATE samples SET subject = '', secret = x'', mark = '' WHERE number = ?", (number,)
         )
@@ -598,6 +605,16 @@ class Store:
         )
         return int(count)
 
+    def holds(self, key: str) -> bool:
+        """Return whether a sample with this key was read, and has not been paid for or arrived."""
+        rows = self.file.rows(
+            (int,),
+            "SELECT 1 FROM samples WHERE client = ? AND key = CAST(? AS TEXT) "
+            "AND state IN ('candidate', 'chosen', 'under way')",
+            *(self._number, as_bytes(key)),
+        )
+        return bool(rows)
+
     def ages(self, orders: int) -> Counter[int]:
         """Return how many samples that are stored or under way have which age.
 
@@ -626,24 +643,41 @@ class Store:
         )
         return Counter({orders - since: count for since, count in rows})
 
-    def samples(self) -> list[Any]:
+    def samples(self) -> Samples:
         """Return the samples to train on, oldest first; none that was held for too long."""
         books = self.books()
-        own = books.time.at(milliseconds(self._clock)).own
-        rows = self.file.rows(
-            (bytes,),
-            "SELECT content FROM samples LEFT JOIN contents USING (number) "
-            "WHERE client = ? AND state = 'stored' AND +held_at > ? ORDER BY place LIMIT ?",
-            *(self._number, own - books.keep if books.keep else -1, books.buffer_capacity + 1),
-        )
-        if len(rows) > books.buffer_capacity:
+        limit = ""
+        if books.keep:
+            oldest = books.time.at(milliseconds(self._clock)).own - books.keep
+            limit = f"AND +held_at > {oldest}"
+        numbers = self.numbers("stored", limit)
+        if len(numbers) > books.buffer_capacity:
             raise self.file.damaged(f"it holds more than {books.buffer_capacity} samples")
-        return [self._codec.decode(content) for (content,) in rows]
+        return Samples(Reader(self.file), self._codec, numbers)
+
+    def candidates(self, numbers: Sequence[int], fresh: Sequence[bytes]) -> Samples:
+        """Return candidates by their numbers, followed by packed ones that have none yet."""
+        return Samples(Reader(self.file), self._codec, [*numbers, *fresh])
+
+    def numbers(self, state: State, limit: str = "", most: int = -1) -> array[int]:
+        """Return the numbers of samples in a state, in the order in which they came to it.
+
+        Args:
+            state: of the samples.
+            limit: a further condition.
+            most: as many of the first ones; -1 for all.
+        """
+        rows = self.file.rows(
+            (int,),
+            "SELECT number FROM samples WHERE client = ? AND state = ? "  # noqa: S608 - ours
+            f"{limit} ORDER BY place LIMIT ?",
+            *(self._number, state, most),
+        )
+        return array("q", (number for (number,) in rows))
 
     def content(self, number: int) -> bytes | None:
         """Return the content of a sample; None if it is gone."""
-        rows = self.file.rows((bytes,), "SELECT content FROM contents WHERE number = ?", number)
-        return rows[0][0] if rows else None
+        return self.file.contents.read([number]).get(number)
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """Return the order of a round and its receipt."""

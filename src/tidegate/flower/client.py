@@ -23,6 +23,7 @@ from tidegate._internal.arguments import check_function
 from tidegate.client.buying import Acquire, Subject
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import Gate
+from tidegate.client.samples import Samples
 from tidegate.client.store import BooksMovedError, check_meant_for
 from tidegate.client.streams import Indexed, Stream
 from tidegate.client.supplier import Supplier
@@ -71,7 +72,7 @@ class Worth(Protocol):
     """Rates candidates for the model that a message brings."""
 
     def __call__(
-        self, candidates: list[Any], message: Message, context: Context, /
+        self, candidates: Samples, message: Message, context: Context, /
     ) -> Sequence[float]:
         """Return one number for each candidate, waiting or new; the greatest are bought first."""
         ...
@@ -94,9 +95,14 @@ class _Round:
     """Whether the training function asked for the samples."""
 
     @cached_property
-    def samples(self) -> list[Any]:
+    def samples(self) -> Samples:
         """The samples to train on, oldest first."""
         return self.gate.samples()
+
+    def close(self) -> None:
+        """End the round: its samples may change from now on."""
+        if "samples" in vars(self):
+            self.samples.close()
 
 
 class ClientGate:
@@ -198,11 +204,18 @@ class ClientGate:
             attach(reply.content, training.receipt)
         return reply
 
-    def samples(self, context: Context) -> list[Any]:
+    def samples(
+        self, context: Context, *, transform: Callable[[Any], Any] | None = None
+    ) -> Samples:
         """Return the samples to train on in this round, oldest first; never empty.
+
+        They stay on disk until they are read, by index, by batch or one after another, and can be
+        given to a ``DataLoader`` as they are; ``list(...)`` reads all of them.
 
         Args:
             context: the context that the training function was called with.
+            transform: called with each sample whenever it is read, such as a random augmentation:
+                what is stored stays what the stream gave.
         """
         try:
             training = _ROUNDS[id(context)]
@@ -212,7 +225,7 @@ class ClientGate:
                 f"function, {NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
             ) from None
         training.was_asked_for = True
-        return training.samples
+        return training.samples if transform is None else training.samples.transformed(transform)
 
     @contextmanager
     def _applied(
@@ -230,11 +243,15 @@ class ClientGate:
                 except BooksMovedError:  # another process was faster: use its receipt
                     if not tries_left:
                         raise
-            yield _Round(receipt, gate)
+            training = _Round(receipt, gate)
+            try:
+                yield training
+            finally:
+                training.close()
 
     def _worth_of(
         self, message: Message, context: Context
-    ) -> Callable[[list[Any]], Sequence[float]] | None:
+    ) -> Callable[[Samples], Sequence[float]] | None:
         """The user's ranking, with the model of this message."""
         worth = self._worth
         return None if worth is None else lambda candidates: worth(candidates, message, context)

@@ -26,7 +26,7 @@ def buffer_capacity(context: Context) -> int:
     return int(context.run_config["buffer-capacity"])
 
 
-def worth(candidates: list[Sample], message: Message, context: Context) -> list[float]:
+def worth(candidates: Sequence[Sample], message: Message, context: Context) -> list[float]:
     """Return what each image is worth to the model, before its label is paid for."""
     sent = message.content.array_records["arrays"]
     likely = probabilities({name: array.numpy() for name, array in sent.items()}, candidates)
