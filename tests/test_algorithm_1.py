@@ -104,7 +104,7 @@ def flower_run(
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        number, places = int(context.node_config["partition-id"]), gate.samples(context)
+        number, places = int(context.node_config["partition-id"]), list(gate.samples(context))
         trained[message.content.config_records["config"]["server-round"], number] = places
         client = paper.Client(clients[number].inputs, clients[number].labels)
         client.stored = np.array(places)

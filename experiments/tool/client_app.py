@@ -77,7 +77,7 @@ app = ClientApp(mods=[gate])
 def train_client(message: Message, context: Context) -> Message:
     """Admit the ordered samples, train on all stored ones, and reply."""
     job = _job(context)
-    samples = gate.samples(context)
+    samples = list(gate.samples(context))
     inputs, labels = batch(samples)
     model = _loaded(message, job, tuple(inputs.shape[1:]))
     loss = train(

@@ -86,11 +86,11 @@ def chosen(open_store: Opener) -> list[Any]:
 def test_the_best_candidates_are_bought_and_the_newest_others_wait(open_store: Opener) -> None:
     receipt = apply(open_store, order(1, 2))
     assert (receipt.admitted, receipt.spent, receipt.read) == (2, 4.0, 5)
-    assert open_store().samples() == [4, 3]
+    assert list(open_store().samples()) == [4, 3]
     assert waiting(open_store) == [0, 1, 2]
     receipt = apply(open_store, order(2, 1), smallest)
     assert (receipt.read, receipt.admitted) == (10, 3)
-    assert open_store().samples() == [4, 3, 0]
+    assert list(open_store().samples()) == [4, 3, 0]
     assert waiting(open_store) == [6, 7, 8, 9]  # 1, 2 and 5 were pushed out
 
 
@@ -99,7 +99,7 @@ def test_what_came_since_the_last_purchase_waits(open_store: Opener) -> None:
         assert apply(open_store, order(now), worth=None).admitted == 0
     assert waiting(open_store) == [11, 12, 13, 14]
     apply(open_store, order(4, 3), smallest)
-    assert open_store().samples() == [11, 12, 13]
+    assert list(open_store().samples()) == [11, 12, 13]
 
 
 def test_a_ranking_sees_all_candidates_in_one_call(open_store: Opener) -> None:
@@ -121,7 +121,7 @@ def test_without_a_backlog_nothing_waits_and_nothing_is_read_for_nothing(
     once = Selection(candidates=5, backlog=0)
     assert apply(open_store, order(1), selection=once).read == 0
     assert apply(open_store, order(2, 1), selection=once).read == 5
-    assert open_store().samples() == [4]
+    assert list(open_store().samples()) == [4]
     assert waiting(open_store) == []
 
 
@@ -137,7 +137,7 @@ def test_a_dry_stream_leaves_what_waits(open_store: Opener) -> None:
     assert (receipt.admitted, receipt.is_dry) == (3, False)
     receipt = apply(open_store, order(3, 2), data=range(4))
     assert (receipt.admitted, receipt.is_dry, receipt.read) == (4, True, 4)
-    assert open_store().samples() == [3, 2, 1, 0]
+    assert list(open_store().samples()) == [3, 2, 1, 0]
 
 
 def test_another_process_that_has_paid_meanwhile_is_noticed_before_paying_again(
@@ -157,7 +157,7 @@ def test_another_process_that_has_paid_meanwhile_is_noticed_before_paying_again(
     assert supplier.asked == [0, 1]
     assert slow.apply(order(1, 2), None, as_they_are).admitted == 2
     assert supplier.asked == [0, 1]
-    assert first.samples() == [0, 1]
+    assert list(first.samples()) == [0, 1]
     first.close()
     second.close()
 
@@ -175,7 +175,7 @@ def test_a_choice_survives_the_process_whatever_the_ranking_says_then(
     receipt = apply(open_store, order(again, 3), smallest, acquire=supplier)
     assert receipt.admitted == 3
     assert supplier.asked == [4, 4, 3, 2]
-    assert open_store().samples() == [4, 3, 2]
+    assert list(open_store().samples()) == [4, 3, 2]
     assert receipt.read == 5 * again
     assert chosen(open_store) == []
 
@@ -187,11 +187,11 @@ def test_what_may_have_been_paid_for_comes_first_when_less_is_wanted(open_store:
         apply(open_store, order(1, 3), acquire=supplier)
     supplier.fails_with = None
     apply(open_store, order(2, 1), smallest, acquire=supplier)
-    assert (open_store().samples(), chosen(open_store)) == ([4], [3, 2])
+    assert (list(open_store().samples()), chosen(open_store)) == ([4], [3, 2])
     apply(open_store, order(3), smallest, acquire=supplier)
     assert chosen(open_store) == [3, 2]
     apply(open_store, order(4, 3), smallest, acquire=supplier)
-    assert open_store().samples()[:3] == [4, 3, 2]
+    assert list(open_store().samples())[:3] == [4, 3, 2]
     assert len(open_store().samples()) == 4
 
 
@@ -232,14 +232,14 @@ def test_a_supplier_that_is_away_costs_no_candidate(open_store: Opener) -> None:
     supplier.fails_with = None
     receipt = apply(open_store, order(30, 2), acquire=supplier)
     assert receipt.admitted == 2
-    assert open_store().samples() == [4, 3]
+    assert list(open_store().samples()) == [4, 3]
 
 
 def test_what_cannot_be_read_is_set_aside_and_counted_as_seen(open_store: Opener) -> None:
     data = Sick(100, unreadable=[1, 3])
     receipt = apply(open_store, order(1, 1), data=data)
     assert (receipt.health, receipt.read) == ({"set_aside": 2}, 7)
-    assert open_store().samples() == [6]
+    assert list(open_store().samples()) == [6]
     assert waiting(open_store) == [0, 2, 4, 5]
 
 
@@ -248,7 +248,7 @@ def test_numbers_that_are_none_are_worth_least(open_store: Opener) -> None:
         return [1.0 if one == 2 else float("nan") for one in candidates]
 
     apply(open_store, order(1, 1), diverged)
-    assert open_store().samples() == [2]
+    assert list(open_store().samples()) == [2]
 
 
 def test_a_ranking_that_fails_changes_nothing(open_store: Opener) -> None:
@@ -264,7 +264,7 @@ def test_a_ranking_that_fails_changes_nothing(open_store: Opener) -> None:
 def test_without_a_ranking_candidates_are_drawn_by_client_and_round(open_store: Opener) -> None:
     wide = Selection(candidates=50, backlog=0)
     apply(open_store, order(1, 5), worth=None, selection=wide)
-    drawn = open_store().samples()
+    drawn = list(open_store().samples())
     assert drawn != sorted(drawn)
     assert max(drawn) > 10
     expected = wide.choose([0.0] * 50, 5, ("site", 1))
@@ -278,18 +278,18 @@ def test_a_gate_that_no_longer_chooses_takes_what_was_chosen_first(open_store: O
         apply(open_store, order(1, 2), acquire=supplier)
     supplier.fails_with = None
     receipt = apply(open_store, order(2, 3), acquire=supplier, selection=None)
-    assert (receipt.read, open_store().samples()) == (5, [4, 3, 0])
+    assert (receipt.read, list(open_store().samples())) == (5, [4, 3, 0])
     receipt = apply(open_store, order(3, 3), acquire=supplier, selection=None)
-    assert (receipt.read, open_store().samples()[3:]) == (6, [1, 2, 5])
+    assert (receipt.read, list(open_store().samples())[3:]) == (6, [1, 2, 5])
     assert (waiting(open_store), chosen(open_store)) == ([], [])
     receipt = apply(open_store, order(4, 2), acquire=supplier, selection=None)
-    assert (receipt.read, open_store().samples()[6:]) == (8, [6, 7])
+    assert (receipt.read, list(open_store().samples())[6:]) == (8, [6, 7])
 
 
 def test_a_gate_that_begins_to_choose_goes_on_in_its_stream(open_store: Opener) -> None:
     assert apply(open_store, order(1, 3), selection=None).read == 3
     receipt = apply(open_store, order(2, 1))
-    assert (receipt.read, open_store().samples()) == (8, [0, 1, 2, 7])
+    assert (receipt.read, list(open_store().samples())) == (8, [0, 1, 2, 7])
 
 
 def test_the_backlog_never_exceeds_its_limit_even_when_it_shrinks(open_store: Opener) -> None:
@@ -306,7 +306,7 @@ def test_candidates_that_were_pushed_out_are_overwritten(tmp_path: Path) -> None
     gate = Gate(store, IndexedStream([f"secret-{n:03}" for n in range(99)]), selection=FEW)
     for now in range(1, 9):
         gate.apply(order(now, now % 2))
-    kept = {*contents_of(store, "candidate", "chosen"), *store.samples()}
+    kept = {*contents_of(store, "candidate", "chosen"), *list(store.samples())}
     store.close()
     files = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     found = {f"secret-{n:03}" for n in range(99) if f"secret-{n:03}".encode() in files}

@@ -53,7 +53,7 @@ def test_samples_stay_k_rounds_and_their_uses_are_counted(open_store: Opener) ->
     assert [one.expiring for one in receipts] == [0, 0, 2, 1]
     assert [(one.bought, one.admitted) for one in receipts] == [(2, 2), (3, 3), (6, 6), (6, 6)]
     assert [one.spent for one in receipts] == [4.0, 6.0, 12.0, 12.0]
-    assert gate(open_store).samples() == [2, 3, 4, 5]
+    assert list(gate(open_store).samples()) == [2, 3, 4, 5]
 
 
 def test_the_same_order_again_changes_nothing(open_store: Opener) -> None:
@@ -133,7 +133,7 @@ def test_the_oldest_makes_room(open_store: Opener) -> None:
     receipt = gate(open_store).apply(order(2, 4, retention="oldest_first", retention_horizon=0))
     assert (receipt.admitted, receipt.occupancy, receipt.uses) == (14, 10, 6 * 2 + 4)
     assert receipt.holding == (4, 6)
-    assert gate(open_store).samples() == list(range(4, 14))
+    assert list(gate(open_store).samples()) == list(range(4, 14))
 
 
 def test_thresholds_replace_what_is_old_enough_for_the_price(open_store: Opener) -> None:
@@ -155,7 +155,7 @@ def test_frozen_samples_stay(open_store: Opener) -> None:
     gate(open_store).apply(order(1, 6, **frozen))
     receipt = gate(open_store).apply(order(90, 9, **frozen))
     assert (receipt.admitted, receipt.occupancy, receipt.expiring) == (10, 10, 0)
-    assert gate(open_store).samples() == list(range(10))
+    assert list(gate(open_store).samples()) == list(range(10))
 
 
 def test_acquisition_is_called_once_for_each_sample_with_its_own_key(open_store: Opener) -> None:
@@ -169,7 +169,7 @@ def test_acquisition_is_called_once_for_each_sample_with_its_own_key(open_store:
     gate(open_store, acquire=acquire).apply(order(1, 2))
     gate(open_store, acquire=acquire).apply(order(2, 1))
     assert asked == [(0, "run-1/site/1"), (1, "run-1/site/2"), (2, "run-1/site/3")]
-    assert gate(open_store).samples() == ["label 0", "label 1", "label 2"]
+    assert list(gate(open_store).samples()) == ["label 0", "label 1", "label 2"]
 
 
 def away() -> Any:
@@ -188,7 +188,7 @@ def test_a_failed_acquisition_leaves_the_books_right(
     receipt = gate(open_store, acquire=unreliable).apply(order(1, 6))
     assert (receipt.admitted, receipt.spent, receipt.is_dry) == (3, 6.0, True)
     receipt = gate(open_store).apply(order(2, 2))  # works again: nothing was skipped or lost
-    assert gate(open_store).samples() == [0, 1, 2, 3, 4]
+    assert list(gate(open_store).samples()) == [0, 1, 2, 3, 4]
     assert receipt.spent == 10.0
 
 
@@ -203,7 +203,7 @@ def test_a_failed_commit_leaves_everything_as_it_was(
         with pytest.raises(OSError, match="disk full"):
             one.apply(order(2, 2))
     assert one.apply(order(2, 2)).admitted == 4
-    assert one.samples() == [0, 1, 2, 3]
+    assert list(one.samples()) == [0, 1, 2, 3]
 
 
 def test_an_interrupt_in_the_first_round_loses_nothing(open_store: Opener) -> None:
@@ -218,7 +218,7 @@ def test_an_interrupt_in_the_first_round_loses_nothing(open_store: Opener) -> No
         one.apply(order(1, 4))
     interrupt = False
     assert one.apply(order(1, 4)).admitted == 4
-    assert one.samples() == [0, 1, 2, 3]
+    assert list(one.samples()) == [0, 1, 2, 3]
 
 
 def test_a_stream_that_fails_without_moving_is_like_one_that_is_dry(open_store: Opener) -> None:
@@ -233,7 +233,7 @@ def test_a_stream_that_fails_without_moving_is_like_one_that_is_dry(open_store: 
         assert (receipt.admitted, receipt.is_dry) == (2, True)
         assert "set_aside" not in receipt.health
     assert gate(open_store).apply(order(6, 1)).admitted == 3
-    assert gate(open_store).samples() == [2]
+    assert list(gate(open_store).samples()) == [2]
 
 
 def test_books_that_moved_are_not_overwritten(open_store: Opener) -> None:
@@ -250,7 +250,7 @@ def test_books_that_moved_are_not_overwritten(open_store: Opener) -> None:
     with pytest.raises(BooksMovedError, match="computed at round 0, but the books are at 1"):
         late.apply(order(2, 2))
     assert late.apply(order(2, 2)).admitted == 4
-    assert late.samples() == [0, 1, 2, 3]
+    assert list(late.samples()) == [0, 1, 2, 3]
 
 
 def test_what_a_trainer_does_to_a_sample_stays_its_own(open_store: Opener) -> None:
@@ -269,7 +269,7 @@ def test_what_a_rule_takes_in_fills_empty_slots_before_the_oldest_make_room(
     old_enough = (0.0, 0.0, 5.0)  # four samples were used twice; empty slots ask for none
     receipt = gate(open_store).apply(order(3, NO_LIMIT, thresholds=old_enough, **rule))
     assert (receipt.admitted, receipt.occupancy) == (11, 10)
-    assert gate(open_store).samples() == list(range(1, 11))
+    assert list(gate(open_store).samples()) == list(range(1, 11))
 
 
 def test_a_rule_leads_to_no_more_than_the_count_beside_it(open_store: Opener) -> None:
@@ -360,7 +360,7 @@ def test_any_sequence_of_orders_equals_the_model(
         assert receipts[0] == receipts[-1]
         known = replace(receipts[0], is_dry=False, last_taken="", record="")
         assert known == model.receipt(sent)
-        assert one.samples() == [sample[0] for sample in model.stored]
+        assert list(one.samples()) == [sample[0] for sample in model.stored]
         assert uses_of(store) == [sample[1] for sample in model.stored]
     if durable:
         store.close()

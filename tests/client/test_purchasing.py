@@ -68,7 +68,7 @@ def test_what_is_asked_comes_later_and_counts_from_there(store: Store) -> None:
     assert (second.admitted, second.occupancy, second.holding) == (1, 1, (0, 2))
     assert (second.under_way, second.under_way_spent) == (1, 2.0)
     assert (second.refused, second.refunded, second.paid) == (1, 2.0, 4.0)
-    assert gate.samples() == ["b=yes"]
+    assert list(gate.samples()) == ["b=yes"]
     assert uses_of(store) == [1]
     third = gate.apply(order(3, 0))  # the supplier says the same again
     assert (third.admitted, third.refunded, third.occupancy) == (1, 2.0, 1)
@@ -87,11 +87,11 @@ def test_a_purchase_counts_from_its_order_and_the_old_sample_trains_until_it_com
     third = gate.apply(order(3, 3))
     assert (third.bought, third.under_way, third.holding) == (7, 3, (3, 0, 1))
     assert gate.apply(order(4, 1)).holding == (1, 3)  # the plan has let go all that is stored
-    assert gate.samples() == ["a=1", "b=1", "c=1", "d=1"]
+    assert list(gate.samples()) == ["a=1", "b=1", "c=1", "d=1"]
     supplier.answers = [Delivered(supplier.asked[-1], "2")]  # the newest, before the others
     receipt = gate.apply(order(5, 0))
     assert (receipt.occupancy, receipt.holding, receipt.under_way) == (4, (0, 1, 3), 3)
-    assert gate.samples() == ["b=1", "c=1", "d=1", "h=2"]
+    assert list(gate.samples()) == ["b=1", "c=1", "d=1", "h=2"]
 
 
 def test_what_is_under_way_holds_no_slot(store: Store) -> None:
@@ -112,7 +112,7 @@ def test_what_is_under_way_holds_no_slot(store: Store) -> None:
         20,
     ]  # as many as there are slots
     assert [one.occupancy for one in arrivals] == [4] * 6
-    assert gate.samples() == [f"{number}=1" for number in range(16, 20)]
+    assert list(gate.samples()) == [f"{number}=1" for number in range(16, 20)]
 
 
 def test_no_more_than_a_limit_is_under_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_a_refusal_brings_back_what_the_purchase_had_replaced_in_the_plan(store:
     supplier.answers = [Refused(key, refunded=True) for key in supplier.asked[4:6]]
     receipt = gate.apply(order(4, 0))
     assert (receipt.holding, receipt.refused, receipt.refunded) == ((0, 1, 0, 3), 2, 4.0)
-    assert gate.samples() == ["a=1", "b=1", "c=1", "d=1"]
+    assert list(gate.samples()) == ["a=1", "b=1", "c=1", "d=1"]
 
 
 def test_the_supplier_is_asked_again_until_it_has_heard(store: Store) -> None:
@@ -347,7 +347,7 @@ def test_with_a_constant_delay_the_buffer_holds_what_the_plan_held_before(
         ledger.book("a", receipt)
         planned.apply(now, sent)
         plans.append([number for number, _ in planned.samples])
-        assert gate.samples() == plans[now - 1], "what the plan held so many rounds before"
+        assert list(gate.samples()) == plans[now - 1], "what the plan held so many rounds before"
         assert receipt.bought == planned.bought
         # Beyond the horizon it counts what has left the plan, and still trains or will come.
         in_time = tuple(receipt.holding[: int(min(sent.horizon, len(receipt.holding)))])

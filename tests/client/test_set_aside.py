@@ -59,7 +59,7 @@ def test_a_sample_that_cannot_be_read_is_set_aside_in_the_same_order(
     receipt = apply(open_store, 1, 5, Sick(1000, {2}))
     assert (receipt.admitted, receipt.spent, receipt.is_dry) == (5, 10.0, False)
     assert receipt.health == {"set_aside": 1}
-    assert open_store().samples() == [0, 1, 3, 4, 5]
+    assert list(open_store().samples()) == [0, 1, 3, 4, 5]
     assert open_store().failures() == [
         FailedSample("run-1/site/3", TRIES, "OSError: cannot read 2", set_aside=True)
     ]
@@ -72,8 +72,8 @@ def test_a_sample_that_cannot_be_read_is_set_aside_in_the_same_order(
 def test_a_sample_that_cannot_be_stored_is_set_aside_in_the_same_order(open_store: Opener) -> None:
     receipt = apply(open_store, 1, 3, [0, {1, 2}, 2, 3])
     assert (receipt.admitted, receipt.health) == (3, {"set_aside": 1})
-    assert open_store().samples() == [0, 2, 3]
-    assert "cannot store a set" in open_store().failures()[0].error
+    assert list(open_store().samples()) == [0, 2, 3]
+    assert "a set would not come back" in open_store().failures()[0].error
 
 
 def test_a_sample_that_nobody_sells_is_set_aside_after_three_orders(open_store: Opener) -> None:
@@ -84,7 +84,7 @@ def test_a_sample_that_nobody_sells_is_set_aside_after_three_orders(open_store: 
     assert [one.health.get("set_aside", 0) for one in receipts] == [0, 0, 1, 1]
     assert receipts[-1].spent == 2.0 * 13
     assert supplier.asked.count(3) == TRIES
-    assert open_store().samples() == [0, 1, 2, *range(4, 14)]
+    assert list(open_store().samples()) == [0, 1, 2, *range(4, 14)]
     assert all(supplier.asked.count(sample) == 1 for sample in open_store().samples())
 
 
@@ -106,7 +106,7 @@ def test_an_outage_of_the_supplier_costs_no_sample(open_store: Opener) -> None:
     supplier.is_down = False
     assert apply(open_store, 31, 5, acquire=supplier).admitted == 5
     apply(open_store, 32, 50, acquire=supplier)
-    assert open_store().samples() == list(range(55))
+    assert list(open_store().samples()) == list(range(55))
     assert open_store().failures() == []
 
 
@@ -120,7 +120,7 @@ def test_a_source_that_is_gone_costs_no_sample(
         assert len(gone.reads) <= TRIES * MOST_IN_A_ROW
     assert "20 samples in a row of run-1/site fail" in caplog.text
     assert apply(open_store, 6, 30).admitted == 30
-    assert open_store().samples() == list(range(30))
+    assert list(open_store().samples()) == list(range(30))
     assert open_store().failures() == []
 
 
@@ -128,7 +128,7 @@ def test_neighbours_that_fail_are_set_aside_together(open_store: Opener) -> None
     supplier = Supplier(sells_not={1, 2})
     receipts = [apply(open_store, now, 2, Sick(1000, {3}), supplier) for now in range(1, 8)]
     assert receipts[-1].health == {"set_aside": 3}
-    assert open_store().samples()[:3] == [0, 4, 5]
+    assert list(open_store().samples())[:3] == [0, 4, 5]
     assert supplier.asked.count(1) <= 2 * TRIES
 
 
@@ -137,7 +137,7 @@ def test_the_last_sample_waits_for_one_after_it(open_store: Opener) -> None:
         assert apply(open_store, now, 3, Sick(3, {2})).health == {}
     receipt = apply(open_store, 6, 1, Sick(4, {2}))
     assert (receipt.admitted, receipt.health) == (3, {"set_aside": 1})
-    assert open_store().samples() == [0, 1, 3]
+    assert list(open_store().samples()) == [0, 1, 3]
 
 
 def test_a_file_that_leaves_before_it_is_read_is_not_noted(
@@ -152,7 +152,7 @@ def test_a_file_that_leaves_before_it_is_read_is_not_noted(
     (folder / "2").unlink()
     receipt = one.apply(order(2, 1))
     assert (receipt.admitted, receipt.health) == (2, {})
-    assert one.samples() == [b"1", b"3"]
+    assert list(one.samples()) == [b"1", b"3"]
     assert open_store().failures() == []
 
 
@@ -224,7 +224,7 @@ def test_every_sample_is_admitted_once_or_at_fault(
         supplier.is_down = state == "down"
         data = Sick(60, set(range(60)) if state == "unmounted" else unreadable)
         receipt = Gate(store, IndexedStream(data), supplier).apply(order(now, count))
-        samples, books, failures = store.samples(), store.books(), store.failures()
+        samples, books, failures = list(store.samples()), store.books(), store.failures()
         if durable:
             store.close()
         aside = {int(one.key.rsplit("/", 1)[1]) - 1 for one in failures if one.set_aside}

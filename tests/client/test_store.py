@@ -97,7 +97,7 @@ def test_two_processes_on_one_file_do_not_admit_twice(tmp_path: Path) -> None:
     assert first.apply(order(1, 2)) == second.apply(order(1, 2))
     second.apply(order(2, 2))
     first.apply(order(3, 2))
-    assert first.samples() == ["a", "b", "c", "d", "e", "f"]
+    assert list(first.samples()) == ["a", "b", "c", "d", "e", "f"]
     one.close()
     two.close()
 
@@ -134,7 +134,7 @@ def test_a_mistake_in_somebodys_codec_is_not_called_damage(tmp_path: Path, durab
     gate = Gate(store, IndexedStream("abc"))
     gate.apply(order(1, 2))
     with pytest.raises(AttributeError, match="colour"):
-        gate.samples()
+        list(gate.samples())
     if durable:
         store.close()
 

@@ -108,7 +108,7 @@ def work(label_studio: LabelStudio, tasks: list[dict[str, Any]], draw: random.Ra
 def check_file(path: Path) -> tuple[int, int]:
     """Books of the file, whenever it is opened; purchases, and how many nobody may know of."""
     store = Store(path, "r", "site", CAPACITY)
-    books, purchases, samples = store.books(), store.held("under way"), store.samples()
+    books, purchases, samples = store.books(), store.held("under way"), list(store.samples())
     newest = store.answer(books.last_round)
     store.close()
     bought = sum(count(now) for now in range(1, books.last_round + 1))

@@ -77,11 +77,11 @@ class Reader:
         def there() -> bool | None:
             before = len(gate.samples())
             gate.apply(mqtt_reader.order(store.books().last_round + 1, 1_000))
-            samples = gate.samples()
+            samples = list(gate.samples())
             return (newest in samples and len(samples) == before) or None
 
         wait_for(there, f"message {newest}", 120)
-        seen, health = gate.samples(), last.health()
+        seen, health = list(gate.samples()), last.health()
         store.close()
         last.close()
         return seen, health

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import sqlite3
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ def write_for_ever(path: Path, asked: Path, selection: Selection | None, tell: i
 def check(path: Path) -> int:
     """Every invariant of the file; how many samples it has admitted."""
     store = Store(path, "r", "site", CAPACITY)
-    books, stored, samples = store.books(), store.held("stored"), store.samples()
+    books, stored, samples = store.books(), store.held("stored"), list(store.samples())
     paid = store.count("paid")
     store.close()
     with sqlite3.connect(path) as connection:
@@ -125,7 +126,7 @@ def test_kills_leave_the_buffer_right(
 def check_choices(path: Path, keys: set[str]) -> None:
     """Every invariant of a file whose client chooses; ``keys`` were asked for, perhaps paid for."""
     store = Store(path, "r", "site", CAPACITY)
-    books, samples = store.books(), store.samples()
+    books, samples = store.books(), list(store.samples())
     waiting = [one.key for one in store.held("candidate")]
     chosen = [one.key for one in store.held("chosen")]
     contents = [int(one[0]) for one in contents_of(store, "chosen", "candidate")]

@@ -44,7 +44,7 @@ def check_whole(path: Path, first: int, last: int) -> int:
             assert receipt.spent == spent + sent.price * (receipt.bought - bought)
             bought, spent = receipt.bought, receipt.spent
         assert (books.admitted, books.spent) == (bought, spent)
-        stored, samples = store.held("stored"), store.samples()
+        stored, samples = store.held("stored"), list(store.samples())
         assert [int(sample[0]) for sample in samples] == [
             *range(books.admitted - len(stored), books.admitted)
         ]

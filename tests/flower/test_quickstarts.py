@@ -59,7 +59,7 @@ QUICKSTARTS = {
             APP: gate(f"range({LOAD})[2])"),
             "train_dmatrix, _, num_train, _ = load_data(partition_id, num_partitions)":
             "train_dmatrix, _, num_train, _ = load_data(partition_id, num_partitions)\n"
-            "    train_dmatrix = train_dmatrix.slice(gate.samples(context))",
+            "    train_dmatrix = train_dmatrix.slice(list(gate.samples(context)))",
         },
         "final_model.json", ("xgboost",), {"params.nthread": 1, "fraction-train": 1.0},
         "FedXgbBagging(",

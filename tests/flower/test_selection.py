@@ -1,5 +1,6 @@
 """A client app that ranks its candidates with the model that a message brings."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def play(gate: ClientGate, rounds: int = 3, **settings: Any) -> tuple[Any, dict[
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        trained[int(context.node_config["partition-id"])] = gate.samples(context)
+        trained[int(context.node_config["partition-id"])] = list(gate.samples(context))
         arrays = message.content.array_records["arrays"]
         return Message(RecordDict({"arrays": arrays}), reply_to=message)
 

@@ -44,7 +44,7 @@ def failures(train: Train, model: ArrayRecord, fits: Callable[[list[Any]], bool]
 
     @app.train()
     def train_client(message: Message, context: Context) -> Message:
-        samples = gate.samples(context)
+        samples = list(gate.samples(context))
         if not fits(samples):
             return Message(RecordDict(), reply_to=message)
         arrays = message.content.array_records["arrays"]

@@ -74,7 +74,7 @@ def schedule_facts(number: int, *, choosing: bool, late: bool) -> dict[str, Any]
         "devices": [
             (
                 device.paid,
-                device.disk.samples(),
+                list(device.disk.samples()),
                 [device.disk.books().orders - one.since for one in device.disk.held("stored")],
                 device.disk.books().cursor,
             )

@@ -71,7 +71,7 @@ def apps(case: Case, mods: Sequence[Any] = ()) -> tuple[ClientApp, ClientApp]:
 
     @gated.train()
     def train_gated(message: Message, context: Context) -> Message:
-        return reply(message, gate.samples(context))
+        return reply(message, list(gate.samples(context)))
 
     return plain, gated
 

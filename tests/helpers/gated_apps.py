@@ -33,7 +33,7 @@ def gated_app(
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        samples = gate.samples(context)
+        samples = list(gate.samples(context))
         on_train(message, context)
         w, b = message.content.array_records["arrays"].to_numpy_ndarrays()
         points = np.array([point for point, _ in samples])

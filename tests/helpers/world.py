@@ -447,7 +447,7 @@ class World:
         assert len(stored) == (newest.occupancy if newest else 0), "what the receipt says is there"
         since = [sample.since for sample in stored]
         assert since == sorted(since), "the oldest leave first"
-        samples = device.disk.samples()
+        samples = list(device.disk.samples())
         assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
         aside = [one.key for one in device.disk.failures() if one.set_aside]
         assert len(aside) == len(set(aside)) == books.set_aside

@@ -241,7 +241,7 @@ def test_while_the_server_is_away_books_go_on_and_what_was_bought_is_asked_for_l
     label_studio.label(tasks[1], "B")
     receipt = gate.apply(order(4, 0))
     assert (receipt.admitted, receipt.refused, receipt.refunded) == (1, 1, 2.0)
-    assert (receipt.under_way, gate.samples()) == (1, [("b", "B")])
+    assert (receipt.under_way, list(gate.samples())) == (1, [("b", "B")])
     assert not [one for one in caplog.records if one.levelno >= logging.ERROR]
     store.close()
 

@@ -36,7 +36,7 @@ def test_nodes_admit_what_their_devices_published_in_order(tmp_path: Path) -> No
         @app.train()
         def train(message: Message, context: Context) -> Message:
             number = int(context.node_config["partition-id"])
-            seen[number].append(gate.samples(context))
+            seen[number].append(list(gate.samples(context)))
             arrays = message.content.array_records["arrays"]
             return Message(RecordDict({"arrays": arrays}), reply_to=message)
 

@@ -27,7 +27,7 @@ app = ClientApp(mods=[gate])
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Admit what the server ordered, train on all that is stored, and answer."""
-    samples = gate.samples(context)
+    samples = list(gate.samples(context))
     model = LeNet()
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     config = context.run_config

@@ -1,6 +1,7 @@
 """The client: windows from the broker, labels from the annotator, and limits on what it keeps."""
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ app = ClientApp(mods=[gate])
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Train on all windows that are stored with their labels."""
-    samples = gate.samples(context)
+    samples = list(gate.samples(context))
     config = context.run_config
     steps, rate = int(config["local-steps"]), float(config["learning-rate"])
     model, loss = train(_model(message), samples, steps, rate)

@@ -18,7 +18,7 @@ from tidegate import buffer
 from tidegate._internal.saving import reading
 from tidegate._internal.sqlite_file import check_tables, opened_to_read, transaction
 from tidegate.client.buffer_files import check_ours
-from tidegate.client.device_file import KIND, as_text
+from tidegate.client.device_file import KIND, as_text, contents_folder
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.limits import Clock, milliseconds
 from tidegate.client.record import EARLY, Entry, Item, Sums, followed, held_by, mark_of, next_digest
@@ -199,8 +199,8 @@ def _compare_stored(audit: Audit, client: int, file: sqlite3.Connection) -> None
     """Check that what is stored is what the record says, byte by byte."""
     items, wrong = [], 0
     since_before = 0
-    for state, held_at, since, subject, secret, mark, content in file.execute(
-        "SELECT state, held_at, since, subject, secret, mark, content FROM samples "
+    for state, held_at, since, subject, secret, mark, name, content in file.execute(
+        "SELECT state, held_at, since, subject, secret, mark, file, content FROM samples "
         "LEFT JOIN contents USING (number) WHERE client = ? ORDER BY state, place",
         (client,),
     ):
@@ -214,6 +214,9 @@ def _compare_stored(audit: Audit, client: int, file: sqlite3.Connection) -> None
         if not mark and content is None and state in ("paid", "under way"):
             continue  # it is void
         items.append(Item(mark, KINDS[state], held_at, since))
+        if name:
+            large = contents_folder(audit.path) / str(name)
+            content = large.read_bytes() if large.is_file() else None  # noqa: PLW2901
         if type(content) is not bytes or mark != mark_of(secret, subject, content):
             wrong += 1
     audit.held = Counter(item.kind for item in items)

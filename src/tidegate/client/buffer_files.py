@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate._internal.sqlite_file import opened_to_read
-from tidegate.client.device_file import APPLICATION_ID
+from tidegate.client.device_file import APPLICATION_ID, contents_folder, overwrite
 from tidegate.errors import ConfigurationError, DamagedFileError
 
 BESIDE = ("", "-wal", "-shm", "-journal")
@@ -34,7 +34,7 @@ class BufferFile:
     candidates: int
     """Candidates that wait in its backlog, or are chosen and not yet paid for."""
     size: int
-    """Bytes, with those of its log."""
+    """Bytes, with those of its log and of large contents."""
     used_at: float
     """When a message was last answered with it, in seconds since 1970; sweeping is no use."""
 
@@ -66,7 +66,8 @@ def find_buffers(folder: Path) -> tuple[list[BufferFile], list[DamagedFileError]
 
 def read_buffer(path: Path) -> BufferFile:
     """Read a buffer's file; reading does not count as use."""
-    size = sum(one.stat().st_size for one in _parts(path)[:2] if one.exists())
+    parts = [*_parts(path)[:2], *_large_contents(path)]
+    size = sum(part.stat().st_size for part in parts if part.exists())
     try:
         with closing(opened_to_read(path)) as file:
             check_ours(path, file)
@@ -121,6 +122,10 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
             for (table,) in tables:
                 file.execute(f'DELETE FROM "{table}"')  # noqa: S608 - its own names
             file.execute("COMMIT")
+            for content in _large_contents(path):
+                overwrite(content)
+            if contents_folder(path).is_dir():
+                contents_folder(path).rmdir()
             for part in _parts(path):
                 part.unlink(missing_ok=True)
     except (sqlite3.Error, OSError) as wrong:
@@ -186,6 +191,12 @@ def _used_at(file: sqlite3.Connection) -> float:
     if type(used_at) is not int:
         raise ValueError(f"it was last used at {used_at!r}")
     return used_at / 1000
+
+
+def _large_contents(path: Path) -> list[Path]:
+    """Return the files of a buffer with large contents."""
+    folder = contents_folder(path)
+    return list(folder.iterdir()) if folder.is_dir() else []
 
 
 def _parts(path: Path) -> list[Path]:

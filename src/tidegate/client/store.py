@@ -659,7 +659,7 @@ class Store:
         """Return candidates by their numbers, followed by packed ones that have none yet."""
         return Samples(Reader(self.file), self._codec, [*numbers, *fresh])
 
-    def numbers(self, state: State, limit: str = "", most: int = -1) -> array[int]:
+    def numbers(self, state: State, limit: str = "", most: int = -1) -> Sequence[int]:
         """Return the numbers of samples in a state, in the order in which they came to it.
 
         Args:

@@ -3,7 +3,7 @@
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def _stop(signals: Path) -> None:
         time.sleep(0.05)
 
 
-def worth(candidates: Points, message: Message, context: Context) -> list[float]:
+def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
     """Another ranking each time."""
     return [random.SystemRandom().random() for _ in candidates]
 
@@ -87,7 +87,7 @@ def train(message: Message, context: Context) -> Message:
     if (number, server_round) == (config["pause-client"], config["pause-round"]):
         _stop(Path(str(config["signals"])))
     time.sleep(float(config["train-seconds"]))
-    samples = gate.samples(context)
+    samples = list(gate.samples(context))
     w = message.content.array_records["arrays"]["w"].numpy()
     points = np.array([point for point, _ in samples])
     targets = np.array([target for _, target in samples])

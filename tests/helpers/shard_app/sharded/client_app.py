@@ -21,7 +21,7 @@ app = ClientApp(mods=[gate])
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    samples = gate.samples(context)
+    samples = list(gate.samples(context))
     w = message.content.array_records["arrays"]["w"].numpy()
     points = np.array([point for point, _ in samples])
     targets = np.array([target for _, target in samples])

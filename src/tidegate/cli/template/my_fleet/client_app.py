@@ -1,5 +1,7 @@
 """The client: an ordinary ClientApp with a gate in front of its training."""
 
+from collections.abc import Sequence
+
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
@@ -47,7 +49,7 @@ app = ClientApp(mods=[gate])
 @app.train()
 def train_client(message: Message, context: Context) -> Message:
     """Train on all stored samples, with those that the server ordered, and reply."""
-    samples = gate.samples(context)
+    samples = list(gate.samples(context))
     sent = message.content.array_records["arrays"]
     model = {name: array.numpy() for name, array in sent.items()}
     config = context.run_config

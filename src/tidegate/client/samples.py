@@ -1,0 +1,168 @@
+"""Samples that are read from a device's file when they are asked for."""
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from tidegate.client.codec import SampleCodec
+from tidegate.client.device_file import DeviceFile
+from tidegate.errors import ConfigurationError, SampleGoneError
+
+MOST_AT_ONCE = 32
+BYTES_AT_ONCE = 8_000_000
+"""What iterating reads at once: as many samples, or as many bytes, if that is less."""
+
+Transform = Callable[[Any], Any]
+
+
+class Samples(Sequence[Any]):
+    """A list of samples that holds none of them in memory, and a data set for a ``DataLoader``.
+
+    Which samples belong to it is fixed; each is read, and transformed, whenever it is asked for. A
+    slice is one of these, too. Worker processes of a ``DataLoader`` open the file themselves.
+
+    Args:
+        reader: of the device's file.
+        codec: that packed the samples.
+        items: numbers of samples in the file, or packed samples.
+        transform: called with each sample that is read, such as a random augmentation.
+    """
+
+    def __init__(
+        self,
+        reader: "Reader",
+        codec: SampleCodec,
+        items: Sequence[int | bytes],
+        transform: Transform | None = None,
+    ) -> None:
+        self._reader = reader
+        self._codec = codec
+        self._items = items
+        self._transform = transform
+
+    def transformed(self, transform: Transform) -> "Samples":
+        """Return the same samples, with a function that is called with each one that is read."""
+        return self._like(self._items, transform)
+
+    def close(self) -> None:
+        """Refuse to read more: the round is over."""
+        self._reader.close()
+
+    def as_arrays(self) -> Any:
+        """Stack all samples in memory.
+
+        Returns:
+            For samples that are tuples or dictionaries, a tuple or dictionary with an array for
+            each of their fields; else one array.
+        """
+        return _stacked(list(self))
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Samples": ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return self._like(self._items[index], self._transform)
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Return a batch; torch's loaders ask for it in this way."""
+        return self._read([self._items[index] for index in indices])[0]
+
+    def __iter__(self) -> Iterator[Any]:
+        begin, count = 0, 1
+        while begin < len(self):
+            samples, size = self._read(self._items[begin : begin + count])
+            yield from samples
+            begin += count
+            fits = BYTES_AT_ONCE * count // max(size, 1)
+            count = max(min(MOST_AT_ONCE, fits, 2 * count), 1)
+
+    def _read(self, items: Sequence[int | bytes]) -> tuple[list[Any], int]:
+        """Return samples, and how many bytes they are."""
+        contents = self._reader.read([item for item in items if isinstance(item, int)])
+        try:
+            packed = [item if isinstance(item, bytes) else contents[item] for item in items]
+        except KeyError:
+            raise SampleGoneError(
+                "a sample was deleted after the round began, because its limit in days has passed "
+                "or its subject was forgotten: let the round fail; the next one is without it"
+            ) from None
+        samples = [self._codec.decode(content) for content in packed]
+        if self._transform is not None:
+            samples = [self._transform(sample) for sample in samples]
+        return samples, sum(map(len, packed))
+
+    def _like(self, items: Sequence[int | bytes], transform: Transform | None) -> "Samples":
+        return Samples(self._reader, self._codec, items, transform)
+
+
+class Reader:
+    """Reads contents in whatever process and thread it is asked to.
+
+    Args:
+        file: the device's file, whose own connection reads where it was opened.
+    """
+
+    def __init__(self, file: DeviceFile) -> None:
+        self._path = file.path
+        self._in_memory = file if file.is_in_memory else None
+        self._opened = {_place(): file}
+        """By process and thread: connections cross neither."""
+        self._own = list[DeviceFile]()
+        """Those that are not the store's."""
+        self._is_over = False
+
+    def read(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Return contents by the numbers of their samples, without those that are gone."""
+        if self._is_over:
+            raise ConfigurationError(
+                "these samples belong to a round that is over; ask gate.samples(context) for those "
+                "of the present round"
+            )
+        if not numbers:
+            return {}
+        return (self._in_memory or self._file()).contents.read(numbers)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._is_over = True
+        for file in self._own:
+            file.close()
+        self._own, self._opened = [], {}
+
+    def _file(self) -> DeviceFile:
+        place = _place()
+        if place not in self._opened:
+            self._opened[place] = DeviceFile(self._path, is_reader=True)
+            self._own.append(self._opened[place])
+        return self._opened[place]
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._in_memory is not None:
+            raise ConfigurationError(
+                "the samples are in the memory of this process, where workers that it starts "
+                "cannot read them: keep buffers in files (tidegate-folder), or load without workers"
+            )
+        return vars(self) | {"_opened": {}, "_own": []}
+
+
+def _place() -> tuple[int, int]:
+    return os.getpid(), threading.get_ident()
+
+
+def _stacked(samples: Sequence[Any]) -> Any:
+    """Stack samples that are alike."""
+    first = samples[0]
+    if isinstance(first, tuple | list):
+        return tuple(_stacked(column) for column in zip(*samples, strict=True))
+    if isinstance(first, Mapping):
+        return {name: _stacked([sample[name] for sample in samples]) for name in first}
+    return np.stack([np.asarray(sample) for sample in samples])
