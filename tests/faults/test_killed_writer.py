@@ -16,7 +16,7 @@ from check_size import at_size
 from client_parts import contents_of
 from killed_work import killed_at_work
 
-from tidegate.client import buying
+from tidegate.client import buying, device_file
 from tidegate.client.gate import Gate
 from tidegate.client.store import KEPT_ANSWERS, Store
 from tidegate.client.streams import IndexedStream
@@ -71,12 +71,23 @@ def write_for_ever(path: Path, asked: Path, selection: Selection | None, tell: i
         os.write(tell, b".")
 
 
+def check_files(path: Path) -> None:
+    """Each large content is the file that its row names, and there is no other."""
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT file FROM contents WHERE file != ''").fetchall()
+    connection.close()
+    folder = device_file.contents_folder(path)
+    files = {file.name for file in folder.iterdir()} if folder.is_dir() else set()
+    assert files == {name for (name,) in rows}
+
+
 def check(path: Path) -> int:
     """Every invariant of the file; how many samples it has admitted."""
     store = Store(path, "r", "site", CAPACITY)
     books, stored, samples = store.books(), store.held("stored"), list(store.samples())
     paid = store.count("paid")
     store.close()
+    check_files(path)
     with sqlite3.connect(path) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         answers = connection.execute(
@@ -105,12 +116,15 @@ def check(path: Path) -> int:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("seconds", "repeated"), [(1.0, 5), (0.0, 1)])
+@pytest.mark.parametrize(
+    ("seconds", "repeated", "large"), [(1.0, 5, 10**6), (0.0, 1, 10**6), (1.0, 5, 1000)]
+)
 def test_kills_leave_the_buffer_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, repeated: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, repeated: int, large: int
 ) -> None:
-    """What was paid for is written down with the order, or sample by sample."""
+    """What was paid for is written down with the order, or sample by sample; in rows or files."""
     monkeypatch.setattr(buying, "GROUP_SECONDS", seconds)
+    monkeypatch.setattr(device_file, "LARGE", large)
     path, asked = tmp_path / "buffer.sqlite", tmp_path / "asked"
     draw = random.Random(0)  # noqa: S311 - a schedule, not a secret
     admitted = 0
@@ -131,6 +145,7 @@ def check_choices(path: Path, keys: set[str]) -> None:
     chosen = [one.key for one in store.held("chosen")]
     contents = [int(one[0]) for one in contents_of(store, "chosen", "candidate")]
     store.close()
+    check_files(path)
     assert len(waiting) <= FEW.backlog
     assert [f"r/site/{number + 1}" for number in contents] == [*waiting, *chosen]
     held = [int(sample[0]) for sample in samples]
@@ -142,7 +157,11 @@ def check_choices(path: Path, keys: set[str]) -> None:
 
 
 @pytest.mark.process
-def test_kills_pay_for_what_was_chosen_and_for_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("large", [10**6, 1000])
+def test_kills_pay_for_what_was_chosen_and_for_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    monkeypatch.setattr(device_file, "LARGE", large)
     path, asked = tmp_path / "buffer.sqlite", tmp_path / "asked"
     draw = random.Random(1)  # noqa: S311 - a schedule, not a secret
     between = 0

@@ -192,11 +192,14 @@ class DeviceFile:
         """Return the rows of a query; those of a damaged file may hold other kinds of values."""
         with self.naming_damage():
             rows = self.execute(statement, values).fetchall()
-        for row in rows:
-            if tuple(map(type, row)) != kinds:
-                names = ", ".join(kind.__name__ for kind in kinds)
-                raise self.damaged(f"it holds {str(row)[:300]} in place of {names}")
-        return rows
+        return [self.checked(kinds, row) for row in rows]
+
+    def checked(self, kinds: tuple[type, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return a row that holds values of these kinds; refuse another."""
+        if tuple(map(type, row)) != kinds:
+            names = ", ".join(kind.__name__ for kind in kinds)
+            raise self.damaged(f"it holds {str(row)[:300]} in place of {names}")
+        return row
 
     def clients(self, *whose: str) -> list[tuple[str, str, int]]:
         """Return the run, the name and the capacity of each client in the file.
@@ -258,20 +261,18 @@ class Contents:
             self._leaving += [self._folder / name for (name,) in names]
         self._file.execute("DELETE FROM contents WHERE number = ?", (number,))
 
-    def read(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Return contents by the numbers of their samples, without those that are gone."""
-        rows = self._file.rows(
-            (int, str, bytes),
+    def read(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield numbers of samples and their contents one by one, without those that are gone."""
+        query = (
             "SELECT number, file, content FROM contents "
-            "WHERE number IN (SELECT value FROM json_each(?))",
-            json.dumps(list(numbers)),
+            "WHERE number IN (SELECT value FROM json_each(?))"
         )
-        contents = {}
-        for number, name, content in rows:
-            read = self._read_file(number, name) if name else content
-            if read is not None:
-                contents[number] = read
-        return contents
+        with self._file.naming_damage():
+            for row in self._file.execute(query, (json.dumps(list(numbers)),)):
+                number, name, content = self._file.checked((int, str, bytes), row)
+                read = self._read_file(number, name) if name else content
+                if read is not None:
+                    yield number, read
 
     @contextmanager
     def changing(self) -> Iterator[None]:

@@ -86,19 +86,26 @@ class Samples(Sequence[Any]):
             count = max(min(MOST_AT_ONCE, fits, 2 * count), 1)
 
     def _read(self, items: Sequence[int | bytes]) -> tuple[list[Any], int]:
-        """Return samples, and how many bytes they are."""
-        contents = self._reader.read([item for item in items if isinstance(item, int)])
-        try:
-            packed = [item if isinstance(item, bytes) else contents[item] for item in items]
-        except KeyError:
+        """Return samples, and how many bytes they were; each is another object."""
+        numbers = [item for item in items if isinstance(item, int)]
+        if len({*numbers}) < len(numbers):
+            parts = [self._read([item]) for item in items]
+            return [sample for (sample,), _ in parts], sum(size for _, size in parts)
+        size, decoded = 0, dict[int, Any]()
+        for number, packed in self._reader.read(numbers):
+            decoded[number] = self._codec.decode(packed)
+            size += len(packed)
+        if len(decoded) < len(numbers):
             raise SampleGoneError(
                 "a sample was deleted after the round began, because its limit in days has passed "
                 "or its subject was forgotten: let the round fail; the next one is without it"
-            ) from None
-        samples = [self._codec.decode(content) for content in packed]
+            )
+        samples = [
+            decoded[item] if isinstance(item, int) else self._codec.decode(item) for item in items
+        ]
         if self._transform is not None:
             samples = [self._transform(sample) for sample in samples]
-        return samples, sum(map(len, packed))
+        return samples, size
 
     def _like(self, items: Sequence[int | bytes], transform: Transform | None) -> "Samples":
         return Samples(self._reader, self._codec, items, transform)
@@ -120,16 +127,15 @@ class Reader:
         """Those that are not the store's."""
         self._is_over = False
 
-    def read(self, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Return contents by the numbers of their samples, without those that are gone."""
+    def read(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield numbers of samples and their contents one by one, without those that are gone."""
         if self._is_over:
             raise ConfigurationError(
                 "these samples belong to a round that is over; ask gate.samples(context) for those "
                 "of the present round"
             )
-        if not numbers:
-            return {}
-        return (self._in_memory or self._file()).contents.read(numbers)
+        if numbers:
+            yield from (self._in_memory or self._file()).contents.read(numbers)
 
     def close(self) -> None:
         """Read no more."""

@@ -677,7 +677,7 @@ class Store:
 
     def content(self, number: int) -> bytes | None:
         """Return the content of a sample; None if it is gone."""
-        return self.file.contents.read([number]).get(number)
+        return dict(self.file.contents.read([number])).get(number)
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """Return the order of a round and its receipt."""
