@@ -77,12 +77,12 @@ def use(path: Path) -> None:
     try:
         books = store.books()
         store.held("stored")
-        store.samples()
+        list(store.samples())
         store.answer(books.last_round)
         store.void(1)
         stream = IndexedStream([(np.full(3, number), number) for number in range(20)])
         Gate(store, stream).apply(order(min(books.last_round + 1, 2**40)))
-        store.samples()
+        list(store.samples())
     finally:
         store.close()
 

@@ -41,7 +41,7 @@ def target(data: bytes) -> None:
     if how == 0:
         content = choices.rest()
     elif how == 1:
-        content = _joined([b'{"array": 0}', choices.rest()])
+        content = _joined([b'{"array": [0]}', choices.rest()])
     else:
         content = _joined([text_of(choices.edited(json.loads(head), most=4)).encode(), *rest])
     with may_refuse(ValueError):
