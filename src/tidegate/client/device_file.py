@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -261,7 +261,7 @@ class Contents:
             self._leaving += [self._folder / name for (name,) in names]
         self._file.execute("DELETE FROM contents WHERE number = ?", (number,))
 
-    def read(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    def read(self, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:
         """Yield numbers of samples and their contents one by one, without those that are gone."""
         query = (
             "SELECT number, file, content FROM contents "

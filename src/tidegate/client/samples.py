@@ -1,9 +1,10 @@
 """Samples that are read from a device's file when they are asked for."""
 
+import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
@@ -87,8 +88,8 @@ class Samples(Sequence[Any]):
 
     def _read(self, items: Sequence[int | bytes]) -> tuple[list[Any], int]:
         """Return samples, and how many bytes they were; each is another object."""
-        numbers = [item for item in items if isinstance(item, int)]
-        if len({*numbers}) < len(numbers):
+        numbers = {item for item in items if isinstance(item, int)}
+        if len(numbers) < sum(isinstance(item, int) for item in items):
             parts = [self._read([item]) for item in items]
             return [sample for (sample,), _ in parts], sum(size for _, size in parts)
         size, decoded = 0, dict[int, Any]()
@@ -96,10 +97,7 @@ class Samples(Sequence[Any]):
             decoded[number] = self._codec.decode(packed)
             size += len(packed)
         if len(decoded) < len(numbers):
-            raise SampleGoneError(
-                "a sample was deleted after the round began, because its limit in days has passed "
-                "or its subject was forgotten: let the round fail; the next one is without it"
-            )
+            self._reader.refuse(numbers - decoded.keys())
         samples = [
             decoded[item] if isinstance(item, int) else self._codec.decode(item) for item in items
         ]
@@ -127,7 +125,7 @@ class Reader:
         """Those that are not the store's."""
         self._is_over = False
 
-    def read(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    def read(self, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:
         """Yield numbers of samples and their contents one by one, without those that are gone."""
         if self._is_over:
             raise ConfigurationError(
@@ -135,7 +133,21 @@ class Reader:
                 "of the present round"
             )
         if numbers:
-            yield from (self._in_memory or self._file()).contents.read(numbers)
+            yield from self._file().contents.read(numbers)
+
+    def refuse(self, missing: Collection[int]) -> NoReturn:
+        """Say why samples have no content."""
+        file = self._file()
+        query = (
+            "SELECT number FROM samples WHERE mark != '' "
+            "AND number IN (SELECT value FROM json_each(?))"
+        )
+        if file.rows((int,), query, json.dumps(list(missing))):
+            raise file.damaged("the content of a sample is missing")
+        raise SampleGoneError(
+            "a sample was deleted after the round began, because its limit in days has passed or "
+            "its subject was forgotten: let the round fail; the next one is without it"
+        )
 
     def close(self) -> None:
         """Read no more."""
@@ -145,6 +157,8 @@ class Reader:
         self._own, self._opened = [], {}
 
     def _file(self) -> DeviceFile:
+        if self._in_memory is not None:
+            return self._in_memory
         place = _place()
         if place not in self._opened:
             self._opened[place] = DeviceFile(self._path, is_reader=True)
