@@ -394,8 +394,8 @@ def test_no_pickle_is_ever_run(tmp_path: Path) -> None:
         with contextlib.suppress(ValueError):
             inside = {**whole, name: packed(**{**parts, part: inner})}
             checkpoint.load(folder, inside)
-    array, flat = b'{"array": [0]}', b'{"raw": [0, "<i2", [2]]}'
-    for head, part in ((array, saved), (array, raw), (flat, raw)):
+    listed, flat = b'{"array": [0]}', b'{"raw": [0, "<i2", [2]]}'
+    for head, part in ((listed, saved), (listed, raw), (flat, raw)):
         pieces = [head, part]
         with pytest.raises(ValueError, match=r"."):
             ArrayCodec().decode(b"".join(len(one).to_bytes(8, "big") + one for one in pieces))
