@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import threading
 import urllib.parse
 import urllib.request
@@ -74,6 +75,14 @@ def test_every_alert_is_tested() -> None:
     assert len(alerts) == 15
     for alert in alerts:
         assert len(re.findall(rf"alertname: {alert}\b", tests)) >= 2, alert
+
+
+@pytest.mark.process
+def test_the_rules_are_those_of_the_table_of_alarms(tmp_path: Path) -> None:
+    script = FOLDER.parent / "scripts" / "make-alerts"
+    subprocess.run([sys.executable, script, tmp_path / "alerts.yml"], check=True)
+    written = (tmp_path / "alerts.yml").read_text("utf-8")
+    assert written == (FOLDER / "alerts.yml").read_text("utf-8")
 
 
 class Server:

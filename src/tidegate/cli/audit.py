@@ -17,7 +17,7 @@ from tidegate.client.auditing import REMEDY, Audit, audit_file, compare
 from tidegate.client.buffer_files import is_marked, mark_of_file, may_be_buffer
 from tidegate.errors import ConfigurationError, DamagedFileError, TidegateError
 from tidegate.report.alarms import MOST_NAMES, few
-from tidegate.report.audit_page import NOT_PROVEN, facts, proven, write_audit_page
+from tidegate.report.audit_page import facts, not_proven, proven, write_audit_page
 from tidegate.report.page import check_packages, check_place
 from tidegate.runs.folder import BOOKS, holds_run
 from tidegate.runs.reader import read_accounts
@@ -100,7 +100,7 @@ def audit(
             "not_audited": missing,
             "left_out": [str(one) for one in beside],
         }
-        limits = {"proves_if_right": proven(against), "does_not_prove": NOT_PROVEN}
+        limits = {"proves_if_right": proven(against), "does_not_prove": not_proven()}
         typer.echo(json.dumps(told | limits, indent=2))
     else:
         _show_all(audits, failed, missing)

@@ -1,84 +1,36 @@
 """What is wrong with a run, and what to do about it.
 
-Red: the operator must act. Yellow: the operator should look. Each alarm has a name;
-``docs/howto/when-something-is-red.md`` explains it.
+Red: the operator must act. Yellow: the operator should look. ``alarms.toml`` has the words;
+``docs/howto/when-something-is-red.md`` explains each name.
 """
 
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from tidegate._internal.words import counted
-from tidegate.report.page import Level
-from tidegate.report.purchases import told_of_purchases
 from tidegate.report.run_state import RunState
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView, RunView
 from tidegate.runs.server_log import how_stopped, last_lines
 
+Level = Literal["green", "yellow", "red"]
+"""All is well; somebody should look; somebody must act."""
+KINDS: Mapping[str, Mapping[str, Any]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text("utf-8")
+)
+"""The table of alarms."""
+SERVER_STOPPED = "SERVER STOPPED"
 MOST_NAMES = 6
 """The most clients to name; the others are counted."""
 ANSWERED = "answered"
 """The state of a client without problems."""
-
-SERVER_DEAD = "SERVER DEAD"
-SERVER_STOPPED = "SERVER STOPPED"
-BOOKS_WRONG = "BOOKS WRONG"
-NOTHING_LEARNED = "NOTHING LEARNED"
-BUYING_PAUSED = "BUYING PAUSED"
-MODEL_DIVERGED = "MODEL DIVERGED"
-SLOW_CLIENTS = "SLOW CLIENTS"
-NO_PRICE = "NO PRICE OR NO NODES"
-CLIENTS_AWAY = "CLIENTS AWAY"
-CLIENTS_FAIL = "CLIENTS FAIL"
-NODES_LEFT_OUT = "NODES LEFT OUT"
-SAMPLES_SET_ASIDE = "SAMPLES SET ASIDE"
-SUPPLIERS_FAIL = "SUPPLIERS FAIL"
-STREAMS_FULL = "STREAMS FULL"
-MESSAGES_DROPPED = "MESSAGES DROPPED"
-CLIENTS_EMPTY = "CLIENTS EMPTY"
-CLIENTS_SHORT = "CLIENTS BUY LESS"
-FIX_CLIENTS = (
-    "fix this error in the client app or on its device; server.log has a line for each client"
-)
-STILL_BUYING = ". Until then the server still sends them orders, so they may go on buying samples"
-PURCHASES = {
-    "suppliers": (SUPPLIERS_FAIL, "check the logs of their SuperNodes; nothing is lost meanwhile"),
-    "spools": (STREAMS_FULL, "make the spool larger, or send fewer messages"),
-    "dropped": (MESSAGES_DROPPED, "make the spool larger, or send fewer messages"),
-    "empty": (
-        CLIENTS_EMPTY,
-        "check their streams and suppliers; if clients have their own prices, raise least_share",
-    ),
-}
-"""The alarm and the advice for each problem of ``told_of_purchases``."""
-COUNTS = {
-    "short": "exhausted",
-    "suppliers": "failing_suppliers",
-    "spools": "full_spools",
-    "empty": "empty_clients",
-}
-"""The figure of a run that counts the clients with each problem of ``ClientView.troubles``."""
 AS_ASKED = "should_stop ended the run"
 """How the line begins that a server logs where the app's own ``should_stop`` ends a run."""
 LINES_AT_END = 5
 """Of the log, that may have it."""
-NAMES = (
-    SERVER_DEAD,
-    SERVER_STOPPED,
-    BOOKS_WRONG,
-    NOTHING_LEARNED,
-    BUYING_PAUSED,
-    MODEL_DIVERGED,
-    SLOW_CLIENTS,
-    NO_PRICE,
-    CLIENTS_AWAY,
-    CLIENTS_FAIL,
-    NODES_LEFT_OUT,
-    SAMPLES_SET_ASIDE,
-    CLIENTS_SHORT,
-    *(name for name, _ in PURCHASES.values()),
-)
 
 
 @dataclass(frozen=True)
@@ -91,58 +43,48 @@ class Alarm:
     """What happened."""
     to_do: str
 
+    @classmethod
+    def of(cls, kind: str, **values: object) -> "Alarm":
+        """Return an alarm of the table, with its words filled in."""
+        row = KINDS[kind]
+        what, to_do = (row[part].format_map(values) for part in ("what", "to_do"))
+        return cls(row["level"], row["name"], what, to_do)
 
-def alarms(view: RunView, told: Mapping[str, Any], state: RunState) -> list[Alarm]:
+
+def alarms(view: RunView, figures: Mapping[str, Any], state: RunState) -> list[Alarm]:
     """Return what is wrong with a run, red before yellow.
 
     Args:
         view: the run's folder.
-        told: its figures, from ``summary``.
+        figures: its figures, from ``summary``.
         state: its progress.
     """
-    found = [*_of_server(view, state), *(_of_rounds(view, told) if view.rounds else [])]
-    found += _of_clients(view, told, found)
-    return sorted(found, key=lambda alarm: alarm.level != "red")
+    all_alarms = [*_of_server(view, state)]
+    if view.rounds:
+        all_alarms += _of_rounds(view, figures)
+    goes_on = not (view.is_over or state.kind in ("dead", "stopped"))
+    all_alarms += _of_clients(view, figures, goes_on=goes_on)
+    return sorted(all_alarms, key=lambda alarm: alarm.level != "red")
 
 
-def worst(found: Sequence[Alarm]) -> Level:
+def worst(shown: Sequence[Alarm]) -> Level:
     """Return the level of the worst alarm; green without any."""
-    levels = {alarm.level for alarm in found}
+    levels = {alarm.level for alarm in shown}
     return "red" if "red" in levels else "yellow" if "yellow" in levels else "green"
 
 
-def _of_server(view: RunView, state: RunState) -> list[Alarm]:
-    """Return alarms about the server: whether it is alive, and whether the run makes progress."""
-    now, again = view.round_number, "start the same run again with this folder"
+def _of_server(view: RunView, state: RunState) -> Iterator[Alarm]:
+    """Yield the alarm about the server: whether it is alive, and the run makes progress."""
+    current, done = f"{view.round_number:,}", f"{view.round_number - 1:,}"
+    server = "the server is alive and" if view.is_served else "the server, if it is alive,"
     if state.kind == "dead":
-        what = f"its process ended without a message, in round {now:,}"
-        to_do = f"{again}: it continues with round {now:,}, and nothing is paid twice"
-        return [Alarm("red", SERVER_DEAD, what, to_do)]
-    if state.kind == "stopped" and (how := _how_stopped(view)) is not None:
-        what = f"{how}, after round {now - 1:,}"
-        return [Alarm("yellow", SERVER_STOPPED, what, f"to go on, {again}")]
-    if state.kind == "stopped":
-        what = f"the server app ended before its last round, after round {now - 1:,}"
-        return [
-            Alarm("red", SERVER_STOPPED, what, f"see the log for the reason; fix it, and {again}")
-        ]
-    if not state.is_quiet:
-        return []
-    lives = "the server is alive and" if view.is_served else "the server, if it is alive,"
-    if state.kind == "answers":
-        what = f"{lives} has waited for replies of round {now:,} for much longer than usual"
-        to_do = (
-            "flwr supernode list shows which nodes are online, and the SuperNodes' logs what "
-            "they do; the round ends without late replies after the timeout of start, an hour by "
-            "default"
-        )
-        return [Alarm("yellow", SLOW_CLIENTS, what, to_do)]
-    what = f"{lives} waits for the price of round {now:,}, or for enough nodes"
-    to_do = (
-        "check the price feed, and that enough nodes are online: flwr supernode list. If they are, "
-        "look in server.log: it names nodes that the server leaves out or that do not reply"
-    )
-    return [Alarm("yellow", NO_PRICE, what, to_do)]
+        yield Alarm.of("server-dead", round=current)
+    elif state.kind == "stopped":
+        how = _how_stopped(view)
+        yield Alarm.of("server-stopped" if how else "server-failed", how=how, round=done)
+    elif state.is_quiet:
+        kind = "slow-clients" if state.kind == "answers" else "no-price"
+        yield Alarm.of(kind, server=server, round=current)
 
 
 def _how_stopped(view: RunView) -> str | None:
@@ -153,57 +95,85 @@ def _how_stopped(view: RunView) -> str | None:
     return how_stopped(view.folder)
 
 
-def _of_clients(view: RunView, told: Mapping[str, Any], found: Sequence[Alarm]) -> list[Alarm]:
-    """Return alarms about clients that replied with an error, were left out or are away."""
-    names = {alarm.name for alarm in found}
-    goes_on = not (view.is_over or names & {SERVER_DEAD, SERVER_STOPPED})
-    away = [one for one in view.away if not one.failed]
-    alarms = _of_failing(view, told, are_told=NOTHING_LEARNED in names, goes_on=goes_on)
-    if away:
-        to_do = (
-            "check that their SuperNodes are running: flwr supernode list. If one is online, "
-            "server.log says why it takes no part. If one is gone for good: tidegate retire "
-            f"{view.folder} NAME"
+def _of_rounds(view: RunView, figures: Mapping[str, Any]) -> Iterator[Alarm]:
+    """Yield alarms about the newest rounds."""
+    if not figures["certificate_holds"]:
+        yield Alarm.of("books-wrong", overspend=amount(figures["overspend"]))
+    if _learns_nothing(view, figures):
+        failed, error = counted(figures["failed"], "client"), figures["error"]
+        yield Alarm.of(
+            "all-clients-fail" if figures["failed"] else "nothing-learned",
+            rounds=figures["rounds_without_models"],
+            clients=failed,
+            error=error,
         )
-        alarms.append(Alarm("yellow", CLIENTS_AWAY, named(away), to_do))
-    if goes_on:
-        alarms += _of_left_out(view, are_away=bool(away))
-    return alarms
+    if figures["buying_paused_for"] and not view.is_over:
+        yield Alarm.of("buying-paused", pause=pause_words(figures["buying_paused_for"]))
+    lost = [name for name, value in figures["metrics"].items() if value is None]
+    if lost:
+        yield Alarm.of("model-diverged", metrics=", ".join(lost[:MOST_NAMES]))
+    if figures["set_aside"]:
+        yield Alarm.of("samples-set-aside", samples=counted(figures["set_aside"], "sample"))
+    if figures["spool_dropped"]:
+        yield Alarm.of("messages-dropped", messages=counted(figures["spool_dropped"], "message"))
+    yield from _of_purchases(view, figures)
 
 
-def _of_failing(
-    view: RunView, told: Mapping[str, Any], *, are_told: bool, goes_on: bool
-) -> list[Alarm]:
-    """Return the alarm about clients that replied with an error.
+def _of_purchases(view: RunView, figures: Mapping[str, Any]) -> Iterator[Alarm]:
+    """Yield alarms about clients whose purchases have a problem (``ClientView.troubles``)."""
+    clients_that_fail = figures["failed"]  # they cannot buy, and have an alarm of their own
+    for trouble, kind, figure, holds in (
+        ("short", "clients-buy-less", "exhausted", not view.is_over),
+        ("suppliers", "suppliers-fail", "failing_suppliers", True),
+        ("spools", "streams-full", "full_spools", True),
+        (
+            *("empty", "clients-empty", "empty_clients"),
+            figures["empty_clients"] > clients_that_fail,
+        ),
+    ):
+        count = figures[figure]
+        if not count or not holds:
+            continue
+        clients = [client.name for client in view.clients if trouble in client.troubles]
+        named_all = f" ({few(clients[:MOST_NAMES], count)})" if len(clients) == count else ""
+        yield Alarm.of(kind, clients=counted(count, "client"), named=named_all)
+
+
+def _of_clients(view: RunView, figures: Mapping[str, Any], *, goes_on: bool) -> Iterator[Alarm]:
+    """Yield alarms about clients that replied with an error, were left out or are away.
 
     Args:
         view: the run's folder.
-        told: its figures.
-        are_told: whether another alarm has the reason of those that got an order.
+        figures: its figures.
         goes_on: whether the server will send orders.
     """
-    failing = [one for one in view.away if one.failed]
-    left_out = [one.name for one in failing if one.name in view.left_out]
-    if not failing or (are_told and not left_out):
-        return []
-    what, had_orders = named(failing), len(left_out) < len(failing)
-    if had_orders:
-        what += f": {told['error']}"
-    is_buying = had_orders and not told.get("buying_paused_for")
-    to_do = FIX_CLIENTS + STILL_BUYING * (goes_on and is_buying)
-    return [Alarm("yellow", CLIENTS_FAIL, what + _reasons(view, left_out), to_do)]
+    away = [client for client in view.away if not client.failed]
+    yield from _of_failing(view, figures, goes_on=goes_on)
+    if away:
+        yield Alarm.of("clients-away", clients=named(away), folder=view.folder)
+    known = {client.name for client in view.clients}
+    strangers = [name for name in view.left_out if name not in known]
+    if strangers and goes_on:
+        yield Alarm.of(
+            "nodes-left-out",
+            nodes=few(strangers[:MOST_NAMES], len(strangers)) + _reasons(view, strangers),
+            perhaps_away=". It may be one of the clients that are away" if away else "",
+        )
 
 
-def _of_left_out(view: RunView, *, are_away: bool) -> list[Alarm]:
-    """Return the alarm about nodes that the server left out and does not know by name."""
-    known = {one.name for one in view.clients}
-    others = [one for one in view.left_out if one not in known]
-    if not others:
-        return []
-    what = few(others[:MOST_NAMES], len(others)) + _reasons(view, others)
-    to_do = "fix this on the device; the server asks it again by itself"
-    to_do += ". It may be one of the clients that are away" * are_away
-    return [Alarm("yellow", NODES_LEFT_OUT, what, to_do)]
+def _of_failing(view: RunView, figures: Mapping[str, Any], *, goes_on: bool) -> Iterator[Alarm]:
+    """Yield the alarm about clients that replied with an error, unless another has the reason."""
+    failing = [client for client in view.away if client.failed]
+    left_out = [client.name for client in failing if client.name in view.left_out]
+    if not failing or (view.rounds and _learns_nothing(view, figures) and not left_out):
+        return
+    had_orders = len(left_out) < len(failing)
+    error = f": {figures['error']}" if had_orders else ""
+    buys = goes_on and had_orders and not figures.get("buying_paused_for")
+    yield Alarm.of(
+        "clients-fail-and-buy" if buys else "clients-fail",
+        clients=named(failing) + error + _reasons(view, left_out),
+    )
 
 
 def _reasons(view: RunView, names: Sequence[str]) -> str:
@@ -214,65 +184,14 @@ def _reasons(view: RunView, names: Sequence[str]) -> str:
     return "; server.log has the reasons" if names else ""
 
 
-def _of_rounds(view: RunView, told: Mapping[str, Any]) -> list[Alarm]:
-    """Return alarms about the newest rounds."""
-    found = list[Alarm]()
-    if not told["certificate_holds"]:
-        what = (
-            f"overspend {amount(told['overspend'])} is above the cost debt, which should be "
-            "impossible"
-        )
-        to_do = "stop the run, keep its folder as it is, and report it"
-        found.append(Alarm("red", BOOKS_WRONG, what, to_do))
-    if told["rounds_without_models"] and not awaits_first(told):
-        what = f"no client's model was used in the last {told['rounds_without_models']} rounds"
-        to_do = "see the log for which clients failed, were away, or sent a model that was refused"
-        if told["failed"]:
-            failed = f"{counted(told['failed'], 'client')} replied with an error"
-            what += f": {failed}, the first with {told['error']}"
-            to_do = FIX_CLIENTS
-        found.append(Alarm("red", NOTHING_LEARNED, what, to_do))
-    if told["buying_paused_for"] and not view.is_over:
-        what = f"buying is paused: {pause_words(told['buying_paused_for'])}"
-        to_do = "fix what keeps models from being used: see the log"
-        found.append(Alarm("red", BUYING_PAUSED, what, to_do))
-    lost = [name for name, value in told["metrics"].items() if value is None]
-    if lost:
-        names = ", ".join(lost[:MOST_NAMES])
-        to_do = "lower the learning rate, and start a new run in another folder"
-        found.append(Alarm("red", MODEL_DIVERGED, f"not finite: {names}", to_do))
-    if told["set_aside"]:
-        to_do = "fix the stream or the supplier of that client; the others continue"
-        words = set_aside_words(told["set_aside"])
-        found.append(Alarm("yellow", SAMPLES_SET_ASIDE, words, to_do))
-    if told["exhausted"] and not view.is_over:
-        what = (
-            f"{counted(told['exhausted'], 'client')} bought fewer samples than ordered in the last "
-            f"round{_in_brackets(view, 'short', told)}: the stream ran dry, or a supplier failed"
-        )
-        to_do = (
-            "their SuperNodes' logs say which of the two; if their streams have no more data, the "
-            "money goes to the other clients or stays unspent"
-        )
-        found.append(Alarm("yellow", CLIENTS_SHORT, what, to_do))
-    for matter, words, well in told_of_purchases(told):
-        if not well:
-            name, to_do = PURCHASES[matter]
-            found.append(Alarm("yellow", name, words + _in_brackets(view, matter, told), to_do))
-    return found
+def _learns_nothing(view: RunView, figures: Mapping[str, Any]) -> bool:
+    """Return whether the newest round used no model, although its clients could train."""
+    return bool(view.rounds and figures["rounds_without_models"]) and not awaits_first(figures)
 
 
-def _in_brackets(view: RunView, trouble: str, told: Mapping[str, Any]) -> str:
-    """Return the names of clients with a problem of purchases, if they are those of the count."""
-    clients = [client for client in view.clients if trouble in client.troubles]
-    if trouble not in COUNTS or len(clients) != told[COUNTS[trouble]]:
-        return ""
-    return f" ({few([client.name for client in clients[:MOST_NAMES]], len(clients))})"
-
-
-def awaits_first(told: Mapping[str, Any]) -> bool:
+def awaits_first(figures: Mapping[str, Any]) -> bool:
     """Return whether no client can train yet, because all purchases are under way."""
-    return bool(told["under_way"]) and not told["stored"]
+    return bool(figures["under_way"]) and not figures["stored"]
 
 
 def pause_words(rounds: int) -> str:
@@ -284,18 +203,6 @@ def pause_words(rounds: int) -> str:
     if rounds == 1:
         return "clients buy nothing in the next round"
     return f"clients buy nothing in the next {rounds:,} rounds, unless a model can be used before"
-
-
-def set_aside_words(count: int) -> str:
-    """Return how many samples were set aside, and where to look, in words.
-
-    >>> set_aside_words(1)
-    '1 sample could not be read, acquired or stored; the log names the client'
-    """
-    return (
-        f"{counted(count, 'sample')} could not be read, acquired or stored; the log names "
-        f"the client{'s' * (count > 1)}"
-    )
 
 
 def named(clients: Sequence[ClientView]) -> str:

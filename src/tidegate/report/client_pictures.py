@@ -1,17 +1,16 @@
 """Pictures that compare clients: samples bought, and the ages of those they hold."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegate._internal.words import counted
 from tidegate.report.figures import COLOURS
-from tidegate.report.page import INK, Picture, new_panel
+from tidegate.report.page import INK, MakePicture, Picture, new_panel
 from tidegate.report.tables import amount
 from tidegate.runs.reader import ClientView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 MOST_CLIENTS = 20
 """The most clients in a picture."""
@@ -19,7 +18,6 @@ LONGEST = 14
 """Characters of a client's name beside its row."""
 LARGEST = 130.0
 """Area of the largest dot, in square points."""
-MakePicture = Callable[["Figure", str, str], Picture]
 
 
 def client_pictures(clients: Sequence[ClientView], picture: MakePicture) -> list[Picture]:

@@ -14,20 +14,17 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from tidegate._internal.words import counted
 from tidegate.admission.debt import certificate_holds
-from tidegate.report.alarms import SERVER_STOPPED, Alarm, alarms, worst
-from tidegate.report.page import Level
-from tidegate.report.purchases import told_of_purchases
+from tidegate.report.alarms import SERVER_STOPPED, Alarm, Level, alarms, worst
 from tidegate.report.run_state import gains, run_state, server_in_a_word
 from tidegate.report.tables import amount, without_rounding
 from tidegate.runs.reader import RunView
 
 BARS = "▁▂▃▄▅▆▇█"
 NOT_FINITE = "×"
-WIDTH, NARROW = 40, 14
+WIDE, NARROW = 40, 14
 """Characters of a curve, on a wide screen and on one of 80 columns."""
-SHOWN = 12
-"""Characters of a run's name."""
 ROUNDING = 1e-9
 COLOUR: Mapping[Level, str] = {"green": "green", "yellow": "bold yellow", "red": "bold red"}
 LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d) UTC ([A-Z]+) (.*)")
@@ -49,15 +46,15 @@ def live_view(
         log: the last lines of the server's log.
     """
     moment = time.time() if now is None else now
-    told, state = summary(view, moment), run_state(view, moment)
-    wrong = alarms(view, told, state)
+    figures, state = summary(view, moment), run_state(view, moment)
+    wrong = alarms(view, figures, state)
     colour = worst(wrong)
-    title = Text(f"run {view.run[:SHOWN]}: {view.policy}", COLOUR[colour])  # no markup
+    title = Text(view.title, COLOUR[colour])  # no markup
     parts: list[RenderableType] = [Text(state.words, COLOUR[colour]), _server_line(view, wrong)]
     for alarm in wrong:
         parts.append(Text.assemble((f"{alarm.name}: ", COLOUR[alarm.level]), alarm.what))
         parts.append(Padding(Text(f"what to do: {alarm.to_do}"), (0, 0, 0, 2)))
-    parts.append(_numbers(view, told, wide=wide) if view.rounds else _NOTHING_YET)
+    parts.append(_numbers(view, figures, wide=wide) if view.rounds else _NOTHING_YET)
     parts += map(_log_line, log)
     return Panel(Group(*parts), title=title, title_align="left", border_style=colour, expand=False)
 
@@ -78,7 +75,7 @@ def _server_line(view: RunView, wrong: Sequence[Alarm]) -> Text:
     """Return the line that says whether the server is alive."""
     word = server_in_a_word(view)
     process = "" if view.server is None else f", process {view.server.pid}"
-    told = {
+    words = {
         "alive": f"the server is alive{process}: it holds the run's lock",
         "dead": f"the server is DEAD{process}: no process holds the run's lock",
         "ended": "the server has ended",
@@ -87,49 +84,27 @@ def _server_line(view: RunView, wrong: Sequence[Alarm]) -> Text:
     style = "bold red" if word == "dead" else "" if word == "not known" else "green"
     for alarm in wrong:
         style = COLOUR[alarm.level] if alarm.name == SERVER_STOPPED else style
-    return Text(told, style)
+    return Text(words, style)
 
 
-def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
+def _numbers(view: RunView, figures: Mapping[str, Any], *, wide: bool) -> Table:
     """Return money, memory and learning, with a curve of each."""
     lines = Table.grid(padding=(0, 2))
     lines.add_column(style="bold", no_wrap=True)
     lines.add_column(no_wrap=True)
     lines.add_column(overflow="fold")
-    rounds, good = without_rounding(view.rounds), told["certificate_holds"]
-    width = WIDTH if wide else NARROW
+    rounds = without_rounding(view.rounds)
+    width = WIDE if wide else NARROW
     curve = partial(bars, width=width)
     lines.add_row(
         "spent",
         curve([row.spent for row in rounds]),
-        f"{amount(told['spent'])} of {amount(told['allowed'])}, "
-        f"{amount(told['spent_per_round'])} a round",
+        f"{amount(figures['spent'])} of {amount(figures['allowed'])}, "
+        f"{overspend_words(figures['overspend'])}",
     )
-    lines.add_row(
-        "cost debt",
-        curve([row.cost_debt for row in rounds]),
-        Text(
-            f"{amount(told['cost_debt'])}; {overspend_words(told['overspend'], holds=good)}",
-            style="" if good else "bold red",
-        ),
-    )
-    if told["exposure"]:
-        lines.add_row("exposure", "", f"{amount(told['exposure'])} in orders without a reply")
-    lines.add_row("price", curve([row.price for row in rounds]), amount(rounds[-1].price))
-    lines.add_row(
-        "stored",
-        curve(
-            [row.training_size for row in rounds],
-            span=(0, max(max(row.slots, row.training_size) for row in rounds)),
-        ),
-        f"{told['stored']:,} of {told['slots']:,} slots; mean {amount(told['mean_stored'])}, "
-        f"peak {told['peak_stored']:,}",
-    )
-    lines.add_row(
-        "effective",
-        curve(gains([row.effective_samples for row in rounds])),
-        f"{amount(told['effective_samples'])} samples, {told['effective_per_round']:,.3g} a round",
-    )
+    if figures["exposure"]:
+        words = f"up to {amount(figures['exposure'])} more in orders without a reply"
+        lines.add_row("exposure", "", words)
     for name, values in view.metrics.items():
         lines.add_row(
             Text(name),  # clients choose it: no markup
@@ -138,6 +113,22 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
                 _measured(name, values), style="" if math.isfinite(newest(values)) else "bold red"
             ),
         )
+    lines.add_row("price", curve([row.price for row in rounds]), amount(rounds[-1].price))
+    lines.add_row(
+        "stored",
+        curve(
+            [row.training_size for row in rounds],
+            span=(0, max(max(row.slots, row.training_size) for row in rounds)),
+        ),
+        f"{figures['stored']:,} of {figures['slots']:,} slots; "
+        f"mean {amount(figures['mean_stored'])}, peak {figures['peak_stored']:,}",
+    )
+    lines.add_row(
+        "effective",
+        curve(gains([row.effective_samples for row in rounds])),
+        f"{amount(figures['effective_samples'])} samples, "
+        f"{figures['effective_per_round']:,.3g} a round",
+    )
     if max(map(len, [rounds, *view.metrics.values()])) > width:
         lines.add_row("", "", Text(f"curves show the last {width} values at most", "dim"))
     lines.add_row(
@@ -149,30 +140,35 @@ def _numbers(view: RunView, told: Mapping[str, Any], *, wide: bool) -> Table:
         )
         + (f", {len(view.retired):,} retired" if view.retired else ""),
     )
-    for name, words, well in told_of_purchases(told):
-        if well:  # problems are alarms
-            lines.add_row(name, "", Text(words))
+    if figures["under_way"]:
+        words = (
+            f"{counted(figures['under_way'], 'sample')} bought for "
+            f"{amount(figures['under_way_spent'])} and not here yet, the oldest since "
+            f"{counted(figures['oldest_under_way'], 'round')}"
+        )
+        lines.add_row("under way", "", words)
     return lines
 
 
-def overspend_words(overspend: float, *, holds: bool) -> str:
-    """Return how far a run is above or under its budget, and whether the certificate holds.
+def overspend_words(overspend: float) -> str:
+    """Return how far a run is above or under its budget.
 
-    >>> overspend_words(-116.5, holds=True), overspend_words(12.0, holds=True)
-    ('116.5 under budget', 'overspend 12 is within it')
+    >>> overspend_words(-116.5), overspend_words(12.0)
+    ('116.5 under budget', '12 ahead of the budget')
     """
-    if holds and not overspend:
+    if not overspend:
         return "on budget"
-    if overspend < 0 and holds:
+    if overspend < 0:
         return f"{amount(-overspend)} under budget"
-    return f"overspend {amount(overspend)} is {'within' if holds else 'ABOVE'} it"
+    return f"{amount(overspend)} ahead of the budget"
 
 
 def summary(view: RunView, now: float) -> dict[str, Any]:
     """Return the same as plain numbers."""
     rounds = without_rounding(view.rounds)
-    told: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "run": view.run,
+        "title": view.title,
         "policy": view.policy,
         "state": run_state(view, now).words,
         "server": server_in_a_word(view),
@@ -189,12 +185,12 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         },
     }
     if not rounds:
-        return told
+        return figures
     last, spent = rounds[-1], math.fsum(row.spent for row in rounds)
     stored = [row.training_size for row in rounds]
     in_vain = sum(1 for _ in itertools.takewhile(lambda used: not used, reversed(_averaged(view))))
     failed, error = _newest_failure(view, max(in_vain, 1))
-    return told | {
+    return figures | {
         "spent": spent,
         "allowed": spent - last.overspend,
         "spent_per_round": spent / len(rounds),
@@ -205,7 +201,7 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
             [row.cost_debt for row in view.rounds],
             [row.spent for row in view.rounds],
         ),
-        "exposure": last.exposure,
+        "exposure": view.exposure,
         "price": last.price,
         "slots": last.slots,
         "stored": stored[-1],
@@ -233,7 +229,7 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
 
 
 def bars(
-    values: Sequence[float], width: int = WIDTH, span: tuple[float, float] | None = None
+    values: Sequence[float], width: int = WIDE, span: tuple[float, float] | None = None
 ) -> str:
     """Return the last values as bars, scaled to their range or to a given span.
 
@@ -261,9 +257,10 @@ def newest(values: Mapping[int, float]) -> float:
 
 
 def _measured(name: str, values: Mapping[int, float]) -> str:
-    best, word = (min, "lowest") if "loss" in name.lower() else (max, "highest")
-    found = best(filter(math.isfinite, values.values()), default=math.nan)
-    return f"{newest(values):.4g} in round {max(values):,}, {word} {found:.4g}"
+    words = f"{newest(values):.4g} in round {max(values):,}"
+    if "accuracy" not in name:
+        return words  # whether less or more is better, only the app knows
+    return f"{words}, highest {max(filter(math.isfinite, values.values()), default=math.nan):.4g}"
 
 
 def _newest_failure(view: RunView, rounds: int) -> tuple[int, str]:

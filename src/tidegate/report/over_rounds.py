@@ -1,18 +1,20 @@
-"""Pictures over the rounds of a run, with marks where something went wrong."""
+"""Curves of a run over rounds or money, with marks where something went wrong."""
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tidegate.report.figures import COLOURS, STYLES
 from tidegate.report.incidents import Incident
-from tidegate.report.page import INK, QUIET, Picture, new_panel
+from tidegate.report.page import INK, QUIET, MakePicture, Picture, Tips, new_panel
 from tidegate.report.tables import amount
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 FEW = 4
 """A curve of at most this many points has a marker at each."""
@@ -26,58 +28,90 @@ TOO_NEAR = 0.045
 """Letters nearer than this part of the width are written as one word."""
 ROUNDING = 1e-9
 """A line whose values differ by less than this part is flat."""
-MakePicture = Callable[["Figure", str, str], Picture]
-Lines = dict[str, tuple[Sequence[float], Sequence[float]]]
-"""Rounds and values, by the name of each line."""
-Draw = Callable[[str, Lines], Picture]
-"""Draws lines over the rounds of one run."""
+Draw = Callable[..., Picture]
+"""Draws the curves of one run, as ``curves`` does."""
 
 
-def lines_over_rounds(
-    title: str, lines: Lines, picture: MakePicture, trouble: Sequence[Incident] = ()
+@dataclass(frozen=True)
+class Curve:
+    """One line of a picture."""
+
+    across: Sequence[float]
+    """Rounds, or money."""
+    values: Sequence[float]
+
+
+def curves(
+    title: str,
+    lines: Mapping[str, Curve],
+    picture: MakePicture,
+    trouble: Sequence[Incident] = (),
+    across: str = "round",
 ) -> Picture:
-    """Draw lines over rounds.
+    """Draw lines over rounds or over money, with their values under the pointer.
 
     Args:
         title: the title of the picture.
-        lines: the lines; limits (budget and slots) are thin.
+        lines: the lines by name; limits (budget and slots) are thin.
         picture: makes a picture of a figure.
         trouble: incidents, marked by their letters above the lines.
+        across: what the lines go over.
     """
     figure, axes = new_panel(title)
     several = sum(name not in LIMITS for name in lines) > 1
-    for number, (name, (across, values)) in enumerate(lines.items()):
-        plain = name in LIMITS
+    for number, (name, line) in enumerate(lines.items()):
+        plain, is_short = name in LIMITS, len(line.across) < FEW
         axes.plot(
-            across,
-            values,
+            line.across,
+            line.values,
             color=INK if plain else COLOURS[number],
             linestyle=STYLES[number],
             linewidth=1.2 if plain else None,
             # A line of one point needs a marker to be seen; a single line needs none.
-            marker=MARKERS[number] if len(across) < FEW or (several and not plain) else None,
-            markevery=1 if len(across) < FEW else max(len(across) // MARKED, 1),
+            marker=MARKERS[number] if is_short or (several and not plain) else None,
+            markevery=1 if is_short else max(len(line.across) // MARKED, 1),
             markersize=5,
             label=name,
         )
-    axes.set_xlabel("round")
-    axes.locator_params(axis="x", integer=True)
+    axes.set_xlabel(across)
+    axes.locator_params(axis="x", integer=across == "round", nbins=7)
     _mark(axes, trouble)
     _begin_at_zero(axes, lines)
     if len(lines) > 1:
-        figure.legend(loc="outside lower center", ncols=3)
-    told = "; ".join(
-        f"{name} from {amount(values[0])} to {amount(values[-1])}, at most "
-        f"{amount(max(filter(math.isfinite, values), default=math.nan))}"
-        for name, (_, values) in lines.items()
+        figure.legend(loc="outside lower center", ncols=2)
+    ends = "; ".join(
+        f"{name} from {amount(line.values[0])} to {amount(line.values[-1])}, at most "
+        f"{amount(max(filter(math.isfinite, line.values), default=math.nan))}"
+        for name, line in lines.items()
+        if line.values
     )
-    marked = "".join(f" {one.mark}: {one.what}, {one.where}." for one in trouble)
-    return picture(figure, f"{title} by round: {told}.{marked}", "")
+    marked = "".join(
+        f" {incident.mark}: {incident.what}, {incident.where}." for incident in trouble
+    )
+    return picture(figure, f"{title} by {across}: {ends}.{marked}", "", _tips(lines, across))
 
 
-def _begin_at_zero(axes: "Axes", lines: Lines) -> None:
+def _tips(lines: Mapping[str, Curve], across: str) -> Tips:
+    """Return the values at each place of the first line."""
+    places = sorted(set(next(iter(lines.values())).across))
+    values = {
+        name: np.interp(places, line.across, line.values)
+        for name, line in lines.items()
+        if line.across
+    }
+    return [
+        (
+            place,
+            f"{across} {amount(place)}: "
+            + ", ".join(f"{name} {amount(column[at])}" for name, column in values.items()),
+        )
+        for at, place in enumerate(places)
+    ]
+
+
+def _begin_at_zero(axes: "Axes", lines: Mapping[str, Curve]) -> None:
     """Let the axis of flat lines begin at 0, or else rounding errors would fill the picture."""
-    values = {value for _, line in lines.values() for value in line if math.isfinite(value)}
+    values = {value for line in lines.values() for value in line.values if math.isfinite(value)}
     if not values:
         return
     low, high = min(values), max(values)

@@ -1,7 +1,8 @@
 """Write a self-contained HTML page that needs no network, for phones too, light and dark.
 
-Matplotlib draws pictures as SVG inside the page; they use the page's colours, so that they follow
-the reader's choice of light or dark. Needs the ``report`` extra.
+Templates have the words, one plain object has the numbers. Matplotlib draws pictures as SVG inside
+the page; they use the page's colours, so that they follow the reader's choice of light or dark, and
+show their values under the pointer. Needs the ``report`` extra.
 """
 
 import html
@@ -12,18 +13,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import tidegate
+from tidegate._internal.words import counted
 from tidegate.errors import ConfigurationError
 from tidegate.report.figures import COLOURS
+from tidegate.report.tables import about, amount, show
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Level = Literal["green", "yellow", "red"]
-"""All is well; somebody should look; somebody must act."""
 TEMPLATES = Path(__file__).parent / "templates"
 INK = "#010203"
 """A placeholder for the colour of the page's text."""
@@ -31,6 +32,10 @@ SERIES = {colour.lower(): f"var(--series-{number})" for number, colour in enumer
 """The page's colour for each colour of ``figures``."""
 QUIET = "#808080"
 """The colour of grids, visible on white and on black."""
+MOST_TIPS = 400
+"""Places of a picture that show their values under the pointer."""
+POINTS = 72
+"""Of an inch, in which an SVG is measured."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "tidegate",
@@ -55,6 +60,9 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
     "lines.linewidth": 2.0,
 }
+Tips = Sequence[tuple[float, str]]
+"""Places across a picture, from left to right, and what the pointer shows there."""
+MakePicture = Callable[..., "Picture"]
 
 
 @dataclass(frozen=True)
@@ -87,17 +95,6 @@ class Section:
     details: Sequence[Rows] = ()
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The state of what a page is about, in a coloured box at its top."""
-
-    level: Level
-    lines: Sequence[tuple[str, str]]
-    """Each a word or two in bold, and what they mean."""
-    levels: Sequence[Level] = ()
-    """Of each line, if they differ."""
-
-
 def check_page(path: Path) -> None:
     """Refuse a page that cannot be written, before any work is done."""
     check_packages("jinja2", "matplotlib")
@@ -125,22 +122,25 @@ def check_place(path: Path) -> None:
         raise ConfigurationError(f"cannot write {path}: its folder does not exist; create it first")
 
 
-def write_page(
-    path: Path,
-    title: str,
-    lead: str,
-    sections: Sequence[Section],
-    verdict: Verdict | None = None,
-) -> None:
-    """Write a page.
+def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -> None:
+    """Write a page of sections.
 
     Args:
         path: the file.
         title: the title of the page.
         lead: the answer, in a sentence or two; lines after the first are smaller.
         sections: the sections below the lead.
-        verdict: what a reader must see first, if anything.
     """
+    render(path, "page.html", title=title, lead=lead, sections=sections)
+
+
+def render(path: Path, template: str, **values: object) -> None:
+    """Write a page from a template."""
+    path.write_text(rendered(template, **values), "utf-8")
+
+
+def rendered(template: str, **values: object) -> str:
+    """Return the text of a template, filled in."""
     import jinja2  # noqa: PLC0415 - an extra
 
     environment = jinja2.Environment(
@@ -150,27 +150,22 @@ def write_page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    text = environment.get_template("page.html").render(
-        title=title,
-        lead=lead,
-        sections=sections,
-        verdict=verdict,
-        version=tidegate.__version__,
-    )
-    path.write_text(text, "utf-8")
+    environment.filters |= {"amount": amount, "about": about, "counted": counted, "show": show}
+    return environment.get_template(template).render(version=tidegate.__version__, **values)
 
 
 @contextmanager
-def drawing() -> Iterator[Callable[["Figure", str, str], Picture]]:
+def drawing() -> Iterator[MakePicture]:
     """Draw in the style of a page; yields a function that makes a picture of a figure."""
     from matplotlib import rc_context  # noqa: PLC0415 - an extra
 
     numbers = itertools.count(1)
 
-    def picture(figure: "Figure", alt: str, caption: str = "") -> Picture:
+    def picture(figure: "Figure", alt: str, caption: str = "", tips: Tips = ()) -> Picture:
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        return Picture(_of_the_page(text.getvalue(), next(numbers), alt), caption)
+        svg = _of_the_page(text.getvalue(), next(numbers), alt)
+        return Picture(svg.replace("</svg>", f"{_tips(figure, tips)}</svg>"), caption)
 
     with rc_context(STYLE):
         yield picture
@@ -184,6 +179,27 @@ def new_panel(title: str) -> tuple["Figure", "Axes"]:
     axes = figure.subplots()
     axes.set_title(title)
     return figure, axes
+
+
+def _tips(figure: "Figure", tips: Tips) -> str:
+    """Return a strip across the panel for each place; its title shows under the pointer."""
+    if not tips:
+        return ""
+    shown = tips[:: -(-len(tips) // MOST_TIPS)]
+    width, height = (POINTS * float(size) for size in figure.get_size_inches())
+    (axes,) = figure.axes
+    box, pixels = axes.get_position(), float(figure.bbox.width)
+    places = [width * float(axes.transData.transform((at, 0))[0]) / pixels for at, _ in shown]
+    edges = [(a + b) / 2 for a, b in itertools.pairwise(places)]
+    left, right = width * box.x0, width * box.x1
+    strips = zip([left, *edges], [*edges, right], shown, strict=True)
+    top, tall = height * (1 - box.y1), height * box.height
+    marks = (
+        f'<rect x="{a:.1f}" y="{top:.1f}" width="{max(b - a, 0):.1f}" height="{tall:.1f}">'
+        f"<title>{html.escape(words)}</title></rect>"
+        for a, b, (_, words) in strips
+    )
+    return f'<g class="tips">{"".join(marks)}</g>'
 
 
 def _of_the_page(svg: str, number: int, alt: str) -> str:

@@ -6,8 +6,10 @@ a last row that is incomplete is ignored.
 
 import json
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from tidegate.runs.journal import ServerMark
 from tidegate.runs.retirements import asked
 from tidegate.server.account import Account
 from tidegate.server.fleet_round import FleetRound
+
+MADE_UP = re.compile("[0-9a-f]{32}")
+"""The name of a run to which nobody gave one."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +110,24 @@ class RunView:
     """The last of the servers; None before the first."""
     is_served: bool | None = None
     """Whether a server holds the folder's lock; None if this was not checked, or cannot be."""
+    app: str = ""
+    """``publisher/name``; empty if unknown."""
+    exposure: float = 0.0
+    """What orders without a reply may have cost, those of the round under way included."""
+
+    @property
+    def title(self) -> str:
+        """What people call the run: a name of its own or its app and day, policy and budget.
+
+        For example ``my-fleet, 19 November, tide, 55 a round``.
+        """
+        names = [self.run]
+        if MADE_UP.fullmatch(self.run):
+            started = [datetime.fromtimestamp(at, UTC) for at, _ in self.starts[:1]]
+            app = self.app.rpartition("/")[2] or self.folder.absolute().name
+            names = [app, *(f"{at.day} {at:%B}" for at in started)]
+        policy = self.policy.rpartition(":")[2]
+        return ", ".join([*names, policy, f"{self.budget:,.6g} a round"])
 
     @property
     def is_over(self) -> bool:
@@ -216,6 +239,8 @@ def read_run(folder: Path) -> RunView:
             failures=failures,
             left_out=left_out,
             server=server,
+            app=books.app,
+            exposure=math.fsum(account.exposure for account in books.accounts.values()),
         )
 
 
