@@ -46,7 +46,7 @@ def text(markup: str) -> str:
 def test_the_site_has_its_pages_and_the_help_of_every_command(site: Path) -> None:
     for name in (*API, "howto/write-a-policy", "scale"):
         assert page(site, name)
-    assert "tidegate whatif" in page(site, "reference/commands")
+    assert "tidegate plan" in page(site, "reference/commands")
 
 
 @pytest.mark.parametrize("name", API)

@@ -19,7 +19,7 @@ from tidegate.integrations.mqtt import Spool
 
 def tell(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[str, str]:
     with pytest.raises(SystemExit) as stopped:
-        main(["sweep", *arguments])
+        main(["buffers", *arguments, "--sweep"])
     assert (stopped.value.code or 0) == code
     return capfd.readouterr()
 

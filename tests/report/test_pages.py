@@ -7,31 +7,21 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 from check_size import at_size
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset, echo_app
-from made_results import make_results
 from recorded_run import recorded_run
 
 from tidegate.cli import main
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.policies import ControlOptions
-from tidegate.policies.presets import make_policy
-from tidegate.prices import UniformPrice, price_feed
-from tidegate.problem import Problem
+from tidegate.prices import price_feed
 from tidegate.report.page import TEMPLATES
-from tidegate.report.plan_page import PlanAnswer, write_plan_page
-from tidegate.report.tables import show
 from tidegate.runs.journal import Journal
 from tidegate.runs.reader import read_run
 from tidegate.selection import Selection
-from tidegate.simulation.caps import looked_at, try_caps
-from tidegate.simulation.curves import by_budget, by_memory, trace
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("test_pages")]  # the same pages for all
 
@@ -55,15 +45,10 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     odd = {"cost_$_eur_$ <b>": 1.5, "diverged": math.nan}
     Journal(folder / "run").measured(8, "clients", odd)
     assert command("report", str(folder / "run")) == 0
-    results = make_results(
-        folder / "results", {"tide": [[0.1, 0.6], [0.2, 0.7]], "acdpp": [[0.1, 0.5], [0.1, 0.4]]}
-    )
-    assert command("report", str(results), "--out", str(folder / "comparison.html")) == 0
     small = ["--rounds", str(ROUNDS), "--seeds", "2", "--policy", "tide", "--policy", "acdpp"]
     assert command("plan", *small, "--html", str(folder / "plan.html")) == 0
     return {
         "run": folder / "run" / "report.html",
-        "comparison": folder / "comparison.html",
         "plan": folder / "plan.html",
     }
 
@@ -123,7 +108,7 @@ def test_two_runs_are_shown_beside_each_other(
     for name in ("ranked", "plain"):
         recorded_run(tmp_path / name)
         Journal(tmp_path / name).measured(8, "server", {"beside": {"ranked": 0.75}.get(name, 0.5)})
-    assert command("report", str(tmp_path / "ranked"), "--beside", str(tmp_path / "plain")) == 0
+    assert command("report", str(tmp_path / "ranked"), str(tmp_path / "plain")) == 0
     page = (tmp_path / "ranked" / "report.html").read_text("utf-8")
     words = re.sub(r"<[^>]+>|\s+", " ", page[page.index("Beside another run") :])
     assert re.search(r"server/beside\s+0\.75\s+0\.5\s+0\.25", words)
@@ -132,13 +117,10 @@ def test_two_runs_are_shown_beside_each_other(
     apart = tmp_path / "other" / "ranked"
     apart.parent.mkdir()
     recorded_run(apart, run="another")
-    assert command("report", str(tmp_path / "ranked"), "--beside", str(apart)) == 0
+    assert command("report", str(tmp_path / "ranked"), str(apart)) == 0
     page = (tmp_path / "ranked" / "report.html").read_text("utf-8")
     words = re.sub(r"<[^>]+>|\s+", " ", page[page.index("Beside another run") :])
     assert re.search(r"\srecorded\s+another\s+difference", words)  # folders of one name
-    results = make_results(tmp_path / "results", {"tide": [[0.1, 0.6]]})
-    assert command("report", str(results), "--beside", str(tmp_path / "plain")) == 2
-    assert "--beside is for two runs" in " ".join(capsys.readouterr().err.split())
 
 
 class Reader(html.parser.HTMLParser):
@@ -175,7 +157,7 @@ def read(page: Path) -> Reader:
     return reader
 
 
-PAGES = ("run", "comparison", "plan")
+PAGES = ("run", "plan")
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -284,66 +266,34 @@ def test_a_browser_shows_it_on_a_phone_and_on_a_desk(
     assert found["columns"] == columns
 
 
-def test_the_plan_page_tells_what_was_simulated(tmp_path: Path) -> None:
-    problem = Problem(buffer_capacities=[10] * 3, budget=15.0, mean_price=5.5, num_rounds=ROUNDS)
-    law, names = UniformPrice(1, 10), ("tide", "acdpp", "costless_oracle")
-    makers = {name: partial(make_policy, name) for name in names}
-    money, memory = (
-        trace(problems, law, makers, [0]) for problems in (by_budget(problem), by_memory(problem))
-    )
-    limits = {cap: one for cap, one in looked_at(problem, law).items() if cap in (2, 8)}
-    caps = try_caps(
-        problem,
-        law,
-        limits,
-        lambda cap: make_policy("tide", problem, ControlOptions(most_uses=cap)),
-        [0],
-    )
-    planned = PlanAnswer(
-        problem="three clients",
-        answer=["Use tide.", "It saves."],
-        advice=["Buy <less>."],
-        command="tidegate plan",
-        recorded="",
-        currency="EUR",
-        rounds=ROUNDS,
-        budget=15.0,
-        slots=30,
-        summaries=list(money.points[4].policies.values()),
-        limit=money.points[4].limit,
-        limit_told="limit: the most.",
-        by_budget=money,
-        by_memory=memory,
-        by_cap=caps,
-        not_drawn="Not drawn: acdpp.",
-        settings={"budget": 15.0},
-    )
-    write_plan_page(planned, tmp_path / "plan.html")
-    text = (tmp_path / "plan.html").read_text("utf-8")
-    lead = '<p class="lead">Use tide.</p>\n<p>It saves.</p>\n<p>three clients</p>'
-    assert lead in text
-    assert "Buy &lt;less&gt;." in text
-    for words in ("budget, EUR a round", "for one EUR more", ", money in EUR"):
-        assert words in text
-    for point in money.points:
-        assert f"<td>{show(point.policies['tide'].effective_per_round)}</td>" in text
-    for cap in caps:
-        assert f"<td>{show(cap.policy.effective_per_round)}</td>" in text
-        assert f"<td>{cap.limit.effective_per_round:,.4g}</td>" in text
-    assert [cap.most_uses for cap in caps] == [2, 8]
+def test_the_plan_page_tells_what_was_simulated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "plan.html"
+    flags = ["--capacities", "10x3", "--budget", "15", "--rounds", str(ROUNDS), "--seeds", "2"]
+    policies = ["--policy", "tide", "--policy", "acdpp", "--currency", "EUR", "--as-in-paper"]
+    assert command("plan", *flags, *policies, "--html", str(page), "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    text = page.read_text("utf-8")
+    words = " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+    for expected in (
+        "3 clients with 10 slots each; 15 EUR a round",
+        "budget, EUR a round",
+        "for one EUR more",
+        ", money in EUR",
+        "Prices are drawn from the law",
+        "Keep a sample for",
+        "What a cap on uses costs",
+    ):
+        assert expected in words
     table = text[text.index("<caption><span>A round") :].partition("</table>")[0]
-    last = re.findall(r"<td>([^<]*)</td>\s*</tr>", table)
-    assert [cell.endswith("%") for cell in last] == [True, True, False]
-    assert last[2] == "-"  # as in the terminal: no budget holds the oracle
-    assert "Prices are drawn from the law" in text
-    assert text.count("Not drawn: acdpp.") == 2
-    alone = replace(
-        planned, answer=["None."], by_cap=[], summaries=[money.points[4].policies["tide"]]
-    )
-    write_plan_page(alone, tmp_path / "tide.html")  # which has no K, and needs no advice on it
-    text = (tmp_path / "tide.html").read_text("utf-8")
-    assert "Buy &lt;less&gt;." not in text
-    assert "cap on uses" not in text
+    for row in plan["policies"]:
+        cells = re.findall(rf">{row['policy']}</th>(.*?)</tr>", table)[0]
+        assert f"{row['effective_per_round'] / plan['limit']:.0%}</td>" in cells
+        assert cells.count("<td>") == 8
+    alone = [*flags, "--policy", "tide", "--html", str(page)]
+    assert command("plan", *alone) == 0
+    assert "Keep a sample for" not in page.read_text("utf-8")  # Tide has no K
 
 
 @pytest.mark.parametrize(

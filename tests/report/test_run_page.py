@@ -80,7 +80,17 @@ def test_constant_admission_is_counted_for_the_same_money(
     assert measured <= view.rounds[-1].effective_samples
     budget = str(sum(row.spent for row in view.rounds) / ROUNDS)
     with pytest.raises(SystemExit):
-        main(["whatif", str(view.folder), "--policy", "constant_admission", "--budget", budget])
+        main(
+            [
+                "plan",
+                "--from",
+                str(view.folder),
+                "--policy",
+                "constant_admission",
+                "--budget",
+                budget,
+            ]
+        )
     row = re.findall(r"constant_admission.*", capsys.readouterr().out)[0].split()
     assert counted == pytest.approx(ROUNDS * float(row[-2]), rel=0.01)
     assert money == pytest.approx(ROUNDS * float(row[3]), rel=0.01)

@@ -136,7 +136,7 @@ def outcome(fleet: Fleet, out: Path, annotator: Annotator, people: Sequence[int]
 
 def write_report(out: Path, fleet: str, beside: str) -> None:
     """The page of a run, with another run's metrics beside it."""
-    _tidegate("report", out / fleet, "--beside", out / beside, "--out", out / "report.html")
+    _tidegate("report", out / fleet, out / beside, "--out", out / "report.html")
 
 
 def _tidegate(*arguments: str | Path) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tidegate._internal.words import counted
 from tidegate.cli.running import AsJson, screen
-from tidegate.cli.sweep import check_folder
+from tidegate.cli.sweep import check_folder, sweep
 from tidegate.client.buffer_files import (
     BufferFile,
     find_buffers,
@@ -20,16 +20,23 @@ from tidegate.client.buffer_files import (
     remove_buffer,
     users_folder,
 )
-from tidegate.errors import DamagedFileError
+from tidegate.errors import ConfigurationError, DamagedFileError
 
 DAY = 24 * 3600.0
 
 
 def buffers(
-    folder: Annotated[
-        Path | None, typer.Argument(help="Folder of the buffers. Default: this user's.")
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FOLDER...]", help="Folders of buffers. Default: this user's."),
     ] = None,
     *,
+    sweeps: Annotated[
+        bool,
+        typer.Option(
+            "--sweep", help="Delete samples that were held for longer than their limit allows."
+        ),
+    ] = False,
     remove_unused: Annotated[
         int | None,
         typer.Option(min=1, metavar="DAYS", help="Remove those that were not used for so long."),
@@ -38,7 +45,7 @@ def buffers(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the buffers that nodes keep on this machine, and remove old ones.
+    """List the buffers that nodes keep on this machine, sweep them, and remove old ones.
 
     A node keeps one file for each run, and does not learn that a run is over. Every message that it
     answers counts as use, so a buffer that was not used for longer than any of your runs may pause
@@ -58,10 +65,31 @@ def buffers(
         tidegate buffers --remove-unused 30 --dry-run
 
         tidegate buffers --remove-unused 30
+
+    An app limits how long a device keeps a sample: `ClientGate(..., keep_at_most="30d")`. The
+    node's files hold the limit, and a node that takes part deletes such samples with every order. A
+    node that gets no orders for weeks needs a sweep once a day, from a systemd timer or cron. It
+    overwrites samples in buffers, waiting candidates, samples of purchases under way and messages
+    in spools (files that end in .sqlite), while the node may be running. If it cannot sweep a file,
+    it names the file, sweeps the others, and exits with 1:
+
+        0 3 * * * tidegate buffers /var/lib/tidegate --sweep
     """
-    place = users_folder() if folder is None else folder
-    if folder is not None:
-        check_folder(folder)
+    if sweeps:
+        if remove_unused is not None:
+            raise ConfigurationError("--sweep and --remove-unused are two commands; give one")
+        sweep(folders or [users_folder()], as_json=as_json)
+        return
+    for folder in folders or [users_folder()]:
+        if folders:
+            check_folder(folder)
+        _list_and_remove(folder, remove_unused, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _list_and_remove(
+    place: Path, remove_unused: int | None, *, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """List the buffers in a folder, and remove those that were not used for so many days."""
     now = time.time()
     found, unreadable = find_buffers(place)
     since = now if remove_unused is None else now - remove_unused * DAY

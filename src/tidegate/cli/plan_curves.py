@@ -8,22 +8,17 @@ from tidegate.cli.setting import Setting
 from tidegate.policies import NotApplicable
 from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
-from tidegate.simulation.caps import CapPoint, looked_at, try_caps
-from tidegate.simulation.curves import Curves, Maker, by_budget, by_memory, trace
+from tidegate.report.plan_page import PlanCurves
+from tidegate.simulation.caps import looked_at, try_caps
+from tidegate.simulation.curves import Maker, by_budget, by_memory, trace
 
 CURVE_SEEDS = 3
 TIDE = "tide"
 """The policy that plans with a cap on uses."""
 
 
-def traced_curves(
-    setting: Setting, policies: list[str], preset: str
-) -> tuple[Curves, Curves, list[CapPoint], str]:
-    """Compute what money, memory and a cap on uses change, with a progress bar.
-
-    Returns:
-        The three, and a sentence about policies that are not drawn; empty if all are.
-    """
+def traced_curves(setting: Setting, policies: list[str], preset: str) -> PlanCurves:
+    """Compute what money, memory and a cap on uses change, with a progress bar."""
     problem, seeds = setting.problem, setting.seeds(CURVE_SEEDS)
     budgets, sizes = by_budget(problem), by_memory(problem)
     makers = {
@@ -38,7 +33,7 @@ def traced_curves(
         if not all(_applies(make, one) for _, one in (*budgets, *sizes))
     ]
     makers = {name: make for name, make in makers.items() if name not in out}
-    not_drawn = _not_drawn(out, setting.most_uses, instead="" if makers else TIDE)
+    instead = "" if makers else TIDE
     makers = makers or {TIDE: partial(make_policy, TIDE, options=setting.options)}
     caps = looked_at(problem, setting.price_law, setting.most_uses) if TIDE in makers else {}
     played = (len(budgets) + len(sizes)) * len(makers) + len(caps)
@@ -51,7 +46,6 @@ def traced_curves(
                 makers,
                 seeds,
                 price_per_client=setting.price_per_client,
-                most_uses=setting.most_uses,
                 each_round=one_round,
             )
             for problems in (budgets, sizes)
@@ -67,18 +61,7 @@ def traced_curves(
             price_per_client=setting.price_per_client,
             each_round=one_round,
         )
-    return money, memory, tried, not_drawn
-
-
-def _not_drawn(policies: list[str], most_uses: int | None, *, instead: str) -> str:
-    """Return a sentence about policies that a cap on uses rules out; empty if it rules out none."""
-    if not policies:
-        return ""
-    not_drawn = (
-        f"Not drawn: {', '.join(policies)}, because at some of these points they would use samples "
-        f"more often than --most-uses {most_uses} allows"
-    )
-    return f"{not_drawn}; {instead} is drawn in their place." if instead else f"{not_drawn}."
+    return PlanCurves(money, memory, tried, out, instead)
 
 
 def _applies(make: Maker, problem: Problem) -> bool:

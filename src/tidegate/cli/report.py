@@ -14,22 +14,21 @@ from tidegate.runs.reader import read_run
 
 
 def report(
-    folder: Annotated[
-        Path,
-        typer.Argument(help="Folder of a saved run."),
-    ],
+    folder: Annotated[Path, typer.Argument(help="Folder of a saved run.")],
+    beside: Annotated[
+        Path | None,
+        typer.Argument(metavar="[OTHER]", help="Folder of another run, to compare this one with."),
+    ] = None,
     *,
     out: Annotated[
         Path | None, typer.Option(help="Page to write; FOLDER/report.html by default.")
     ] = None,
-    beside: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Another run, whose metrics are shown beside this run's."
-        ),
-    ] = None,
 ) -> None:
-    """Write one HTML page about a run: settings, spending and accuracy.
+    """Write one HTML page about a run, or about two side by side.
+
+    It begins with the answer: what was spent, what accuracy that gave, how many samples were
+    bought, and who needs attention; then what constant admission would have gained for the same
+    money, counted from the run's own prices.
 
     The page is a single file: it opens from disk without a network, on a phone, in light or dark
     mode, and you can send it by mail.
@@ -40,7 +39,7 @@ def report(
 
     Two runs of one app, for instance with and without a ranking:
 
-        tidegate report ranked --beside plain
+        tidegate report ranked plain
     """
     page = folder / "report.html" if out is None else out
     if not folder.is_dir():

@@ -7,34 +7,25 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tidegate._internal.words import counted
 from tidegate.cli.setting import Setting
 from tidegate.errors import ConfigurationError
 from tidegate.policies import POLICIES, ExceedsCap, JointPolicy, NotApplicable
 from tidegate.policies.presets import PRESETS, make_policy
-from tidegate.prices import ConstantPrice, RecordedPrices
 from tidegate.problem import Problem
-from tidegate.report.tables import ORACLE, any_above_limit, legend, summary_table
+from tidegate.report.page import sentences
+from tidegate.report.tables import ORACLE, legend, summary_table
 from tidegate.simulation.curves import with_a_tenth_more
 from tidegate.simulation.rounds import Run, simulate
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
-from tidegate.theory.distribution import price_distribution
-from tidegate.theory.hindsight import hindsight_bound
-from tidegate.theory.optimum import optimum
 
 ROUNDS_A_TICK = 50
 BETWEEN_LINES = 10.0
 """Seconds between two lines about progress, if standard error is not a terminal."""
 MOST_GROUPS = 100
-LONGEST_PATH = 5000
-"""Rounds for which the bound in hindsight takes seconds."""
-ABOVE = "A run of finite length can end a little above 100%."
-ABOVE_CAPPED = "With a cap on uses, a policy whose buffers are not full can end above 100%."
 WIDE = 120
 """Columns that a table with intervals needs."""
 
@@ -179,92 +170,22 @@ def described(setting: Setting) -> dict[str, Any]:
     }
 
 
-def headline(setting: Setting) -> str:
-    """Return the problem in one line."""
-    problem = setting.problem
-    reached = late = known = mean = ""
-    if not isinstance(setting.price_law, ConstantPrice):
-        mean = f" (mean {problem.average_price:,.4g})"
-    if not problem.cohorts.everyone:
-        reached = f", a round reaches {problem.mean_fraction_train:.3g} of them"
-    if not problem.delays.none:
-        late = f", samples arrive {problem.delays.told} later"
-    if problem.known_ahead:
-        known = f", prices are known {counted(problem.known_ahead, 'round')} ahead"
-    return (
-        f"{counted(problem.num_clients, 'client')} with "
-        f"{counted(problem.total_capacity, 'slot')} in all{reached}, "
-        "budget "
-        f"{problem.budget:,.10g} a round, price {setting.price}{mean}, "
-        f"{counted(problem.num_rounds, 'round')}{late}{known}"
-    )
+def problem_in_words(setting: Setting) -> str:
+    """Return the problem in one sentence."""
+    (sentence,) = sentences("plan_words.txt", "problem", setting.problem, setting.price)
+    return sentence
 
 
-def yardsticks(setting: Setting) -> dict[str, float]:
-    """Return what is possible: ``limit``, and ``in_hindsight`` for a recorded price path.
-
-    With a cap on uses also ``stored``, the samples in buffers that are as full as they can be.
-    Empty if the limit is unknown: with a column of prices for each client, with delays that vary
-    (arrivals then spread out what was bought in bursts), or with a budget so small that samples
-    would have to stay for ten thousand rounds.
-    """
-    law, problem = setting.price_law, setting.problem
-    if not problem.delays.constant:
-        return {}
-    try:
-        prices = price_distribution(law, setting.rounds)
-        best = optimum(prices, problem.budget, problem.slots_a_round, setting.most_uses)
-    except ConfigurationError:
-        return {}
-    found = {"limit": best.effective_per_round}
-    if setting.most_uses is not None:
-        found["stored"] = best.stored_per_round
-    looked_at = setting.rounds <= LONGEST_PATH and problem.cohorts.everyone
-    if isinstance(law, RecordedPrices) and looked_at and setting.most_uses is None:
-        path = np.asarray(law.values, dtype=np.float64)[: setting.rounds]
-        with Console(stderr=True).status("finding the most that was possible on this path"):
-            bound = hindsight_bound(path, problem.budget, problem.total_capacity)
-        found["in_hindsight"] = bound.effective_per_round
-    return found
-
-
-def show_summaries(summaries: list[PolicySummary], possible: Mapping[str, float]) -> None:
+def show_summaries(summaries: list[PolicySummary], limit: float | None) -> None:
     """Print the table of policies, with intervals if the screen is wide enough."""
     out = screen()
     wide = out.width >= WIDE
-    limit = possible.get("in_hindsight", possible.get("limit"))
     out.print(summary_table(summaries, limit, intervals=wide), highlight=False)
     out.print()
-    out.print(legend(distinct=wide), style="dim", highlight=False)
-    if possible:
-        out.print(limit_told(possible), style="dim", highlight=False)
-    if limit is not None and any_above_limit(summaries, limit):
-        out.print(ABOVE_CAPPED if "stored" in possible else ABOVE, style="dim", highlight=False)
+    out.print(legend(distinct=wide, limit=limit), style="dim", highlight=False)
     if not wide and summaries[0].seeds > 1:
         note = f"{CONFIDENCE:.0%} intervals, and distinct samples, need {WIDE} columns or --json."
         out.print(note, style="dim", highlight=False)
-
-
-def limit_told(possible: Mapping[str, float]) -> str:
-    """Return what the last column is compared with."""
-    if not possible:
-        return ""
-    if "in_hindsight" in possible:
-        return (
-            f"limit: effective samples as a part of {possible['in_hindsight']:,.4g}, the most "
-            "that full buffers could have gained if this price path had been known in advance."
-        )
-    capped = ""
-    if "stored" in possible:
-        capped = (
-            f" with this cap on uses, {possible['stored']:,.4g} samples stored on average (fewer "
-            "stored can gain more)"
-        )
-    return (
-        f"limit: effective samples as a part of {possible['limit']:,.4g}, the most that full "
-        f"buffers can gain in the long run for this budget{capped} if prices are independent from "
-        "round to round (tidegate optimum)."
-    )
 
 
 def screen(width: int = WIDE) -> Console:

@@ -107,18 +107,22 @@ class Setting(BaseModel):
         description="U: no sample trains in more than so many rounds, whatever prices do. Tide "
         "replaces its samples in time, or lets them go; policies with a larger K are left out.",
     )
-    hard_capacity: bool = Field(
+    as_in_paper: bool = Field(
         False,
-        description="Never store more than a client's capacity; the paper limits only the average. "
-        "Tide and the costless oracle never do, with or without it.",
+        description="Play the paper's game, in which policies spend ahead without limit and memory "
+        "is a limit on average only, whatever other settings say.",
+    )
+    hard_capacity: bool = Field(
+        True,
+        description="Never store more than a client's capacity, as on a device; by default. Tide "
+        "and the costless oracle never do, with or without it.",
     )
     spend_ahead: float | None = Field(
-        None,
+        0.0,
         ge=0,
         le=MOST_ROUNDS,
         description="Rounds whose budget may be spent ahead: spend at most "
-        "budget times (t + this) by the end of every round t. No limit by default, as in the "
-        "paper, which limits only the average; in a Flower run the default is 0.",
+        "budget times (t + this) by the end of every round t, as in a Flower run.",
     )
     least_share: float = Field(
         LEAST_SHARE,
@@ -158,6 +162,8 @@ class Setting(BaseModel):
             listed = "`tidegate plan --help` lists them"
             hint = suggestion(name, cls.model_fields, otherwise=listed)
             raise ConfigurationError(f"unknown setting {name}; {hint}")
+        if given.get("as_in_paper"):
+            given |= {"hard_capacity": False, "spend_ahead": None}
         chosen = EXPERIMENTS[experiment]
         start = {
             "capacities": list(chosen.buffer_capacities),

@@ -2,7 +2,8 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,17 +14,32 @@ from tidegate.cli.setting import Setting
 from tidegate.policies.presets import EXPERIMENTS
 
 
-def with_setting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command one flag for each field of ``Setting``, and pass it the setting.
+@dataclass(frozen=True)
+class Flags:
+    """What somebody gave of a problem, before anything is filled in."""
 
-    The command takes the setting as its first argument, besides its own parameters.
+    experiment: str
+    file: Path | None
+    given: Mapping[str, object]
+    """The flags that were given, by the fields of ``Setting``."""
+
+    def setting(self) -> Setting:
+        """Return the problem."""
+        return Setting.resolve(self.experiment, self.file, dict(self.given))
+
+
+def with_setting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command one flag for each field of ``Setting``.
+
+    The command takes ``Flags`` as its first argument, besides its own parameters.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
 
     @functools.wraps(command)
     def wrapped(*, experiment: str, problem: Path | None, **given: Any) -> None:
         flags = {name: given.pop(name) for name in Setting.model_fields}
-        command(Setting.resolve(experiment, problem, flags), **given)
+        chosen = {name: value for name, value in flags.items() if value is not None}
+        command(Flags(experiment, problem, chosen), **given)
 
     names = ", ".join(EXPERIMENTS)
     shared = [
@@ -36,7 +52,8 @@ def with_setting(command: Callable[..., None]) -> Callable[..., None]:
         _flag("problem", Path | None, None, "TOML file with these settings; flags win."),
     ]
     for name, entry in Setting.model_fields.items():
-        silent = entry.default in (PydanticUndefined, False, None) or name == "rounds"
+        silent = entry.default in (PydanticUndefined, None) or isinstance(entry.default, bool)
+        silent = silent or name == "rounds"
         shown = "" if silent else f" Default: {entry.default}."
         shared.append(_flag(name, _kind(entry.annotation), None, f"{entry.description}{shown}"))
     keyword_only = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in [*own, *shared]]
@@ -49,6 +66,7 @@ OPPOSITES = {
     "hard_capacity": "soft-capacity",
     "endless": "with-an-end",
     "price_per_client": "one-price",
+    "as_in_paper": "as-in-a-fleet",
 }
 """How a flag that a file switches on is switched off again."""
 

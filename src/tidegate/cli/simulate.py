@@ -17,16 +17,16 @@ from tidegate.cli.running import (
     Seeds,
     chosen_seeds,
     described,
-    headline,
+    problem_in_words,
     run_policies,
     screen,
     show_summaries,
-    yardsticks,
 )
-from tidegate.cli.setting import Setting
+from tidegate.cli.setting_flags import Flags
 from tidegate.errors import ConfigurationError
 from tidegate.report.figures import check_drawable, draw_runs
 from tidegate.report.tables import difference_table
+from tidegate.simulation.limits import most_effective
 from tidegate.simulation.rounds import RoundRow, Run
 from tidegate.simulation.summary import Estimate, paired_differences, summarise
 
@@ -36,7 +36,7 @@ WHOLE = {entry.name for entry in dataclasses.fields(RoundRow) if entry.type is i
 
 
 def simulate(
-    setting: Setting,
+    flags: Flags,
     *,
     policy: PolicyNames = None,
     preset: PresetName = "as_printed",
@@ -73,6 +73,7 @@ def simulate(
 
         tidegate simulate --policy tide --known-ahead 24
     """
+    setting = flags.setting()
     _check_files(out, plot)
     seeds = chosen_seeds(setting, seeds)
     runs = run_policies(setting, policy, preset=preset, seeds=seeds)
@@ -83,7 +84,7 @@ def simulate(
     for file in filter(None, (out, plot)):
         typer.echo(f"wrote {file}", err=True)
     summaries = [summarise(name, group) for name, group in runs.items()]
-    possible = yardsticks(setting)
+    limit = most_effective(setting.problem, setting.price_law)
     baseline = BASELINE if BASELINE in runs else next(iter(runs))
     differences = {
         name: paired_differences(group, runs[baseline])
@@ -95,15 +96,15 @@ def simulate(
             "problem": described(setting),
             "preset": preset,
             "seeds": len(setting.seeds(seeds)),
-            "possible": possible,
+            "limit": limit,
             "policies": [summary.row() for summary in summaries],
             "baseline": baseline,
             "differences": {name: _told(values) for name, values in differences.items()},
         }
         typer.echo(json.dumps(told, indent=2))
         return
-    screen().print(f"{headline(setting)}.\n", highlight=False)
-    show_summaries(summaries, possible)
+    screen().print(f"{problem_in_words(setting)}\n", highlight=False)
+    show_summaries(summaries, limit)
     if differences and len(setting.seeds(seeds)) > 1:
         screen().print()
         screen().print(difference_table(differences, baseline), highlight=False)

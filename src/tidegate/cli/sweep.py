@@ -1,14 +1,12 @@
-"""``tidegate sweep``: delete what a device may no longer keep, without an order."""
+"""``tidegate buffers --sweep``: delete what a device may no longer keep, without an order."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from tidegate._internal.words import counted
-from tidegate.cli.running import AsJson
 from tidegate.client.buffer_files import is_marked
 from tidegate.client.device_file import APPLICATION_ID
 from tidegate.client.sweeping import other_files
@@ -22,32 +20,10 @@ BELOW = ("*/*.sqlite", "*/*/*.sqlite")
 """Where buffers may be below a folder that was given by mistake."""
 
 
-def sweep(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="FOLDER...", help="Folders of buffers and spools.")
-    ],
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """Delete samples that a device has held for longer than its limit allows.
+def sweep(folders: Sequence[Path], *, as_json: bool) -> None:
+    """Delete what has been held for longer than its limit, and print how much; exit with 1 or 2.
 
-    An app sets the limit: `ClientGate(..., keep_at_most="30d")`. The node's files hold it, so this
-    command needs neither the app nor the server. A node that takes part deletes such samples with
-    every order; a node that gets no orders for weeks needs this command once a day, from a systemd
-    timer or cron.
-
-    It overwrites samples in buffers, waiting candidates, samples of purchases under way and
-    messages in spools (files that end in .sqlite). Files without a limit stay as they are. The node
-    may be running. If the command cannot sweep a file, it names the file, sweeps the others, and
-    exits with 1. Folders without any buffer or spool are a mistake, and it exits with 2.
-
-    Once, by hand:
-
-        tidegate sweep /var/lib/tidegate
-
-    Every day, by cron:
-
-        0 3 * * * tidegate sweep /var/lib/tidegate
+    Folders without any buffer or spool are a mistake.
     """
     swept, wrong = [], []
     for folder in folders:

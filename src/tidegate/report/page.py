@@ -22,6 +22,7 @@ from tidegate.report.figures import COLOURS
 from tidegate.report.tables import about, amount, show
 
 if TYPE_CHECKING:
+    import jinja2
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -136,22 +137,29 @@ def write_page(path: Path, title: str, lead: str, sections: Sequence[Section]) -
 
 def render(path: Path, template: str, **values: object) -> None:
     """Write a page from a template."""
-    path.write_text(rendered(template, **values), "utf-8")
+    text = _environment().get_template(template).render(version=tidegate.__version__, **values)
+    path.write_text(text, "utf-8")
 
 
-def rendered(template: str, **values: object) -> str:
-    """Return the text of a template, filled in."""
-    import jinja2  # noqa: PLC0415 - an extra
+def sentences(template: str, macro: str, *values: object) -> list[str]:
+    """Return the sentences of a macro of a template; empty lines separate them."""
+    text = getattr(_environment().get_template(template).module, macro)(*values)
+    return [" ".join(part.split()) for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+
+def _environment() -> "jinja2.Environment":
+    """Return what fills in templates: all that is written into HTML is escaped."""
+    import jinja2  # noqa: PLC0415 - loaded only where something is written
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
+        autoescape=jinja2.select_autoescape(["html"]),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters |= {"amount": amount, "about": about, "counted": counted, "show": show}
-    return environment.get_template(template).render(version=tidegate.__version__, **values)
+    return environment
 
 
 @contextmanager

@@ -1,238 +1,285 @@
-"""The planner's page: what a budget gains, and what more money or memory would add."""
+"""A plan in words and as a page: what a budget gains, and what more money or memory would add."""
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.report.cap_section import cap_section
-from tidegate.report.figures import looks_of
-from tidegate.report.page import INK, Picture, Rows, Section, drawing, new_panel, write_page
+from tidegate.problem import Problem
+from tidegate.report.answer import Answer
+from tidegate.report.figures import look_of, looks_of
+from tidegate.report.page import INK, MakePicture, Picture, drawing, new_panel, render, sentences
 from tidegate.report.tables import legend, part_of_limit, show
 from tidegate.simulation.caps import CapPoint
-from tidegate.simulation.curves import Curves
+from tidegate.simulation.curves import Curves, with_a_tenth_more
+from tidegate.simulation.guarantees import GuaranteedQuantity
+from tidegate.simulation.offline import Candidate, select_offline
 from tidegate.simulation.summary import CONFIDENCE, PolicySummary
+from tidegate.theory.optimum import Optimum
+from tidegate.theory.parameters import Plan as ConstantPlan
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-
-MakePicture = Callable[["Figure", str, str], Picture]
-
-EFFECTIVE = (
-    "Effective samples: as many samples, each used equally often, would teach as much as those "
-    "that were used."
-)
-AROUND = (
-    "Effective samples a round at budgets from a quarter to four times the planned one, everything "
-    "else as it is; and what one more unit of money adds there."
-)
-ENDS = (
-    "Above this amount, 10 % more of it buys less than 1 % more effective samples. A dash: more "
-    "still helps at four times the planned amount."
-)
-CAVEAT = (
-    "They come from a simulation of counts, prices and money: no model was trained. The paper's "
-    "bound depends on effective samples; accuracy need not follow them."
-)
-DRAWN = "Prices are drawn from the law that was given; real ones can differ from it."
 NEAR = 0.01
 """Part of the highest value. Lines that are nearer than this everywhere look like one."""
+NEARLY = 0.005
+"""How far ten per cent may be off."""
 KEEPING = ("constant_admission", "drift_plus_penalty", "acdpp")
 """Policies that keep every sample for K rounds."""
-NOT_TIDE = (
-    "Constant admission, drift plus penalty and ACDPP do this. Tide has no K: it keeps every "
-    "buffer full, and buys if the price is below a threshold that rises with the age of the sample "
-    "to replace."
-)
-LIMIT = (
-    "The limit is the most that buffers which are always full can gain in the long run for a "
-    "budget, if prices are independent from round to round; a run of finite length, or a few of "
-    "them, can end a little above it."
-)
+DOTTED = (0, (1, 2))
 
 
 @dataclass(frozen=True)
-class PlanAnswer:
-    """The content of the page."""
+class PaperPlan:
+    """The settings of the paper's policies for a problem."""
 
-    problem: str
-    """Clients, memory, money, prices and rounds, in a sentence or two."""
-    answer: Sequence[str]
-    """The policy to use and its gain, sentence by sentence."""
-    advice: Sequence[str]
-    """The advice for the paper's policies."""
-    command: str
-    """The command that makes this page again."""
+    closed: ConstantPlan
+    """By the closed form of an endless run."""
+    searched: ConstantPlan
+    """By a search over K for this run."""
+    more: Mapping[str, ConstantPlan]
+    """With a tenth more ``budget``, and with a tenth more ``memory``."""
+    penalty_weight: float
+    contraction: float
+    candidates: Sequence[Candidate]
+    """Each K that was simulated; empty without offline selection."""
+
+    @property
+    def selected(self) -> Candidate | None:
+        """The K that offline selection takes; None without it."""
+        return select_offline(self.candidates) if self.candidates else None
+
+    def row(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        row: dict[str, Any] = {
+            **vars(self.closed),
+            "penalty_weight": self.penalty_weight,
+            "contraction": self.contraction,
+            "finite_horizon": vars(self.searched),
+            "with_10_percent_more": {name: vars(plan) for name, plan in self.more.items()},
+        }
+        if self.selected is not None:
+            row["offline"] = {
+                "retention_horizon": self.selected.retention_horizon,
+                "candidates": [vars(candidate) for candidate in self.candidates],
+            }
+        return row
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All numbers of a plan; ``plan_words.txt`` and ``plan.html`` have the words."""
+
+    problem: Problem
+    price: str
+    """The price law, as it was given."""
     recorded: str
     """The file that prices come from; empty if they are drawn from a law."""
+    price_is_constant: bool
+    sizes: Sequence[tuple[int, int]]
+    """Sizes of clients, the largest first, and how many have each."""
+    most_uses: int | None
     currency: str
     """Of the budget and prices, such as EUR; empty for none."""
-    budget: float
-    rounds: int
-    slots: int
     summaries: Sequence[PolicySummary]
+    answer: Answer | None
+    """None if no policy keeps to both the budget and the memory."""
     limit: float | None
-    limit_told: str
-    """An explanation of the limit in the table."""
-    by_budget: Curves
-    by_memory: Curves
-    by_cap: Sequence[CapPoint]
+    """The most effective samples a round that any rule can gain, if known."""
+    full: Optimum | None
+    """The most that buffers gain which are as full as they can be, if known."""
+    paper: PaperPlan
+    unmet: Sequence[str]
+    """Conditions of the paper's guarantees that these runs do not meet."""
+    quantities: Sequence[GuaranteedQuantity]
+    """What the paper bounds; empty unless this is the paper's game."""
+    estimate: Path | None
+    """The run that constants of the bound come from."""
+
+    @property
+    def loose(self) -> Sequence[GuaranteedQuantity]:
+        """The bounds that matter most, on regret and on the cost violation."""
+        wanted = ("regret", "cost_violation")
+        return [quantity for quantity in self.quantities if quantity.name in wanted]
+
+    @property
+    def more_slots(self) -> int:
+        """Slots that a tenth more memory adds; each client has whole ones."""
+        more = with_a_tenth_more(self.problem)["memory"]
+        return more.total_capacity - self.problem.total_capacity
+
+    @property
+    def a_tenth_fits(self) -> bool:
+        """Whether these are nearly a tenth."""
+        return abs(self.more_slots / self.problem.total_capacity - 0.1) < NEARLY
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a policy keeps every sample for K rounds."""
+        return bool({summary.policy for summary in self.summaries} & set(KEEPING))
+
+    def sentences(self, about: str) -> list[str]:
+        """Return the sentences about a part: ``problem``, ``answer``, ``advice`` and so on."""
+        if about == "problem":
+            return sentences("plan_words.txt", about, self.problem, self.price)
+        return sentences("plan_words.txt", about, self)
+
+
+@dataclass(frozen=True)
+class PlanCurves:
+    """What the curves of a plan's page are drawn from."""
+
+    budget: Curves
+    memory: Curves
+    caps: Sequence[CapPoint]
     """Tide by its cap on uses; empty if Tide is not planned with."""
-    not_drawn: str
-    """About policies that the pictures leave out; empty if they leave out none."""
-    settings: Mapping[str, object]
+    not_drawn: Sequence[str]
+    """Policies that a cap on uses rules out at some of the points."""
+    instead: str
+    """The policy that is drawn in their place; empty if others are left."""
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The policies that are drawn."""
+        return list(self.budget.points[0].policies)
 
-def write_plan_page(planned: PlanAnswer, path: Path) -> None:
-    """Write the page."""
-    answer, *more = planned.answer
-    lead = "\n".join(filter(None, (answer, " ".join(more), planned.problem)))
-    with drawing() as picture:
-        one_more = f"one {planned.currency} more" if planned.currency else "one more unit of money"
-        money = _curves(planned.by_budget, planned.budget, _budget(planned), one_more, picture)
-        memory = _curves(planned.by_memory, planned.slots, "slots", "one more slot", picture)
-        caps = cap_section(planned.by_cap, picture)
-    sections = [
-        Section(
-            "What each policy gives",
-            [text for text in (EFFECTIVE, legend(), planned.limit_told) if text],
-            tables=[_policies(planned)],
-        ),
-        Section(
-            "What money buys",
-            [text for text in (AROUND, _each_point(planned), planned.not_drawn, LIMIT) if text],
-            pictures=money,
-            details=[_points(planned.by_budget, _budget(planned))],
-        ),
-        Section(
-            "What memory buys",
+    @property
+    def seeds(self) -> int:
+        """Of each point."""
+        return next(iter(self.budget.points[0].policies.values())).seeds
+
+    @property
+    def ends(self) -> Sequence[Sequence[str]]:
+        """Where more money and more memory stop helping each policy."""
+        both = (self.budget, self.memory)
+        return [
+            [name, *(_end(curves.stops_helping(name), curves) for curves in both)]
+            for name in self.names
+        ]
+
+    def rows(self, curves: Curves) -> Sequence[Sequence[str]]:
+        """Return the points of curves for a table."""
+        return [
             [
-                text
-                for text in (
-                    "The same for buffers from a quarter to four times their size.",
-                    planned.not_drawn,
-                )
-                if text
-            ],
-            pictures=memory,
-            details=[_points(planned.by_memory, "slots")],
-        ),
-        Section(
-            "Where each policy stops helping",
-            [ENDS],
-            tables=[_ends(planned)],
-        ),
-        *caps,
-        *_keeping(planned),
-        Section(
-            "What these numbers are not",
-            [f"{CAVEAT} {_prices(planned)}"],
-        ),
-        Section(
-            "How to make this page again",
-            command=planned.command,
-            details=[
-                Rows(
-                    "All settings",
-                    ["setting", "value"],
-                    [[name, str(value)] for name, value in planned.settings.items()],
-                )
-            ],
-        ),
-    ]
-    write_page(path, "What this budget gives", lead, sections)
+                _number(point.amount),
+                *(show(summary.effective_per_round) for summary in point.policies.values()),
+                "" if point.limit is None else f"{point.limit:,.3g}",
+            ]
+            for point in curves.points
+        ]
+
+    @property
+    def cap_rows(self) -> Sequence[Sequence[str]]:
+        """Tide a round by its cap on uses."""
+        return [
+            [
+                f"{point.most_uses:,}",
+                show(point.policy.spent_per_round),
+                show(point.policy.mean_occupancy),
+                show(point.policy.effective_per_round),
+                f"{point.limit.stored_per_round:,.4g}",
+            ]
+            for point in self.caps
+        ]
 
 
-def _budget(planned: PlanAnswer) -> str:
-    return "budget, a round" if not planned.currency else f"budget, {planned.currency} a round"
+def write_plan_page(
+    plan: Plan, curves: PlanCurves, path: Path, *, command: str, settings: Mapping[str, object]
+) -> None:
+    """Write the page.
+
+    Args:
+        plan: its numbers.
+        curves: what money, memory and a cap on uses change.
+        path: the file.
+        command: that makes this page again.
+        settings: all settings of the plan.
+    """
+    money = f"budget, {plan.currency} a round" if plan.currency else "budget, a round"
+    unit = f"one {plan.currency} more" if plan.currency else "one more unit of money"
+    with drawing() as picture:
+        pictures = {
+            "money": _curves(curves.budget, plan.problem.budget, money, unit, picture),
+            "memory": _curves(
+                curves.memory, plan.problem.total_capacity, "slots", "one more slot", picture
+            ),
+            "caps": _cap_pictures(curves.caps, picture),
+        }
+    render(
+        path,
+        "plan.html",
+        plan=plan,
+        curves=curves,
+        pictures=pictures,
+        money=money,
+        policies=_policies(plan),
+        legend=legend(limit=plan.limit),
+        confidence=CONFIDENCE,
+        command=command,
+        settings=settings,
+    )
 
 
-def _each_point(planned: PlanAnswer) -> str:
-    if planned.recorded:
-        return "Each point is one run on the recorded prices."
-    seeds = next(iter(planned.by_budget.points[0].policies.values())).seeds
-    return f"Each point is the mean of {seeds} seeds."
-
-
-def _prices(planned: PlanAnswer) -> str:
-    if not planned.recorded:
-        return DRAWN
-    rows = f"{planned.rounds:,} rows" if planned.rounds > 1 else "row"
-    return f"Prices are the first {rows} of {planned.recorded}; other days will differ."
-
-
-def _keeping(planned: PlanAnswer) -> list[Section]:
-    """Return the advice for policies with a K, if there are any."""
-    if not {one.policy for one in planned.summaries} & set(KEEPING):
-        return []
-    return [Section("For policies that keep a sample for K rounds", [NOT_TIDE, *planned.advice])]
-
-
-def _policies(planned: PlanAnswer) -> Rows:
-    seeds = planned.summaries[0].seeds
-    sure = f", mean of {seeds} seeds ± {CONFIDENCE:.0%} interval" if seeds > 1 else ""
-    header = ["policy", "effective", "spent", "stored", "peak", "distinct", "bound", "overspend"]
+def _policies(plan: Plan) -> list[list[str]]:
     rows = []
-    for one in planned.summaries:
+    for summary in plan.summaries:
         values = (
-            *(one.effective_per_round, one.spent_per_round),
-            *(one.mean_occupancy, one.peak_occupancy, one.distinct_per_round),
-            *(one.bound_per_round, one.overspend),
+            *(summary.effective_per_round, summary.spent_per_round),
+            *(summary.mean_occupancy, summary.peak_occupancy, summary.distinct_per_round),
+            *(summary.bound_per_round, summary.overspend),
         )
-        broken = "" if one.certificate_holds else " (certificate broken)"
-        cells = [one.policy + broken, *(show(value) for value in values)]
-        if planned.limit:
-            effective = one.effective_per_round.mean
-            cells.append(part_of_limit(one.policy, effective, planned.limit))
+        broken = "" if summary.certificate_holds else " (certificate broken)"
+        cells = [summary.policy + broken, *(show(value) for value in values)]
+        if plan.limit:
+            effective = summary.effective_per_round.mean
+            cells.append(part_of_limit(summary.policy, effective, plan.limit))
         rows.append(cells)
-    money = f", money in {planned.currency}" if planned.currency else ""
-    return Rows(f"A round{money}{sure}", [*header, *(["limit"] if planned.limit else [])], rows)
-
-
-def _names(curves: Curves) -> list[str]:
-    return list(curves.points[0].policies)
+    return rows
 
 
 def _curves(
     curves: Curves, planned: float, across: str, unit: str, picture: MakePicture
 ) -> list[Picture]:
     """Draw effective samples, and what one more unit adds to them."""
-    amounts = np.array(curves.amounts)
+    amounts, names = np.array(curves.amounts), list(curves.points[0].policies)
     between: FloatArray = np.sqrt(amounts[1:] * amounts[:-1])
-    gained = {name: np.array(curves.effective(name)) for name in _names(curves)}
-    added = {name: np.array(curves.gain_of_one_more(name)) for name in _names(curves)}
-    limits = [point.limit for point in curves.points]
-    known = np.array([limit for limit in limits if limit is not None])
+    gained = {name: np.array(curves.effective(name)) for name in names}
+    added = {name: np.array(curves.gain_of_one_more(name)) for name in names}
     panels = (
-        ("effective samples a round", amounts, gained, known),
-        (f"effective samples a round for {unit}", between, added, known[:0]),
+        ("effective samples a round", amounts, gained),
+        (f"effective samples a round for {unit}", between, added),
     )
     pictures = []
-    for title, places, lines, limit in panels:
+    for title, places, lines in panels:
         figure, axes = new_panel(title)
         looks = looks_of(lines)
         for name, values in lines.items():
             colour, style = looks[name]
             axes.plot(places, values, color=colour, linestyle=style, label=name)
-        if len(limit) == len(places):
-            axes.plot(places, limit, color=INK, linewidth=1, linestyle=(0, (1, 2)), label="limit")
         if min(float(values.min()) for values in lines.values()) >= 0:
             axes.set_ylim(bottom=0)
         _scale(axes, amounts, planned, across)
         figure.legend(loc="outside lower center", ncols=2)
-        told = "; ".join(
+        ends = "; ".join(
             f"{name} from {_number(values[0])} to {_number(values[-1])}"
             for name, values in lines.items()
         )
-        alt = f"{title}, by {across} from {_number(amounts[0])} to {_number(amounts[-1])}: {told}."
+        alt = f"{title}, by {across} from {_number(amounts[0])} to {_number(amounts[-1])}: {ends}."
         caption = f"The thin line is the plan: {planned:,.4g}.{_hidden(lines)}"
-        pictures.append(picture(figure, alt, caption))
+        tips = [
+            (
+                float(place),
+                f"{across} {_number(place)}: "
+                + ", ".join(f"{name} {_number(values[at])}" for name, values in lines.items()),
+            )
+            for at, place in enumerate(places)
+        ]
+        pictures.append(picture(figure, alt, caption, tips))
     return pictures
 
 
@@ -253,25 +300,39 @@ def _scale(axes: "Axes", amounts: FloatArray, planned: float, across: str) -> No
     axes.axvline(planned, color=INK, linewidth=0.8)
 
 
-def _points(curves: Curves, name: str) -> Rows:
-    header = [name, *_names(curves), "limit"]
-    rows = [
-        [
-            _number(point.amount),
-            *(show(one.effective_per_round) for one in point.policies.values()),
-            "" if point.limit is None else f"{point.limit:,.3g}",
+def _cap_pictures(caps: Sequence[CapPoint], picture: MakePicture) -> list[Picture]:
+    """Draw effective and stored samples by cap."""
+    uses = [point.most_uses for point in caps]
+    panels = {
+        "effective samples a round": [point.policy.effective_per_round.mean for point in caps],
+        "samples stored": [point.policy.mean_occupancy.mean for point in caps],
+    }
+    pictures = []
+    for title, values in panels.items() if caps else ():
+        figure, axes = new_panel(title)
+        colour, style = look_of("tide")
+        axes.plot(uses, values, color=colour, linestyle=style, marker="o", label="tide")
+        if title == "samples stored":
+            most = [point.limit.stored_per_round for point in caps]
+            axes.plot(uses, most, color=INK, linewidth=1, linestyle=DOTTED, label="at most")
+            figure.legend(loc="outside lower center", ncols=2)
+        axes.set_ylim(bottom=0)
+        axes.set_xscale("log")
+        ticks = [cap for cap in uses if cap.bit_count() == 1]  # powers of two
+        axes.set_xticks(ticks, [f"{cap:,}" for cap in ticks])
+        axes.set_xticks([], minor=True)
+        axes.set_xlabel("most uses of a sample")
+        alt = (
+            f"{title}, by the cap on uses from {uses[0]:,} to {uses[-1]:,}: tide from "
+            f"{values[0]:,.3g} to {values[-1]:,.3g}."
+        )
+        tips = [
+            (float(cap), f"{cap:,} uses: {_number(value)}")
+            for cap, value in zip(uses, values, strict=True)
         ]
-        for point in curves.points
-    ]
-    return Rows(f"Effective samples a round, by {name}", header, rows)
-
-
-def _ends(planned: PlanAnswer) -> Rows:
-    rows, tried = [], (planned.by_budget, planned.by_memory)
-    for name in _names(planned.by_budget):
-        ends = [curves.stops_helping(name) for curves in tried]
-        rows.append([name, *(_end(*one) for one in zip(ends, tried, strict=True))])
-    return Rows("Stops helping at", ["policy", _budget(planned), "slots"], rows)
+        caption = "From the last cap on, a higher one gains nothing."
+        pictures.append(picture(figure, alt, caption, tips))
+    return pictures
 
 
 def _end(amount: float | None, curves: Curves) -> str:

@@ -6,14 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tidegate.errors import ConfigurationError
 from tidegate.policies import JointPolicy
 from tidegate.prices import PriceLaw
 from tidegate.problem import Problem
+from tidegate.simulation.limits import most_effective
 from tidegate.simulation.rounds import simulate
 from tidegate.simulation.summary import PolicySummary, summarise
-from tidegate.theory.distribution import price_distribution
-from tidegate.theory.optimum import optimum
 from tidegate.wire import LARGEST_CAPACITY
 
 FACTORS = tuple(float(2 ** (step / 2)) for step in range(-4, 5))
@@ -36,7 +34,7 @@ class Point:
     """Money a round, or slots of the fleet."""
     policies: Mapping[str, PolicySummary]
     limit: float | None
-    """The most effective samples a round that full buffers can gain, if known."""
+    """The most effective samples a round that any rule can gain, if known."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,6 @@ def trace(
     seeds: Sequence[int],
     *,
     price_per_client: bool = False,
-    most_uses: int | None = None,
     each_round: Callable[[], None] | None = None,
 ) -> Curves:
     """Simulate every policy on every problem, on the same price paths.
@@ -126,7 +123,6 @@ def trace(
         makers: functions that make policies, by name.
         seeds: the seeds of the price paths.
         price_per_client: whether each client has its own price.
-        most_uses: the cap on uses of the limit.
         each_round: called after every round, for a progress bar.
     """
     points = []
@@ -143,7 +139,7 @@ def trace(
             )
             for name, make in makers.items()
         }
-        points.append(Point(amount, summaries, _limit(problem, law, most_uses)))
+        points.append(Point(amount, summaries, most_effective(problem, law)))
     return Curves(points)
 
 
@@ -165,14 +161,3 @@ def play(
         for seed in seeds
     ]
     return summarise(name, runs)
-
-
-def _limit(problem: Problem, law: PriceLaw, most_uses: int | None) -> float | None:
-    if not problem.delays.constant:
-        return None
-    try:
-        prices = price_distribution(law, problem.num_rounds)
-        best = optimum(prices, problem.budget, problem.slots_a_round, most_uses)
-    except ConfigurationError:
-        return None
-    return best.effective_per_round

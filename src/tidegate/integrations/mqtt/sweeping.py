@@ -1,4 +1,4 @@
-"""What ``tidegate sweep`` and ``tidegate forget`` do to a spool."""
+"""What ``tidegate buffers --sweep`` and ``tidegate forget`` do to a spool."""
 
 from pathlib import Path
 

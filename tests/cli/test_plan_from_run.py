@@ -16,7 +16,7 @@ from tidegate.runs.reader import read_run
 def told(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     capsys.readouterr()
     with pytest.raises(SystemExit) as stopped:
-        main(["whatif", *arguments, "--json"])
+        main(["plan", "--from", *arguments, "--json"])
     out, error = capsys.readouterr()
     assert not stopped.value.code, error
     found: dict[str, Any] = json.loads(out)
@@ -86,16 +86,17 @@ def test_what_a_client_did_not_pay_is_as_far_from_the_average_as_it_usually_was(
     assert price_table(view) is None
 
 
-def test_other_budgets_and_buffers_are_all_combinations(
+def test_another_budget_and_larger_buffers_are_replayed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded_run(tmp_path)
-    options = ["--budget", "11", "--budget", "44", "--memory", "1", "--memory", "2"]
-    found = told([str(tmp_path), "--policy", "tide", *options], capsys)
-    rows = [(row["budget"], row["slots"]) for row in found["replayed"]]
-    assert rows == [(11, 38), (11, 76), (44, 38), (44, 76)]
-    gains = [row["effective_per_round"] for row in found["replayed"]]
-    assert gains[2] > gains[0]
+    rows = []
+    for budget, memory in (("11", "1"), ("11", "2"), ("44", "1")):
+        options = ["--policy", "tide", "--budget", budget, "--memory", memory]
+        (row,) = told([str(tmp_path), *options], capsys)["replayed"]
+        rows.append(row)
+    assert [(row["budget"], row["slots"]) for row in rows] == [(11, 38), (11, 76), (44, 38)]
+    assert rows[2]["effective_per_round"] > rows[0]["effective_per_round"]
     strict = told([str(tmp_path), "--policy", "tide", "--spend-ahead", "0"], capsys)
     assert strict["replayed"][0]["overspend"] <= 0
 
@@ -120,6 +121,7 @@ def test_a_run_that_is_under_way_is_replayed_as_far_as_it_is(
         (["--budget", "-1"], "--budget must be a number above 0, got -1"),
         (["--budget", "inf"], "must be a number above 0"),
         (["--memory", "0"], "must be above 0"),
+        (["--price", "5", "--rounds", "9"], "--price, --rounds: a run has its own with --from"),
         (["--memory", "inf"], "no buffer may be larger than 100,000,000; got inf"),
         (["--memory", "1e30"], "no buffer may be larger than 100,000,000; got 1e+30"),
     ],
@@ -129,7 +131,7 @@ def test_what_cannot_be_is_refused_in_one_line(
 ) -> None:
     recorded_run(tmp_path)
     with pytest.raises(SystemExit) as stopped:
-        main(["whatif", str(tmp_path), *options])
+        main(["plan", "--from", str(tmp_path), *options])
     error = capsys.readouterr().err
     assert stopped.value.code == 2
     assert reason in error.splitlines()[-1]

@@ -1,11 +1,13 @@
-"""The answer of ``tidegate plan``: which policy to use, what it gains, and what more would add."""
+"""The answer of a plan: which policy to use, what it gains, and what more would add."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from tidegate.cli.setting import Setting
 from tidegate.policies import POLICIES
-from tidegate.report.tables import ORACLE, about
+from tidegate.problem import Problem
+from tidegate.report.tables import ORACLE
 from tidegate.simulation.rounds import Run
 from tidegate.simulation.summary import Estimate, PolicySummary, estimate
 
@@ -16,6 +18,16 @@ A_LEAD = 0.01
 """Part of another policy's gain; policies that are nearer are alike."""
 ROUNDING = 0.01
 """Part of the budget, or of the slots, by which a policy that is recommended may exceed them."""
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A policy that gains more, and the limit that it breaks."""
+
+    policy: str
+    what: Literal["prefilled", "peak", "overflow", "spent"]
+    """Memory that nobody paid for, samples beyond all slots or a client's own, money a round."""
+    amount: float
 
 
 @dataclass(frozen=True)
@@ -33,8 +45,7 @@ class Answer:
     within_chance: tuple[str, ...]
     """Policies whose gain is lower by more than 1 % on average, but perhaps only by chance; empty
     for a single run, which has no interval."""
-    beyond: tuple[str, ...]
-    """What is wrong with policies that gain more, a sentence each."""
+    beyond: tuple[Broken, ...]
     price_paid: float | None
     """For a sample, on average."""
     under_way: float
@@ -52,9 +63,15 @@ class Answer:
     """The same for a tenth more slots; below 0 if the first fill costs more than it gains."""
     more_memory_interval: tuple[float, float] | None
 
+    @property
+    def effective(self) -> Estimate:
+        """The effective samples a round, with the half of their interval."""
+        low, high = self.interval or (math.nan, math.nan)
+        return Estimate(self.effective_per_round, (high - low) / 2)
+
 
 def answer(
-    setting: Setting,
+    problem: Problem,
     summaries: Sequence[PolicySummary],
     runs: Mapping[str, Sequence[Run]],
     run_more: Callable[[str], Mapping[str, Sequence[Run]]],
@@ -65,7 +82,7 @@ def answer(
     for 1 %.
 
     Args:
-        setting: the setting.
+        problem: the problem.
         summaries: of all policies that were simulated, the simplest first.
         runs: the runs behind the summaries, by policy, on the same seeds.
         run_more: runs a policy with a tenth more ``budget`` and ``memory``, on the same seeds.
@@ -74,7 +91,7 @@ def answer(
         None if no policy keeps to both.
     """
     tried = {one.policy: one for one in summaries if one.policy != ORACLE}
-    broken = {name: _broken(one, runs[name], setting) for name, one in tried.items()}
+    broken = {name: _broken(one, runs[name], problem) for name, one in tried.items()}
     gains = {name: one.effective_per_round.mean for name, one in tried.items()}
     kept = [name for name in POLICIES if name in tried and not broken[name]]
     if not kept:
@@ -86,7 +103,7 @@ def answer(
     constant = gains.get(CONSTANT) if best != CONSTANT else None
     more = {what: _lead(group, runs[best]) for what, group in run_more(best).items()}
     late = sum(run.columns["under_way"][-1] for run in runs[best]) / len(runs[best])
-    bought = chosen.distinct_per_round.mean + late / setting.rounds
+    bought = chosen.distinct_per_round.mean + late / problem.num_rounds
     return Answer(
         policy=best,
         effective_per_round=gains[best],
@@ -95,7 +112,7 @@ def answer(
         alike=tuple(alike),
         within_chance=tuple(name for name in behind if _may_be_chance(runs[best], runs[name])),
         beyond=tuple(
-            f"{name} would gain more, but {wrong}."
+            wrong
             for name, wrong in broken.items()
             if wrong and gains[name] > (1 + A_LEAD) * gains[best]
         ),
@@ -111,22 +128,22 @@ def answer(
     )
 
 
-def _broken(summary: PolicySummary, runs: Sequence[Run], setting: Setting) -> str:
-    """Return which limit a policy breaks by more than rounding or chance; empty if none."""
-    slots, budget = setting.problem.total_capacity, setting.problem.budget
+def _broken(summary: PolicySummary, runs: Sequence[Run], problem: Problem) -> Broken | None:
+    """Return which limit a policy breaks by more than rounding or chance."""
+    slots, budget = problem.total_capacity, problem.budget
     if summary.policy == PREFILLED:
-        return "fills half of its memory before round 1 without paying for it"
+        return Broken(summary.policy, "prefilled", 0.0)
     over = int(max(run.columns["overflow"].max() for run in runs))
     if over > ROUNDING * slots:
         peak = _peak(runs)
         if peak > slots:
-            return f"stores up to {peak:,} samples where {slots:,} fit"
-        return f"stores up to {over:,} samples more than their clients have slots for"
+            return Broken(summary.policy, "peak", peak)
+        return Broken(summary.policy, "overflow", over)
     spent = summary.spent_per_round
     least = spent.interval[0] if spent.interval else spent.mean
     if least > (1 + ROUNDING) * budget:
-        return f"spends {about(spent.mean)} a round where the budget is {about(budget)}"
-    return ""
+        return Broken(summary.policy, "spent", spent.mean)
+    return None
 
 
 def _empty_rounds(runs: Sequence[Run]) -> float:
