@@ -34,7 +34,7 @@ def prices(tmp_path: Path) -> str:
 def test_a_policy_that_does_not_fit_into_memory_is_not_recommended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    flags = "--rounds 100 --seeds 3 --policy constant_admission --policy acdpp"
+    flags = "--rounds 100 --seeds 3 --policy constant_admission --policy acdpp --as-in-paper"
     told = json.loads(plan(capsys, f"{flags} --json"))
     rows = {row["policy"]: row for row in told["policies"]}
     gained = {name: row["effective_per_round"] for name, row in rows.items()}
@@ -43,9 +43,9 @@ def test_a_policy_that_does_not_fit_into_memory_is_not_recommended(
     assert told["answer"]["policy"] == "constant_admission"
     said = plan(capsys, flags)
     assert re.search(r"acdpp would gain more, but stores up to 1\d\d samples where 100 fit\.", said)
-    kept = plan(capsys, "--rounds 100 --seeds 3 --policy acdpp --hard-capacity")
+    kept = plan(capsys, "--rounds 100 --seeds 3 --policy acdpp")
     assert "Use acdpp: about " in kept
-    alone = plan(capsys, "--rounds 100 --seeds 3 --policy acdpp")
+    alone = plan(capsys, "--rounds 100 --seeds 3 --policy acdpp --as-in-paper")
     assert "None of these policies keeps to both the budget and the memory." in alone
 
 
@@ -54,7 +54,7 @@ def test_a_policy_that_spends_more_than_the_budget_is_not_recommended(
 ) -> None:
     recommended = set()
     for rounds in (10, 15, 20, 30, 40, 60):
-        flags = f"--rounds {rounds} --seeds 1 --policy constant_admission --json"
+        flags = f"--rounds {rounds} --seeds 1 --policy constant_admission --as-in-paper --json"
         told = json.loads(plan(capsys, flags))
         (row,) = told["policies"]
         over = row["spent_per_round"] > 1.01 * told["problem"]["budget"]

@@ -29,16 +29,18 @@ def legend(*, distinct: bool = True, limit: float | None = None) -> str:
         distinct: whether the table has that column.
         limit: what the last column is compared with.
     """
-    part = (
-        f" limit: effective samples as a part of {limit:,.4g}, the most samples that this money "
-        "buys if all are bought when they are cheapest. No rule gains more; one that reaches it "
-        "trains on few samples, each of them once."
-    )
-    return (
+    words = (
         "A round: spent, samples stored in all buffers on average and at their peak, "
         f"{'distinct and ' * distinct}effective samples gained, the paper's bound on the learning "
         "error (what ACDPP lowers; measured accuracy need not follow it). overspend: above budget "
-        "in the whole run, or below if negative." + part * (limit is not None)
+        "in the whole run, or below if negative."
+    )
+    if limit is None:
+        return words
+    return (
+        f"{words} limit: effective samples as a part of {limit:,.4g}, the most samples that this "
+        "money buys if all are bought when they are cheapest. No rule gains more; one that reaches "
+        "it trains on few samples, each of them once."
     )
 
 
