@@ -201,7 +201,7 @@ class LabelStudioSupplier:
             "value": list(keys),
         }
         query = {"filters": {"conjunction": "and", "items": [named]}, "ordering": ["tasks:id"]}
-        asked = {
+        asked: dict[str, str | int] = {
             "project": self._project,
             "query": json.dumps(query),
             "fields": "all",
