@@ -15,7 +15,7 @@ from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import DamagedFileError
 from tidegate.integrations.mqtt import Spool, SpooledStream
-from tidegate.integrations.mqtt.messages import Delivery, Message
+from tidegate.integrations.mqtt.spool import Delivery, Message
 from tidegate.wire import Order
 
 NAME = "patient-4711"

@@ -94,7 +94,7 @@ def test_a_damaged_spool_is_named_and_the_others_are_swept(
     path = tmp_path / "0.sqlite"
     Spool(path).close()
     with closing(sqlite3.connect(path)) as file:
-        of = "SELECT rootpage FROM sqlite_master WHERE name = 'arrivals'"
+        of = "SELECT rootpage FROM sqlite_master WHERE name = 'messages'"
         ((page,),) = file.execute(of).fetchall()
         ((size,),) = file.execute("PRAGMA page_size").fetchall()
     data = bytearray(path.read_bytes())

@@ -26,7 +26,7 @@ from tidegate.client.streams import IndexedStream
 from tidegate.client.sweeping import sweep
 from tidegate.errors import ConfigurationError
 from tidegate.integrations.mqtt import Spool, SpooledStream
-from tidegate.integrations.mqtt.messages import Delivery, Message
+from tidegate.integrations.mqtt.spool import Delivery, Message
 from tidegate.selection import Selection
 from tidegate.wire import Order
 

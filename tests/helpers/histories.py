@@ -20,7 +20,7 @@ from tidegate.client.streams import IndexedStream, Stream
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request
 from tidegate.client.sweeping import sweep
 from tidegate.integrations.mqtt import Spool, SpooledStream
-from tidegate.integrations.mqtt.messages import Delivery, Message
+from tidegate.integrations.mqtt.spool import Delivery, Message
 from tidegate.selection import Selection
 from tidegate.server.ledger import Ledger
 from tidegate.wire import Introduction, Order, Receipt

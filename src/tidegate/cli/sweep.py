@@ -9,7 +9,7 @@ import typer
 from tidegate._internal.words import counted
 from tidegate.client.buffer_files import is_marked
 from tidegate.client.device_file import APPLICATION_ID
-from tidegate.client.sweeping import other_files
+from tidegate.client.other_files import other_files
 from tidegate.client.sweeping import sweep as sweep_folder
 from tidegate.errors import ConfigurationError
 from tidegate.runs.folder import BOOKS

@@ -17,6 +17,7 @@ from typing import IO
 
 from tidegate._internal.saving import reading, replace_file
 from tidegate._internal.sqlite_file import OWNER_ONLY
+from tidegate.client.other_files import other_files
 from tidegate.errors import DamagedFileError
 
 NAME = "forgotten.json"
@@ -29,11 +30,8 @@ REMEDY = (
 
 NOBODY = "nobody"
 """Instead of a hash, for samples without a subject."""
-NAMED = (
-    "SELECT 1 FROM samples WHERE subject NOT IN ('', ?) LIMIT 1",
-    "SELECT 1 FROM arrivals WHERE subject NOT IN ('', ?) LIMIT 1",
-)
-"""Whether a buffer, or a spool, holds the hash of any subject."""
+NAMED = "SELECT 1 FROM samples WHERE subject NOT IN ('', 'nobody') LIMIT 1"
+"""Whether a buffer holds the hash of any subject."""
 
 Known = tuple[str, frozenset[str]]
 """The key, in hexadecimal digits, and hashes of all that are forgotten."""
@@ -90,12 +88,12 @@ class Forgotten:
         """Refuse to create another key if existing hashes were made with a lost one."""
         for path in sorted(self.path.parent.glob("*.sqlite")):
             uri = f"{path.absolute().as_uri()}?mode=ro"
-            for statement in NAMED:
+            for statement in (NAMED, *(others.named for others in other_files())):
                 with (
                     suppress(sqlite3.DatabaseError),  # other tables, or not ours
                     closing(sqlite3.connect(uri, uri=True)) as file,
                 ):
-                    if file.execute(statement, (NOBODY,)).fetchall():
+                    if file.execute(statement).fetchall():
                         raise DamagedFileError(
                             self.path, f"is missing, but {path.name} needs its key", REMEDY
                         )

@@ -6,16 +6,15 @@ begun.
 
 import sqlite3
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidegate._internal.guests import guests
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate._internal.sqlite_file import BUSY_SECONDS
 from tidegate.client.buffer_files import REMEDY, mark_of_file, remedy
 from tidegate.client.device_file import APPLICATION_ID, DeviceFile
 from tidegate.client.limits import Clock
+from tidegate.client.other_files import other_files
 from tidegate.client.store import Store
 from tidegate.errors import DamagedFileError, TidegateError
 
@@ -37,21 +36,6 @@ class Swept:
     """Of these, those of which nobody said whom they are about."""
     has_limit: bool
     """Whether the app has set ``keep_at_most``."""
-
-
-@dataclass(frozen=True)
-class OtherFiles:
-    """Files beside buffers in which a stream keeps samples; an entry point of `tidegate.files`."""
-
-    mark: int
-    """Their ``application_id`` in SQLite."""
-    sweep: Callable[[Path, Clock], Swept]
-    """Overwrites what such a file may no longer hold."""
-
-
-def other_files() -> list[OtherFiles]:
-    """Return the kinds of files that installed guests keep samples in."""
-    return guests("tidegate.files")
 
 
 def sweep_file(path: Path, clock: Clock = time.time) -> Swept | None:

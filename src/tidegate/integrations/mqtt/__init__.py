@@ -8,9 +8,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tidegate.integrations.mqtt.connection import MqttConnection
-from tidegate.integrations.mqtt.messages import Gap, Message, SpoolHealth
-from tidegate.integrations.mqtt.spool import Spool
-from tidegate.integrations.mqtt.spooled import SpooledStream
+from tidegate.integrations.mqtt.spool import Gap, Message, Spool, SpooledStream, SpoolHealth
 
 if TYPE_CHECKING:
     from tidegate.integrations.mqtt.stream import MqttStream as MqttStream

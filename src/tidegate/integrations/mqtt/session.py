@@ -9,9 +9,7 @@ from typing import Any
 from tidegate._internal.arguments import shown
 from tidegate.errors import ConfigurationError
 from tidegate.integrations.mqtt.connection import MqttConnection
-from tidegate.integrations.mqtt.messages import Delivery, Message
-from tidegate.integrations.mqtt.numbering import LARGEST_NUMBER
-from tidegate.integrations.mqtt.spool import WINDOW, Spool
+from tidegate.integrations.mqtt.spool import LARGEST_NUMBER, WINDOW, Delivery, Message, Spool
 
 try:
     from paho.mqtt.client import Client, ConnectFlags, DisconnectFlags, MQTTMessage

@@ -17,8 +17,7 @@ from tidegate._internal.sqlite_file import OWNER_ONLY
 from tidegate.errors import ConfigurationError, SupplierError
 from tidegate.integrations.mqtt.connection import MqttConnection
 from tidegate.integrations.mqtt.session import Identify, MqttSession
-from tidegate.integrations.mqtt.spool import Spool
-from tidegate.integrations.mqtt.spooled import Decode, SpooledStream
+from tidegate.integrations.mqtt.spool import Decode, Spool, SpooledStream
 
 LOOK_SECONDS = 0.1
 """How often a stream looks for messages that another process stores."""
