@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,7 +64,7 @@ KIND = FileKind(
         """CREATE TABLE state (
             only INTEGER PRIMARY KEY CHECK (only = 1), id TEXT NOT NULL, owner TEXT NOT NULL,
             session INTEGER NOT NULL, taken INTEGER NOT NULL, waiting INTEGER NOT NULL,
-            received INTEGER NOT NULL, unnumbered INTEGER NOT NULL, repeated INTEGER NOT NULL,
+            received INTEGER NOT NULL, unnumbered INTEGER NOT NULL, duplicates INTEGER NOT NULL,
             dropped INTEGER NOT NULL, expired INTEGER NOT NULL, erased INTEGER NOT NULL,
             gaps INTEGER NOT NULL, keep INTEGER NOT NULL, own INTEGER NOT NULL,
             wall INTEGER NOT NULL
@@ -268,7 +268,7 @@ class Spool:
                 elif delivery.again and self._was_delivered(delivery.packet, digest):
                     missed = None
                 if missed is None:
-                    self._execute("UPDATE state SET repeated = repeated + 1")
+                    self._execute("UPDATE state SET duplicates = duplicates + 1")
                     self._warn_of_repetition(numbered, delivery)
                     return "repeated"
                 whose = self._whose(message)
@@ -398,14 +398,13 @@ class Spool:
     def health(self) -> SpoolHealth:
         """Return what became of all messages so far."""
         with self._changed, transaction(self._connection, "DEFERRED"):
-            (counts,) = self._execute(
-                "SELECT waiting, received, unnumbered, repeated, dropped, expired, erased, gaps "
-                "FROM state"
-            ).fetchall()
+            names = (one.name for one in fields(SpoolHealth) if one.type is int)
+            counts = {name: int(self._state(name)) for name in names}
             gaps = self._execute("SELECT at, reason FROM gaps ORDER BY number").fetchall()
             lost = "SELECT source, missing FROM sources WHERE missing > 0 ORDER BY source"
             missing = dict(self._execute(lost).fetchall())
-        return SpoolHealth(*counts, tuple(Gap(*gap) for gap in gaps), missing)
+        newest = tuple(Gap(at, reason) for at, reason in gaps)
+        return SpoolHealth(**counts, newest_gaps=newest, missing=missing)
 
     def _insert(self, message: Message, whose: str | None, *, is_numbered: bool) -> int:
         """Store a message; return its position."""
