@@ -47,7 +47,12 @@ def start(rounds: Any = 2, **change: Any) -> AdmissionControl:
         ({"planning": {"headroom": 4}}, "planning must be a Planning, got {'headroom': 4}; such"),
         ({"trust": None}, "trust must be a ClientTrust, got None; such as ClientTrust("),
         ({"deployment": 600}, "deployment must be a Deployment, got 600; such as Deployment("),
-        ({"sinks": ["x"]}, "'x' has no decided()"),
+        ({"sinks": [5]}, "5 has no decided()"),
+        (
+            {"sinks": ["promteheus"]},
+            "offers 'promteheus' among its 'tidegate.sinks'; did you mean prometheus?",
+        ),
+        ({"sinks": "prometheus"}, "sinks must be a list, got 'prometheus'"),
         ({"sinks": [FedAvg]}, "FedAvg'> is a class; pass an instance"),
         ({"sinks": 5}, "sinks must be a list, got 5"),
     ],

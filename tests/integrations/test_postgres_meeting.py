@@ -24,6 +24,7 @@ from tidegate.server.shards import Membership, Shard
 pytestmark = [pytest.mark.process, needs_postgres]
 
 SECRET = "in the service file"  # noqa: S105 - of a database that lives for seconds
+VISITS = at_size(20, 80)
 _numbers = count(1)
 
 
@@ -130,6 +131,28 @@ def test_a_service_file_says_where_the_database_is_and_no_error_tells_its_passwo
     for error in (*errors, refused):
         assert SECRET not in repr(error.getrepr(style="long"))
         assert SECRET not in f"{meeting!r} {vars(meeting)}"
+
+
+@pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
+def test_every_visit_succeeds_whatever_isolation_the_database_prefers(
+    database: pytest.MonkeyPatch, level: str
+) -> None:
+    database.setenv(
+        "PGOPTIONS", f"-c default_transaction_isolation={level.replace(' ', chr(92) + ' ')}"
+    )
+    shards = ("east", "west")
+    for shard in shards:
+        PostgresMeeting().register(registration("r", shard))
+
+    def play(shard: str) -> float:
+        for now in range(1, VISITS + 1):
+            grant = PostgresMeeting().exchange(visit("r", shard, now, rounds=[settled(now, 1.0)]))
+        return grant.until(VISITS)
+
+    with ThreadPoolExecutor(2) as pool:
+        granted = sum(pool.map(play, shards))
+    assert granted == pytest.approx(30.0 * VISITS)
+    assert PostgresMeeting().look("r").spent == 2 * VISITS
 
 
 def test_a_lock_that_nobody_gives_back_holds_no_round_up(

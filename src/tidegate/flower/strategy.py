@@ -89,7 +89,7 @@ class AdmissionControl(Strategy):
             again resumes it. It must be absolute if ``flwr run`` starts the app.
         run: the run's name on the clients, unique by default. With a name of yours, clients refuse
             a server that has lost its folder.
-        sinks: receive what every round did (``tidegate.runs.sinks``).
+        sinks: receive what every round did (``tidegate.runs.sinks``), or names of such.
         planning: how long samples stay, memory for peaks, a run without end.
         trust: how far the server trusts clients, and how much the model of each counts.
         deployment: how long messages live.
@@ -106,7 +106,7 @@ class AdmissionControl(Strategy):
         spend_ahead: float | None = 0.0,
         folder: Path | str | None = None,
         run: str | None = None,
-        sinks: Sequence[Sink] = (),
+        sinks: Sequence[Sink | str] = (),
         planning: Planning = DEFAULT_PLANNING,
         trust: ClientTrust = DEFAULT_TRUST,
         deployment: Deployment = DEFAULT_DEPLOYMENT,

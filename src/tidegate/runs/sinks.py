@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 from tidegate._internal.arguments import shown
+from tidegate._internal.guests import guest
 from tidegate.errors import ConfigurationError
 from tidegate.server.fleet_round import FleetRound
 
@@ -110,13 +111,13 @@ class Sinks:
     events when its queue is full.
 
     Args:
-        others: the user's own.
+        others: the user's own; a name stands for one that an installed package offers.
         first: the run's own, if it has a folder.
     """
 
-    def __init__(self, others: Iterable[Sink], first: Diary | None = None) -> None:
+    def __init__(self, others: Iterable[Sink | str], first: Diary | None = None) -> None:
         self._first = None if first is None else _Told(first)
-        if not isinstance(others, Iterable):
+        if not isinstance(others, Iterable) or isinstance(others, str):
             raise ConfigurationError(f"sinks must be a list, got {shown(others)}")
         self._others = [_Line(_checked(sink)) for sink in others]
 
@@ -266,9 +267,15 @@ class _Line:
             self._told.tell(tell)
 
 
-def _checked(sink: Sink) -> Sink:
+def missing_methods(sink: object) -> list[str]:
+    """Return what a sink must have, and this object lacks."""
+    return [name for name in TOLD if not callable(getattr(sink, name, None))]
+
+
+def _checked(given: Sink | str) -> Sink:
     """Return a sink if it has all methods of one."""
-    missing = [name for name in TOLD if not callable(getattr(sink, name, None))]
+    sink: Sink = guest("tidegate.sinks", given)() if isinstance(given, str) else given
+    missing = missing_methods(sink)
     if missing or isinstance(sink, type):
         reason = (
             "is a class; pass an instance" if isinstance(sink, type) else f"has no {missing[0]}()"

@@ -206,6 +206,9 @@ class PostgresMeeting:
                 prepare_threshold=None,  # for a pool in between
             ) as connection:
                 connection.read_only = read_only or None
+                # Each statement must see what other shards have written, whatever the database
+                # prefers.
+                connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
                 with connection.cursor() as cursor:
                     cursor.execute(
                         "SELECT set_config('statement_timeout', %(s)s, true), "

@@ -66,6 +66,36 @@ class _Whole(prometheus_client.CollectorRegistry):
             return iter(list(super().collect()))
 
 
+class MetricsPage:
+    """A page for Prometheus at ``/metrics``, until it is closed.
+
+    Args:
+        registry: the metrics.
+        port: to listen on; 0 takes a free one.
+        address: of this machine.
+    """
+
+    def __init__(
+        self, registry: prometheus_client.CollectorRegistry, port: int, address: str
+    ) -> None:
+        try:
+            self._server, self._thread = prometheus_client.start_http_server(
+                port, address, registry=registry
+            )
+        except OSError as wrong:
+            raise ConfigurationError(
+                f"cannot listen on port {port} of {address} ({wrong.strerror}); give another, or "
+                "0 for any free one"
+            ) from wrong
+        self.port = int(self._server.server_port)
+
+    def close(self) -> None:
+        """Release the port."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
 class Prometheus:
     """Serves ``/metrics``.
 
@@ -101,20 +131,9 @@ class Prometheus:
         )
         for gauge in (self._decided_at, self._settled_at):
             gauge.set(time.time())  # the first price has as much time as any other
-        try:
-            self._server, self._thread = prometheus_client.start_http_server(
-                port, address, registry=self._registry
-            )
-        except OSError as wrong:
-            raise ConfigurationError(
-                f"cannot listen on port {port} of {address} ({wrong.strerror}); give another, or "
-                "0 for any free one"
-            ) from wrong
-
-    @property
-    def port(self) -> int:
+        self._page = MetricsPage(self._registry, port, address)
+        self.port = self._page.port
         """The port that it listens on."""
-        return int(self._server.server_port)
 
     def resumed(self, before: Sequence[FleetRound]) -> None:
         """Continue the totals from the books; none exist before, so that none falls to 0.
@@ -161,9 +180,7 @@ class Prometheus:
 
     def close(self, *, failed: bool) -> None:
         """Release the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._page.close()
 
     def _gauge(self, name: str, text: str) -> "prometheus_client.Gauge":
         return prometheus_client.Gauge(

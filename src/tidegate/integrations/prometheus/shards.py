@@ -5,18 +5,13 @@ This is not a sink: it belongs to no server, and continues when any of them stop
 
 from collections.abc import Iterator
 
-from tidegate.errors import ConfigurationError, SupplierError
-from tidegate.server.shards import Meeting
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
-try:
-    import prometheus_client
-    from prometheus_client.core import GaugeMetricFamily
-    from prometheus_client.registry import Collector
-except ModuleNotFoundError as missing:
-    raise ModuleNotFoundError(
-        "prometheus_client is not installed; pip install 'tidegate[prometheus]'",
-        name="prometheus_client",
-    ) from missing
+from tidegate.errors import ConfigurationError, SupplierError
+from tidegate.integrations.prometheus import MetricsPage
+from tidegate.server.shards import Meeting
 
 OF_ALL = {
     "budget": "What a round may cost in the long run, all shards together.",
@@ -88,25 +83,12 @@ class ShardsExporter:
     def __init__(
         self, meeting: Meeting, run: str, port: int = 9465, address: str = "127.0.0.1"
     ) -> None:
-        registry = prometheus_client.CollectorRegistry()
+        registry = CollectorRegistry()
         registry.register(_Shards(meeting, run))
-        try:
-            self._server, self._thread = prometheus_client.start_http_server(
-                port, address, registry=registry
-            )
-        except OSError as wrong:
-            raise ConfigurationError(
-                f"cannot listen on port {port} of {address} ({wrong.strerror}); give another, or "
-                "0 for any free one"
-            ) from wrong
-
-    @property
-    def port(self) -> int:
+        self._page = MetricsPage(registry, port, address)
+        self.port = self._page.port
         """The port that it listens on."""
-        return int(self._server.server_port)
 
     def close(self) -> None:
         """Release the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._page.close()
