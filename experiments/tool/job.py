@@ -65,8 +65,6 @@ class Job:
     gradient_noise: float = 1.0
     loss_bound: float = 1.0
     pseudo_dimension: float = 100.0
-    stop_on_failure: bool = False
-    """Whether a client that does not reply ends the run; a fleet continues without it."""
     results: str = ""
     """The folder for one row a round; empty for no rows."""
 
@@ -107,7 +105,6 @@ class Job:
                 "candidates": choice.candidates,
                 "backlog": choice.backlog,
                 "random_share": choice.random_share,
-                "stop_on_failure": True,
             }
         )
 

@@ -37,8 +37,6 @@ def main(grid: Grid, context: Context) -> None:
         budget=job.budget,
         prices=job.prices,
         spend_ahead=job.limit_ahead,
-        folder=str(context.run_config.get("folder", "")) or None,
-        run=str(context.run_config.get("run", "")) or None,
         planning=Planning(
             retention_horizon=job.retention_horizon or None,
             headroom=job.headroom,
@@ -55,7 +53,7 @@ def main(grid: Grid, context: Context) -> None:
             model.load_state_dict(arrays.to_torch_state_dict())
         accuracy, loss = judge(model, *test) if judged else (float("nan"), float("nan"))
         done = strategy.rounds[-1] if server_round else None
-        if done is not None and job.stop_on_failure and done.answered < done.orders:
+        if done is not None and done.answered < done.orders:
             raise RuntimeError(
                 f"round {server_round}: only {done.answered} of {done.orders} clients replied, so "
                 "the run cannot be compared with others; see the log for what failed"
