@@ -30,7 +30,7 @@ class Controller:
         begun = Standing.start(terms, run)
         self._terms = terms
         self._at, self._ledger, self._fleet = begun.at, begun.ledger, begun.fleet
-        self._server = begun.rule_state
+        self._rule_state = begun.rule_state
 
     @property
     def run(self) -> str:
@@ -112,11 +112,11 @@ class Controller:
             there = {*present, *online}
             return self._ledger.orders_of(self._at.round_number, self._fleet.clients, there)
         self._fleet.see(present, online)
-        if self._server is None:
-            self._server = self._fleet.policy.admission.start()
+        if self._rule_state is None:
+            self._rule_state = self._fleet.policy.admission.start()
         budget = expected = usual = self._terms.budget
         if self._terms.purse is not None:
-            earned = self._granted_rule.earned(self._server)
+            earned = self._granted_rule.earned(self._rule_state)
             budget = self._terms.purse.budget(self._at.round_number, earned)
             expected = self._terms.purse.rate(self._at.round_number)
             usual = (earned + budget) / self._at.round_number
@@ -127,11 +127,11 @@ class Controller:
         round_number, paused = self._at.round_number, self._at.pause.rounds_left > 0
         quote, members = self._fleet.quote(round_number, members)
         clients = [client for _, client in members]
-        self._server = policy.admission.learn(self._server, quote)
+        self._rule_state = policy.admission.learn(self._rule_state, quote)
         unsettled = self._ledger.exposure + self._ledger.booked.spent
         decided = decide(
             policy,
-            self._server,
+            self._rule_state,
             quote,
             stock=FleetStock(self._fleet, clients, round_number),
             allocation=self._fleet.allocation or Allocation.start(policy.shares),
@@ -183,7 +183,9 @@ class Controller:
         if decision is None:
             raise ValueError(f"round {at.round_number} has not been decided")
         totals = replace(self._ledger.close_round(at.round_number), slots=decision.slots)
-        self._server = self._rule(decision.budget, decision.expected).settle(self._server, totals)
+        self._rule_state = self._rule(decision.budget, decision.expected).settle(
+            self._rule_state, totals
+        )
         tally = at.tally.after_round(
             admitted=totals.admitted,
             training_size=totals.training_size,
@@ -208,7 +210,7 @@ class Controller:
             admitted=totals.admitted,
             spent=totals.spent,
             overspend=after.overspend,
-            cost_debt=self._server.cost_debt,
+            cost_debt=self._rule_state.cost_debt,
             exposure=self._ledger.exposure,
             slots=decision.slots,
             training_size=totals.training_size,
@@ -227,14 +229,14 @@ class Controller:
     @property
     def standing(self) -> Standing:
         """Everything that the next step depends on."""
-        return Standing(self._terms, self._at, self._ledger, self._fleet, self._server)
+        return Standing(self._terms, self._at, self._ledger, self._fleet, self._rule_state)
 
     @classmethod
     def resumed(cls, standing: Standing) -> "Controller":
         """Return the controller of a saved run."""
         controller = cls(standing.terms, standing.ledger.run)
         controller._at, controller._ledger = standing.at, standing.ledger
-        controller._fleet, controller._server = standing.fleet, standing.rule_state
+        controller._fleet, controller._rule_state = standing.fleet, standing.rule_state
         return controller
 
     def report(self) -> Report | None:
@@ -242,10 +244,10 @@ class Controller:
         purse = self._terms.purse
         if purse is None:
             raise ConfigurationError("this server is not a shard; give it a purse")
-        if self._server is None:
+        if self._rule_state is None:
             return None
         rule = self._granted_rule.granted(self._terms.budget, self._terms.budget)
-        worth = rule.worth(self._server)
+        worth = rule.worth(self._rule_state)
         if worth is None:
             return None
         return Report(

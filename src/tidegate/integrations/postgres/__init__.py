@@ -91,26 +91,31 @@ class PostgresMeeting:
             )
         self._service = service
 
-    def register(self, given: Registration) -> int:
+    def register(self, registration: Registration) -> int:
         """Register a shard; the first of a run fixes its budget and its slots."""
-        record = Coordinator(given.run, given.budget, given.slots).to_record()
+        record = Coordinator(registration.run, registration.budget, registration.slots).to_record()
         with self._transaction() as cursor:
             make_tables(cursor)
             cursor.execute(
                 "INSERT INTO tidegate.run (run, budget, slots, record) VALUES (%s, %s, %s, %s) "
                 "ON CONFLICT DO NOTHING",
-                (given.run, given.budget, json.dumps(dict(given.slots)), json.dumps(record)),
+                (
+                    registration.run,
+                    registration.budget,
+                    json.dumps(dict(registration.slots)),
+                    json.dumps(record),
+                ),
             )
-            budget, slots, _ = cursor.execute(FIND_RUN, (given.run,)).fetchone()
+            budget, slots, _ = cursor.execute(FIND_RUN, (registration.run,)).fetchone()
             cursor.execute(
                 "INSERT INTO tidegate.shard (run, shard, books) VALUES (%s, %s, %s) "
                 "ON CONFLICT DO NOTHING",
-                (given.run, given.shard, given.books),
+                (registration.run, registration.shard, registration.books),
             )
-            who = (given.run, given.shard)
+            who = (registration.run, registration.shard)
             found = "SELECT books FROM tidegate.shard WHERE run = %s AND shard = %s"
             (books,) = cursor.execute(found, who).fetchone()
-            check_same(given, budget=budget, slots=slots, books=books)
+            check_same(registration, budget=budget, slots=slots, books=books)
             found = "SELECT max(round_number) FROM tidegate.ledger WHERE run = %s AND shard = %s"
             (posted,) = cursor.execute(found, who).fetchone()
             return int(posted or 0)

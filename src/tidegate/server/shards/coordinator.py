@@ -110,26 +110,26 @@ class Coordinator:
         self._left: list[int] = []
         """Of the round under way and those after it, units that no shard has."""
 
-    def divide(self, now: int, reports: Iterable[Report] = ()) -> list[Grant]:
+    def divide(self, round_number: int, reports: Iterable[Report] = ()) -> list[Grant]:
         """Return the grants of a round that begins, to be sent to all shards.
 
         Rounds that passed undivided are made up for. The division must be on disk before it is sent
         (``to_record``): a coordinator that divides a round again would grant its budget twice.
 
         Args:
-            now: t.
+            round_number: t.
             reports: those that arrived since the last time, in any order.
         """
-        if now < self._now:
-            raise ValueError(f"round {now} is over; round {self._now} is under way")
+        if round_number < self._now:
+            raise ValueError(f"round {round_number} is over; round {self._now} is under way")
         away = [name for name, known in self._shards.items() if not self._is_there(known)]
-        over, self._now = now - self._now, now
+        over, self._now = round_number - self._now, round_number
         for name, known in self._shards.items():
             self._shards[name] = replace(known, silent=known.silent + (over > 0))
         for report in reports:
             self._hear(report)
         self._move_shares()
-        self._promise(over + 1 + min(max(now // 2, LEAST_LEAD), self._lead))
+        self._promise(over + 1 + min(max(round_number // 2, LEAST_LEAD), self._lead))
         for name in away:
             self._promise_again(name, over + 1)
         self._add(over + 1)
@@ -261,12 +261,15 @@ class Coordinator:
             lead=record["lead"],
             patience=record["patience"],
         )
-        now, left = record["now"], record["left"]
+        round_number, left = record["now"], record["left"]
         lengths = {len(left), *(len(known.budgets) for known in shards.values())}
-        whole = all(type(one) is int and 0 <= one <= LARGEST_INTEGER for one in (now - 1, *left))
+        whole = all(
+            type(number) is int and 0 <= number <= LARGEST_INTEGER
+            for number in (round_number - 1, *left)
+        )
         if not whole or len(lengths) > 1:
-            raise ValueError(f"round {now} with {left} left is impossible")
-        coordinator._now, coordinator._left, coordinator._shards = now, list(left), shards
+            raise ValueError(f"round {round_number} with {left} left is impossible")
+        coordinator._now, coordinator._left, coordinator._shards = round_number, list(left), shards
         return coordinator
 
 

@@ -84,26 +84,26 @@ class MeetingView:
     @property
     def granted(self) -> float:
         """To all shards, up to the round that was divided last."""
-        return math.fsum(one.granted for one in self.shards)
+        return math.fsum(shard.granted for shard in self.shards)
 
     @property
     def spent(self) -> float:
         """By all shards, as far as they have reported."""
-        return math.fsum(one.spent for one in self.shards)
+        return math.fsum(shard.spent for shard in self.shards)
 
     @property
     def effective_samples(self) -> float:
         """Of all shards together, (Σ uses)² / Σ uses²."""
-        told = [one for one in self.shards if one.effective_samples]
-        squared = math.fsum(one.total_uses**2 / one.effective_samples for one in told)
-        return sum(one.total_uses for one in told) ** 2 / squared if squared else 0.0
+        trained = [shard for shard in self.shards if shard.effective_samples]
+        squared = math.fsum(shard.total_uses**2 / shard.effective_samples for shard in trained)
+        return sum(shard.total_uses for shard in trained) ** 2 / squared if squared else 0.0
 
 
 @runtime_checkable
 class Meeting(Protocol):
     """A place where shards meet; it raises ``SupplierError`` while it cannot be reached."""
 
-    def register(self, given: Registration) -> int:
+    def register(self, registration: Registration) -> int:
         """Register a shard; the first of a run fixes its budget and its slots.
 
         Returns:
@@ -124,33 +124,39 @@ class Meeting(Protocol):
         ...
 
 
-def check_same(given: Registration, *, budget: float, slots: Mapping[str, int], books: str) -> None:
+def check_same(
+    registration: Registration, *, budget: float, slots: Mapping[str, int], books: str
+) -> None:
     """Refuse a shard that was started with other terms than the first one of its run.
 
     Args:
-        given: the shard's registration.
+        registration: the shard's registration.
         budget: of the run.
         slots: of the run.
         books: the books that the shard's name belongs to.
     """
-    for name, saved, told in (("budget", budget, given.budget), ("slots", slots, given.slots)):
-        if saved != told:
+    run, shard = registration.run, registration.shard
+    for name, saved, said in (
+        ("budget", budget, registration.budget),
+        ("slots", slots, registration.slots),
+    ):
+        if saved != said:
             raise RunDiffersError(
-                f"the shards of run {given.run!r} share a {name} of {saved}, but {given.shard!r} "
-                f"was started with {told}; start all of them with the same, or give the new run "
+                f"the shards of run {run!r} share a {name} of {saved}, but {shard!r} "
+                f"was started with {said}; start all of them with the same, or give the new run "
                 "another name",
                 name=name,
                 saved=saved,
-                given=told,
+                given=said,
             )
-    if books != given.books:
+    if books != registration.books:
         raise RunDiffersError(
-            f"shard {given.shard!r} of run {given.run!r} belongs to a server with other books: "
+            f"shard {shard!r} of run {run!r} belongs to a server with other books: "
             "its money would be spent twice. Give every server a shard of its own; if the server "
             "has lost its folder, restore a copy, or start a new run with another name",
             name="books",
             saved=books,
-            given=given.books,
+            given=registration.books,
         )
 
 
@@ -205,7 +211,7 @@ def shard_view(
         report: its newest report.
         ledger: sums over its rounds, and the state after the last; None before the first.
     """
-    told: Mapping[str, Any] = ledger or dict.fromkeys(LEDGER_SUMS, 0)
+    sums: Mapping[str, Any] = ledger or dict.fromkeys(LEDGER_SUMS, 0)
     return ShardView(
         shard=shard,
         slots=slots,
@@ -213,7 +219,7 @@ def shard_view(
         granted=0.0 if grant is None else grant.until(round_number),
         promised_until=0 if grant is None else grant.last_round,
         shadow_price=None if report is None else report.shadow_price,
-        **{name: told[name] for name in LEDGER_SUMS},
+        **{name: sums[name] for name in LEDGER_SUMS},
     )
 
 

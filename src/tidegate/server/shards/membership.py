@@ -71,7 +71,7 @@ class Shard:
                 "meeting must be a meeting place, such as PostgresMeeting(service='tidegate'), "
                 f"got {shown(self.meeting)}"
             )
-        check_number("patience", self.patience, "above 0 seconds", lambda given: given > 0)
+        check_number("patience", self.patience, "above 0 seconds", lambda seconds: seconds > 0)
 
     def part(self, budget: float) -> float:
         """Return the part of a budget that this shard will be granted, about, by slots.
@@ -129,21 +129,21 @@ class Membership:
                 "restore a copy of the folder, or start a new run with another name",
             )
 
-    def meet(self, now: int, report: Report | None, rounds: Sequence[FleetRound]) -> None:
+    def meet(self, round_number: int, report: Report | None, rounds: Sequence[FleetRound]) -> None:
         """Bring what is new and fetch the newest grant, or continue with the present one.
 
         Args:
-            now: t, the round that begins.
+            round_number: t, the round that begins.
             report: the shard's report.
             rounds: all that it has settled, in order.
         """
         try:
-            self._exchange(now, report, rounds)
+            self._exchange(round_number, report, rounds)
         except SupplierError as failure:
-            self._tell_away(now, failure)
+            self._tell_away(round_number, failure)
             return
         if self._is_away:
-            logger.warning(BACK, now)
+            logger.warning(BACK, round_number)
         self._is_away = False
 
     def leave(self, report: Report | None, rounds: Sequence[FleetRound]) -> None:
@@ -155,14 +155,16 @@ class Membership:
         except SupplierError as failure:
             logger.warning(NOT_POSTED, self._shard.name, failure)
 
-    def _exchange(self, now: int, report: Report | None, rounds: Sequence[FleetRound]) -> None:
+    def _exchange(
+        self, round_number: int, report: Report | None, rounds: Sequence[FleetRound]
+    ) -> None:
         if self._posted is None:
             self._posted = self._registered(rounds)
         known, grant = self._posted, self.purse.grant
         visit = Visit(
             run=self.purse.run,
             shard=self.purse.shard,
-            round_number=now,
+            round_number=round_number,
             held=grant.first_round if grant.budgets else 0,
             report=report,
             rounds=[row for row in rounds if row.round_number > known],
@@ -226,10 +228,10 @@ class Membership:
             raise answer
         return answer
 
-    def _tell_away(self, now: int, failure: SupplierError) -> None:
+    def _tell_away(self, round_number: int, failure: SupplierError) -> None:
         if not self._is_away:
             promised = self.purse.grant.last_round
-            logger.warning(AWAY, now, self._shard.name, promised, failure)
+            logger.warning(AWAY, round_number, self._shard.name, promised, failure)
         self._is_away = True
 
     def _load(self) -> None:

@@ -47,17 +47,24 @@ class MemoryMeeting:
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
 
-    def register(self, given: Registration) -> int:
+    def register(self, registration: Registration) -> int:
         """Register a shard; the first of a run fixes its budget and its slots."""
         with self._lock:
-            if given.run not in self._runs:
-                record = Coordinator(given.run, given.budget, given.slots).to_record()
-                self._runs[given.run] = _Run(given.budget, dict(given.slots), json.dumps(record))
-            run = self._runs[given.run]
-            books = run.books.get(given.shard, given.books)
-            check_same(given, budget=run.budget, slots=run.slots, books=books)
-            run.books[given.shard] = books
-            return max((now for shard, now in run.ledger if shard == given.shard), default=0)
+            if registration.run not in self._runs:
+                record = Coordinator(
+                    registration.run, registration.budget, registration.slots
+                ).to_record()
+                self._runs[registration.run] = _Run(
+                    registration.budget, dict(registration.slots), json.dumps(record)
+                )
+            run = self._runs[registration.run]
+            books = run.books.get(registration.shard, registration.books)
+            check_same(registration, budget=run.budget, slots=run.slots, books=books)
+            run.books[registration.shard] = books
+            return max(
+                (round_number for shard, round_number in run.ledger if shard == registration.shard),
+                default=0,
+            )
 
     def exchange(self, visit: Visit) -> Grant:
         """Accept what a shard brings, divide its round if no shard has, and return its grant."""
