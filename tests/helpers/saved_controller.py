@@ -63,12 +63,13 @@ def parts(standing: Standing) -> tuple[Any, ...]:
     allocation = standing.fleet.allocation
     state = None if allocation is None else (standing.rule_state, allocation)
     ledger, roster = standing.ledger, standing.fleet.roster
+    sums = ledger.accounts.sums
     accounts = {client: ledger.account(client) for client in ledger.clients}
     once = {
         "run": ledger.run,
         "closed_round": ledger.closed_round,
-        "booked": asdict(ledger.booked),
-        "sums": asdict(ledger.accounts.sums),
+        "booked": dict(vars(ledger.booked)),
+        "sums": {**vars(sums), "health": dict(sums.health)},
         "looks": roster.looks,
     }
     return state, standing.terms.fixed(), standing.at, once, accounts, roster.absences

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 
 from late_supplier import LateSupplier
 from saved_controller import brought_back, parts, written
@@ -24,7 +24,7 @@ from saved_controller import brought_back, parts, written
 from tidegate.client.buying import TRIES
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.gate import Gate
-from tidegate.client.store import Books, Change, Held, Store, check_meant_for
+from tidegate.client.store import Books, Change, State, Store, check_meant_for
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import WireError
 from tidegate.policies import ControlOptions
@@ -40,6 +40,7 @@ from tidegate.wire import Address, Introduction, Order, Receipt
 
 RUN = "run"
 NO_ANSWER = "the supplier does not answer"
+IN_MEMORY = Path(":memory:")
 AWAY = f"ConnectionError: {NO_ANSWER}"
 """A sample that meets this at its last try is set aside, though it may not be at fault."""
 
@@ -60,10 +61,23 @@ class ProcessDied(BaseException):
 class Disk(Store):
     """A store whose next change may meet with an accident."""
 
+    known: Books
+    changes = -1
+    """Made by this process when ``known`` was read."""
     accident = ""
     """``before`` or ``after``: the process dies then; ``full``: nothing can be written. Behind
     ``choosing`` it is due when a choice is written down, behind ``asked`` when it is noted that the
     supplier was asked; else at the end of an order."""
+
+    def books(self) -> Books:
+        """Read them once for each change: nobody else writes to what is in memory."""
+        connection = self.file._connection
+        changes = connection.total_changes
+        if self.file.path != IN_MEMORY or (connection.in_transaction and changes != self.changes):
+            return super().books()  # a change that is under way may still be undone
+        if changes != self.changes:
+            self.known, self.changes = super().books(), changes
+        return self.known
 
     def answer(self, round_number: int) -> tuple[Order, Receipt] | None:
         """Read each once: all are looked at after every step."""
@@ -114,6 +128,16 @@ def _die_after(kind: str) -> None:
         raise ProcessDied
 
 
+class Sample(NamedTuple):
+    """A sample in a device's file."""
+
+    key: str
+    price: float
+    bought_in: int
+    since: int
+    content: Any
+
+
 @dataclass
 class Device:
     """A client: what survives its process, and the process."""
@@ -146,6 +170,8 @@ class Device:
     supplier_fails_after: int | None = None
     checked: Books | None = None
     """Its books when they were last looked at."""
+    answered: list[tuple[Order, Receipt]] = field(default_factory=list)
+    """What its books had answered then."""
 
     def __post_init__(self) -> None:
         self.disk = self.make_store(self.name, self.capacity)
@@ -196,7 +222,7 @@ class Device:
         self.paid_before = self.paid
         self.read_before = max(self.read_before, int(self.disk.books().cursor or 0))
         self.disk = self.make_store(self.name, self.capacity)
-        self.bought = {}
+        self.bought, self.checked, self.answered = {}, None, []
         self.start()
 
     @property
@@ -205,11 +231,16 @@ class Device:
         books = self.disk.books()
         return self.paid_before + books.spent - books.refunded
 
-    def content(self, sample: Held) -> Any:
-        """What a sample is."""
-        packed = self.disk.content(sample.number)
-        assert packed is not None
-        return self.disk.unpack(packed)
+    def samples(self) -> dict[str, list[Sample]]:
+        """All that are in its file, by their state, in the order in which they came to it."""
+        rows = self.disk.file.execute(
+            "SELECT state, key, price, bought_in, since, content FROM samples "
+            "LEFT JOIN contents USING (number) ORDER BY state, place"
+        )
+        samples: dict[str, list[Sample]] = {state: [] for state in get_args(State)}
+        for state, *facts, packed in rows:
+            samples[state].append(Sample(*facts, self.disk.unpack(packed)))
+        return samples
 
     def newest(self) -> Receipt | None:
         answer = self.disk.answer(self.disk.books().last_round)
@@ -272,7 +303,7 @@ class World:
         )
         self.devices: dict[str, Device] = {}
         self.controller = Controller(run_terms, RUN)
-        self.books = RunBooks(Path(":memory:"))
+        self.books = RunBooks(IN_MEMORY)
         self.save()
         self.known: set[str] = set()
         """Who has introduced itself to this server process."""
@@ -406,7 +437,7 @@ class World:
         ledger, paid = self.controller.ledger, 0.0
         for device in self.devices.values():
             books = device.disk.books()
-            if device.checked != books:
+            if device.checked is not books:
                 self._check_device(device, books)
                 device.checked = books
             device_paid = device.paid_before + books.spent - books.refunded
@@ -433,23 +464,28 @@ class World:
             assert paid <= self.terms.budget * self.controller.round_number + 1e-6, "overspent"
 
     def _check_device(self, device: Device, books: Books) -> None:
-        stored = device.disk.held("stored")
-        answers = [device.disk.answer(now) for now in range(1, books.last_round + 1)]
-        given = [answer for answer in answers if answer is not None]
-        before, spent = 0, list[float]()
-        for order, receipt in given:
-            spent.append(order.price * (receipt.bought - before))
-            before = receipt.bought
+        disk, newest = device.disk, device.newest()
+        checked = 0 if device.checked is None else device.checked.last_round
+        held, samples, failures = device.samples(), list(disk.samples()), disk.failures()
+        stored, under_way, chosen = held["stored"], held["under way"], held["chosen"]
+        waiting = held["candidate"]
+        for round_number in range(checked + 1, books.last_round + 1):
+            answer = disk.answer(round_number)
+            if answer is not None:
+                device.answered.append(answer)
+        bought, spent = 0, list[float]()
+        for order, receipt in device.answered:
+            spent.append(order.price * (receipt.bought - bought))
+            bought = receipt.bought
         assert math.isclose(math.fsum(spent), books.spent, abs_tol=1e-9), "bought x price"
-        self._check_purchases(device, books, before)
+        assert bought == books.bought
         assert len(stored) <= device.capacity, "memory is a hard limit"
-        newest = device.newest()
         assert len(stored) == (newest.occupancy if newest else 0), "what the receipt says is there"
         since = [sample.since for sample in stored]
         assert since == sorted(since), "the oldest leave first"
-        samples = list(device.disk.samples())
         assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
-        aside = [one.key for one in device.disk.failures() if one.set_aside]
+        assert samples == [sample.content for sample in stored]
+        aside = [one.key for one in failures if one.set_aside]
         assert len(aside) == len(set(aside)) == books.set_aside
         told = 0 if newest is None else newest.health.get("set_aside", 0)
         if newest is not None and books.chosen_round > books.last_round:  # by a choice
@@ -458,7 +494,7 @@ class World:
             assert newest is None or told == books.set_aside
         places = {
             int(one.key.rsplit("/", 1)[1]) - 1
-            for one in device.disk.failures()
+            for one in failures
             if one.set_aside and not (one.tries == TRIES and one.error.startswith(AWAY))
         }
         assert places <= device.at_fault, "a sample was set aside that is not at fault"
@@ -470,58 +506,58 @@ class World:
         if device.supplier is None:
             # A key may be asked for again after a crash, but no other in its place, unless the
             # supplier, who was paid before the crash, was away when asked again.
-            away = {one.key for one in device.disk.failures() if one.error.startswith(AWAY)}
+            away = {one.key for one in failures if one.error.startswith(AWAY)}
             kept = device.bought.keys() - away
             assert books.admitted <= len(kept) <= books.admitted + device.capacity
-        self._check_candidates(device, books, aside)
-        self._check_plan(device, books, stored)
+        else:
+            charged = device.supplier.charged(list(device.supplier.bill))
+            assert charged <= device.paid + 1e-9, "the bill is higher than the books"
+        bought_samples = [sample.content for sample in (*under_way, *stored)]
+        assert len(set(bought_samples)) == len(bought_samples), "bought twice, or still under way"
+        candidates = [sample.content for sample in (*chosen, *waiting)]
+        assert not {*candidates} & {*bought_samples}, "it is bought, and still waits"
+        assert len(under_way) == books.under_way
+        if newest is not None:
+            self._check_newest(newest, books, stored, under_way, device.capacity)
+        self._check_candidates(device, books, aside, chosen, waiting)
 
-    def _check_plan(self, device: Device, books: Books, stored: list[Held]) -> None:
+    def _check_newest(
+        self,
+        newest: Receipt,
+        books: Books,
+        stored: list[Sample],
+        under_way: list[Sample],
+        capacity: int,
+    ) -> None:
         """What is planned is the newest of all that is stored or under way, and told by age."""
-        newest = device.newest()
-        if newest is None:
-            return
-        bought_in = [sample.bought_in for sample in device.disk.held("stored", "under way")]
-        ages = sorted(books.orders - number + 1 for number in bought_in)[: device.capacity]
+        ages = sorted(books.orders - one.bought_in + 1 for one in (*stored, *under_way))[:capacity]
         told = [age for age, count in enumerate(newest.holding, start=1) for _ in range(count)]
         assert told == ages, "the plan"
         uses = sum(books.orders - sample.since for sample in stored)
         assert newest.uses == uses, "rounds that samples trained in"
         assert newest.under_way == books.under_way
         assert newest.read <= books.read
+        committed = math.fsum(purchase.price for purchase in under_way)
+        assert math.isclose(committed, newest.under_way_spent, abs_tol=1e-9)
 
-    def _check_purchases(self, device: Device, books: Books, bought: int) -> None:
-        """Whatever was bought has come, never will, or is under way."""
-        purchases = device.disk.held("under way")
-        assert len(purchases) == books.under_way
-        newest = device.newest()
-        if newest is not None:
-            committed = math.fsum(one.price for one in purchases)
-            assert math.isclose(committed, newest.under_way_spent, abs_tol=1e-9)
-        assert bought == books.bought
-        samples = {device.content(one) for one in purchases}
-        assert len(samples) == len(purchases), "bought twice"
-        assert not samples & set(device.disk.samples()), "it has come, and is still under way"
-        waits = {device.content(one) for one in device.disk.held("chosen", "candidate")}
-        assert not samples & waits, "it is bought, and still waits"
-        if device.supplier is not None:
-            charged = device.supplier.charged(list(device.supplier.bill))
-            assert charged <= device.paid + 1e-9, "the bill is higher than the books"
-
-    def _check_candidates(self, device: Device, books: Books, aside: list[str]) -> None:
+    def _check_candidates(
+        self,
+        device: Device,
+        books: Books,
+        aside: list[str],
+        chosen: list[Sample],
+        waiting: list[Sample],
+    ) -> None:
         """Nobody waits who was bought, and whoever was paid for is chosen or bought."""
-        waiting = device.disk.held("candidate")
-        kept = [*device.disk.held("chosen"), *waiting]
         most = 0 if device.selection is None else device.selection.backlog
         assert len(waiting) <= most, "the backlog is a hard limit"
-        places = [int(one.key.rsplit("/", 1)[1]) for one in kept]
+        keys = [sample.key for sample in (*chosen, *waiting)]
+        places = [int(key.rsplit("/", 1)[1]) for key in keys]
         assert len(set(places)) == len(places), "a candidate twice"
         assert max(places, default=0) <= int(books.cursor or 0)
-        samples = [device.content(one) for one in kept]
-        assert not set(samples) & set(device.disk.samples()), "it is bought, and still waits"
-        assert not {one.key for one in kept} & set(aside)
+        assert not set(keys) & set(aside)
         if device.selection is not None:
-            waits = {one.key for one in waiting}
+            waits = {sample.key for sample in waiting}
             assert not waits & set(device.bought), "paid for, and chosen no longer"
 
     def calm_down(self, rounds: int = 3) -> None:
