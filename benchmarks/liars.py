@@ -1,4 +1,4 @@
-"""What one lying client of ten can do to the spending and the samples of the others.
+"""What lying clients of ten can do to the spending and the samples of the others.
 
 python benchmarks/liars.py
 """
@@ -31,7 +31,8 @@ from tidegate.wire import MOST_AGES, Introduction, Order, Receipt
 RUN = "run"
 BUDGET = 55.0
 CAPACITY = 10
-LIAR = "client-0"
+CLIENTS = tuple(f"client-{number}" for number in range(10))
+LIAR = CLIENTS[0]
 POLICIES = ("acdpp", "constant_admission", "tide")
 
 
@@ -175,14 +176,15 @@ class Outcome:
     booked: float
     """Money a round, all clients."""
     liars: float
-    """That part of it which is booked for the liar."""
+    """That part of it which is booked for the liars."""
     others: float
-    """Effective samples a round of the nine others."""
+    """Effective samples a round of the others."""
 
 
-def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False) -> Outcome:
-    """One run of ten clients, of whom one lies."""
-    options = ControlOptions(hard_capacity=True, spend_ahead=0.0 if strict else None)
+def play(policy: str, lie: Lie, seed: int, rounds: int, *, liars: int = 1) -> Outcome:
+    """One run of ten clients, of whom so many tell the same lie."""
+    lying = CLIENTS[:liars]
+    options = ControlOptions(hard_capacity=True, spend_ahead=None)
     terms = Terms(
         policy=lambda problem: make_policy(policy, problem, options),
         policy_name=policy,
@@ -191,7 +193,7 @@ def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False)
         num_rounds=rounds,
     )
     controller = Controller(terms, RUN)
-    clients = {name: Client(name) for name in (f"client-{number}" for number in range(10))}
+    clients = {name: Client(name) for name in CLIENTS}
     unknown = set(clients)
     tally = ReuseTally()
     for _ in range(rounds):
@@ -204,7 +206,7 @@ def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False)
         sums = np.zeros(3, dtype=np.int64)
         for name, order in controller.decide(present, present).items():
             try:
-                says = lie if name == LIAR else honest
+                says = lie if name in lying else honest
                 before = controller.ledger.account(name).newest
                 receipt = says(clients[name], controller.ledger.account(name), order)
                 controller.book(name, receipt)
@@ -213,7 +215,7 @@ def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False)
             else:
                 fresh = receipt.admitted - before.admitted
                 prior_uses = receipt.uses - receipt.occupancy
-                sums += name != LIAR and (fresh, receipt.occupancy, prior_uses)
+                sums += name not in lying and (fresh, receipt.occupancy, prior_uses)
         row = controller.close()
         if row.overspend > row.cost_debt + 1e-6:
             raise AssertionError("the certificate does not hold")
@@ -221,8 +223,8 @@ def play(policy: str, lie: Lie, seed: int, rounds: int, *, strict: bool = False)
         tally = tally.after_round(admitted=admitted, training_size=size, prior_uses=uses)
     ledger = controller.ledger
     booked = sum(ledger.account(name).paid for name in clients)
-    liars = ledger.account(LIAR).paid
-    return Outcome(booked / rounds, liars / rounds, tally.effective_sample_size / rounds)
+    believed = sum(ledger.account(name).paid for name in lying)
+    return Outcome(booked / rounds, believed / rounds, tally.effective_sample_size / rounds)
 
 
 def shown(values: list[float]) -> str:
@@ -234,20 +236,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--liars", type=int, nargs="+", default=[1, 5])
     options = parser.parse_args()
     logging.getLogger("tidegate").setLevel(logging.ERROR)  # of a disk lost in every round
     print(f"budget {BUDGET}, ten clients of {CAPACITY} slots, {options.rounds} rounds, "
           f"{options.seeds} seeds, mean ± 95 %\n")  # fmt: skip
-    print("| policy | client-0 | booked a round | for client-0 | N_eff of the nine others |")
-    print("|---|---|---|---|---|")
+    print(
+        "| policy | liars | what they do | booked a round | for the liars | N_eff of the others |"
+    )
+    print("|---|---|---|---|---|---|")
     for policy in POLICIES:
-        for name, lie in LIES.items():
-            runs = [play(policy, lie, seed, options.rounds) for seed in range(options.seeds)]
-            booked, liars, others = (
-                shown([getattr(one, column) for one in runs])
-                for column in ("booked", "liars", "others")
-            )
-            print(f"| {policy} | {name} | {booked} | {liars} | {others} |")
+        for liars in options.liars:
+            for name, lie in LIES.items():
+                runs = [
+                    play(policy, lie, seed, options.rounds, liars=liars)
+                    for seed in range(options.seeds)
+                ]
+                columns = (
+                    shown([getattr(outcome, column) for outcome in runs])
+                    for column in ("booked", "liars", "others")
+                )
+                print(f"| {policy} | {liars} | {name} | {' | '.join(columns)} |", flush=True)
 
 
 if __name__ == "__main__":
