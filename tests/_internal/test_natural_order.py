@@ -1,6 +1,5 @@
 """Clients stand in the order in which people count them."""
 
-import itertools
 import json
 from pathlib import Path
 
@@ -8,18 +7,9 @@ import pytest
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, gated_app
 
-from tidegate._internal.natural_order import natural_order
 from tidegate.cli import main
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.runs.reader import read_run
-
-
-def test_numbers_count_as_numbers_and_no_two_names_are_alike() -> None:
-    names = ["", "2", "02", "10", "a2b10", "a2b9", "a10", "a", "ab", "9" * 5000]
-    assert sorted(["a10", "a2b10", "a2b9"], key=natural_order) == ["a2b9", "a2b10", "a10"]
-    for one, other in itertools.combinations(names, 2):
-        assert natural_order(one) != natural_order(other)
-    assert sorted(names, key=natural_order)[:4] == ["", "02", "2", "10"]
 
 
 def test_clients_of_a_run_and_of_an_audit_are_counted_up(

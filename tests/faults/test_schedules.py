@@ -251,74 +251,46 @@ take, drop, answer = Change.take, Change.drop, Change.answer
 start, void, note = Device.start, Ledger.void, Accounts.note
 
 
-@pytest.mark.no_cover
+PLAIN, CHOOSING, LATE = dict[str, bool](), {"choosing": True}, {"late": True}
+
+
 @pytest.mark.parametrize(
-    ("owner", "name", "sabotage"),
+    ("owner", "name", "sabotage", "kind"),
     [
-        (Accounts, "note", _another_order),
-        (world, "check_meant_for", _believe_any_address),
-        (Account, "address", _skip_nothing),
-        (Ledger, "void", _forget_without_a_promise),
-        (Controller, "_cash", _spend_what_may_be_gone),
-        (IndexedStream, "seek", _begin_at_the_start),
-        (Change, "answer", _write_half),
+        (Accounts, "note", _another_order, PLAIN),
+        (world, "check_meant_for", _believe_any_address, PLAIN),
+        (Account, "address", _skip_nothing, PLAIN),
+        (Ledger, "void", _forget_without_a_promise, PLAIN),
+        (Controller, "_cash", _spend_what_may_be_gone, PLAIN),
+        (IndexedStream, "seek", _begin_at_the_start, PLAIN),
+        (Change, "answer", _write_half, PLAIN),
+        (Device, "start", _forget_the_choice, CHOOSING),
+        (Change, "drop", _never_push_out, CHOOSING),
+        (Change, "take", _leave_what_was_bought, CHOOSING),
+        (Account, "with_new_buffer", _read_only_what_was_bought, CHOOSING),
+        (Gate, "apply", _ask_first, LATE),
+        (Gate, "_settle", _deliver_again, LATE),
+        (Gate, "_newest", _forget_what_is_under_way, LATE),
+        (buffer, "planned", _plan_what_was_replaced, LATE),
+        (Purchasing, "ask", _never_ask, LATE),
+        (Purchasing, "collect", _refund_twice, LATE),
+        (Account, "after", _believe_any_refund, LATE),
+        (Accounts, "note", _another_order, LATE),
     ],
 )
 def test_sabotage_is_noticed(
-    owner: Any, name: str, sabotage: Any, monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, sabotage: Any, kind: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schedules can fail: each of these mistakes is found by a few of them."""
     monkeypatch.setattr(owner, name, sabotage)
-    _expect_to_be_noticed(sabotage, choosing=False)
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize(
-    ("owner", "name", "sabotage"),
-    [
-        (Device, "start", _forget_the_choice),
-        (Change, "drop", _never_push_out),
-        (Change, "take", _leave_what_was_bought),
-        (Account, "with_new_buffer", _read_only_what_was_bought),
-    ],
-)
-def test_sabotage_of_choices_is_noticed(
-    owner: Any, name: str, sabotage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(owner, name, sabotage)
-    _expect_to_be_noticed(sabotage, choosing=True)
-
-
-@pytest.mark.no_cover
-@pytest.mark.parametrize(
-    ("owner", "name", "sabotage"),
-    [
-        (Gate, "apply", _ask_first),
-        (Gate, "_settle", _deliver_again),
-        (Gate, "_newest", _forget_what_is_under_way),
-        (buffer, "planned", _plan_what_was_replaced),
-        (Purchasing, "ask", _never_ask),
-        (Purchasing, "collect", _refund_twice),
-        (Account, "after", _believe_any_refund),
-        (Accounts, "note", _another_order),
-    ],
-)
-def test_sabotage_of_purchases_is_noticed(
-    owner: Any, name: str, sabotage: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(owner, name, sabotage)
-    _expect_to_be_noticed(sabotage, choosing=False, late=True)
+    first = NOTICED_BY.get(sabotage, 0)
+    for number in range(first, first + 100):
+        try:
+            play_schedule(number, **kind)
+        except AssertionError:
+            return
+    pytest.fail("100 schedules found nothing")
 
 
 NOTICED_BY = {_spend_what_may_be_gone: 82, _forget_the_choice: 50, _ask_first: 53}
 """Schedules that notice what few others do; the search begins there, or else at 0."""
-
-
-def _expect_to_be_noticed(sabotage: Any, *, choosing: bool, late: bool = False) -> None:
-    first = NOTICED_BY.get(sabotage, 0)
-    for number in range(first, first + 100):
-        try:
-            play_schedule(number, choosing=choosing, late=late)
-        except AssertionError:
-            return
-    pytest.fail("100 schedules found nothing")
