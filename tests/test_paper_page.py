@@ -3,9 +3,12 @@
 import importlib
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from real_data import DATA
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "paper.md").read_text("utf-8")
@@ -105,3 +108,30 @@ def test_every_command_is_tried() -> None:
     tried = {name_of(command) for command in COMMANDS}
     minute = "experiments.bound.bound"  # which takes one: tests/experiments/test_scripts.py
     assert tried == {*SMALL, minute}
+
+
+def test_every_command_names_a_script_and_options_that_it_has() -> None:
+    for command in COMMANDS:
+        if command.startswith("python"):
+            text = script_of(command).read_text("utf-8")
+            for option in re.findall(r"--[\w-]+", command):
+                assert f'"{option}"' in text, command
+
+
+@pytest.mark.process
+@pytest.mark.data("mnist")
+@pytest.mark.parametrize("command", [one for one in COMMANDS if name_of(one) in SMALL])
+def test_a_command_runs(command: str, tmp_path: Path) -> None:
+    program, *arguments = command.split()
+    start = ["-m", "tidegate"] if program == "tidegate" else []
+    given = [str(script_of(command)) if "/" in word else word for word in arguments]
+    ended = subprocess.run(
+        [sys.executable, *start, *given, *SMALL[name_of(command)].split()],
+        cwd=tmp_path,
+        env={**os.environ, "TIDEGATE_DATA": str(DATA), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout
