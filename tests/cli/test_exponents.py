@@ -33,7 +33,9 @@ def told(command: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, An
 def test_exponents_reach_the_policy(
     name: str, policy: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (row,) = told(["simulate", "--policy", name, "--seeds", "1"], capsys)["policies"]
+    (row,) = told(["simulate", "--as-in-paper", "--policy", name, "--seeds", "1"], capsys)[
+        "policies"
+    ]
     run = simulate(policy, PROBLEM, EXPERIMENTS["mnist"].price, seed=0)
     assert row["spent_per_round"] == pytest.approx(run.columns["spent"].mean())
 
@@ -47,7 +49,7 @@ def test_each_policy_gets_the_exponents_that_it_has() -> None:
 
 
 def test_the_offline_choice_of_k_has_them_too(capsys: pytest.CaptureFixture[str]) -> None:
-    flags = ["plan", "--offline", "--policy", "acdpp", "--seeds", "1"]
+    flags = ["plan", "--as-in-paper", "--offline", "--policy", "acdpp", "--seeds", "1"]
     candidates = told(flags, capsys)["offline"]["candidates"]
     tried = try_horizons(
         PROBLEM,
