@@ -120,7 +120,9 @@ def test_two_runs_are_shown_beside_each_other(
     assert command("report", str(tmp_path / "ranked"), str(apart)) == 0
     page = (tmp_path / "ranked" / "report.html").read_text("utf-8")
     words = re.sub(r"<[^>]+>|\s+", " ", page[page.index("Beside another run") :])
-    assert re.search(r"\srecorded\s+another\s+difference", words)  # folders of one name
+    assert re.search(
+        r"\srecorded, tide, 22 a round\s+another, tide, 22 a round\s+difference", words
+    )  # folders of one name
 
 
 class Reader(html.parser.HTMLParser):
@@ -300,7 +302,7 @@ def test_the_plan_page_tells_what_was_simulated(
     ("arguments", "reason"),
     [
         (["report", "nowhere"], "is no folder"),
-        (["report", "."], "holds neither a run"),
+        (["report", "."], "does not hold a run"),
         (["report", ".", "--out", "page.pdf"], "must end in .html"),
         (["report", ".", "--out", "no/page.html"], "its folder does not exist"),
         (["plan", "--html", "page.txt"], "must end in .html"),

@@ -156,7 +156,7 @@ class RunPage:
         if self.beside is None:
             return []
         rows = [["", *_labels(self.view, self.beside), "difference"]]
-        for name in self.view.metrics.keys() & self.beside.metrics.keys():
+        for name in filter(self.beside.metrics.__contains__, self.view.metrics):
             mine, other = (newest(view.metrics[name]) for view in (self.view, self.beside))
             rows.append([name, *(f"{value:.4g}" for value in (mine, other, mine - other))])
         for name, words in (("spent", "spent"), ("admitted", "bought")):
