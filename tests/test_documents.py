@@ -17,7 +17,8 @@ from tidegate.cli import main
 pytestmark = [pytest.mark.long, pytest.mark.no_cover]  # long loops, covered elsewhere
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 SMALL = f"--seeds 1 --rounds {at_size(20, 100)}"
 
 
@@ -39,7 +40,7 @@ def cases() -> list[tuple[str, str]]:
 
 def is_long(command: str) -> bool:
     """Such a table is computed again at full size only; at each change its outline is checked."""
-    return "--rounds" not in command or "--offline" in command
+    return "--rounds" not in command
 
 
 SHORT_TABLES = [case for case in cases() if not is_long(case[0])]
@@ -112,7 +113,7 @@ def commands(page: Path) -> list[str]:
     return [line for line in lines if line.startswith("tidegate ")]
 
 
-FIRST_RUN = commands(ROOT / "README.md")[:3]
+FIRST_RUN = commands(README)
 COMMANDS = [
     line
     for page in PAGES
@@ -174,6 +175,8 @@ def test_the_tutorial_works_as_printed(
         for told, on_page in TUTORIAL_FIGURES.get(command, {}).items():
             assert told in shown
             assert on_page in page
+        for spent in re.findall(r"([\d,]+) of 2,750", shown):
+            assert f"| {spent} |" in README.read_text("utf-8")
     assert Path("run/report.html").exists()
     assert Path("plan.html").exists()
     assert set(FIRST_RUN) <= set(commands(TUTORIAL))  # the same beginning
@@ -240,7 +243,7 @@ PYTHON = [
 ]
 
 
-@pytest.mark.share(60)  # README simulates 500 rounds
+@pytest.mark.share(60)  # one simulates 500 rounds
 @pytest.mark.parametrize("example", PYTHON)
 def test_the_python_examples_run(
     example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

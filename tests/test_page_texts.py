@@ -31,7 +31,11 @@ def test_every_part_of_the_reference_says_what_it_holds() -> None:
 
 
 def test_links_lead_somewhere() -> None:
-    beside = [page for folder in ("experiments", "tests") for page in (ROOT / folder).rglob("*.md")]
+    beside = [
+        page
+        for folder in ("benchmarks", "experiments", "tests")
+        for page in (ROOT / folder).rglob("*.md")
+    ]
     for page in [*PAGES, *beside]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
             if not target.startswith("http"):

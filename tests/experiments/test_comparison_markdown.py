@@ -17,7 +17,7 @@ PUBLISHED = sorted(
     and "best_accuracy_gain" in file.read_text("utf-8").partition("\n")[0]
 )  # fmt: skip
 ON_THE_PAGE = (
-    "acdpp", "acdpp-released_settings", "acdpp-released_settings-matched", "hybrid", "tide",
+    "acdpp", "acdpp-released_settings", "acdpp-released_settings-matched", "tide",
     "costless_oracle",
 )  # fmt: skip
 ACCURACIES = {
