@@ -93,11 +93,14 @@ def test_who_is_forgotten_while_an_order_is_applied_is_not_stored(tmp_path: Path
         assert list(gate.samples()) == ["bob 1"]
 
 
-def test_who_is_forgotten_while_candidates_are_ranked_is_not_chosen(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sign", [1, -1])
+def test_who_is_forgotten_while_candidates_are_ranked_is_not_chosen(
+    tmp_path: Path, sign: int
+) -> None:
     def ranks(samples: Sequence[str]) -> list[float]:
         Forgotten(tmp_path).add("ann")
         sweep(tmp_path)
-        return [float(len(samples) - place) for place in range(len(samples))]
+        return [float(sign * place) for place in range(len(samples))]
 
     names = [f"{'ann' if number % 2 else 'bob'} {number}" for number in range(20)]
     with Store(tmp_path / "a.sqlite", RUN, CLIENT, CAPACITY) as store:
@@ -107,6 +110,7 @@ def test_who_is_forgotten_while_candidates_are_ranked_is_not_chosen(tmp_path: Pa
         for now in range(2, 5):
             gate.apply(order(now, 2), worth=ranks)
         assert {one[:3] for one in gate.samples()} == {"bob"}
+        assert len(gate.samples()) == store.books().admitted
         (audit,) = audit_file(tmp_path / "a.sqlite")
         assert (audit.problems, audit.broken) == ([], [])
 
