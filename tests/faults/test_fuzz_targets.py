@@ -79,6 +79,7 @@ def test_seeds_and_mutations_of_them_lead_to_nothing_else_than_refusals(name: st
             b"\2\x8b&\1A\2\1=\1\xfc\3\x18\10\7\1c\x9c\0\0XXXXXX\2\xfd/\1",
             id="a count that is too large for SQLite",
         ),
+        pytest.param("buffer", b"\2\0\1\1\t\0", id="a purchase by an order that is to come"),
         pytest.param("prices", b'\1\0usd\n"' + b"1" * 140_000, id="a cell longer than csv reads"),
         pytest.param("experiment", b"\0a=" + b"[" * 3000, id="lists nested too deep in TOML"),
         pytest.param("setting", b"\4rounds=" + b"[" * 3000, id="the same in a file of settings"),

@@ -627,6 +627,9 @@ class Store:
             "('stored', 'under way') GROUP BY bought_in",
             self._number,
         )
+        newest = max((bought_in for bought_in, _ in rows), default=0)
+        if newest > orders:
+            raise self.file.damaged(f"order {newest} bought a sample, but {orders} were applied")
         return Counter({orders - bought_in + 1: count for bought_in, count in rows})
 
     def uses(self, orders: int) -> Counter[int]:
