@@ -375,3 +375,12 @@ def test_who_is_far_ahead_of_the_budget_goes_on_with_a_little() -> None:
     state = dataclasses.replace(after([2.0, 9.0] * 10), admitted=100, spent=5000.0)
     solved = rule().learn(state, Quote(9.0)).solved
     assert solved.allowance == pytest.approx(0.2 * 55 / 100)
+
+
+def test_prices_of_its_own_teach_as_much_as_prices_one_after_the_other() -> None:
+    one, each = rule(price_groups=1), Quote.of(np.array([1.0, 9.0]), np.ones(2))
+    own = in_turn = one.start()
+    for number in range(60):
+        own = one.settle(one.learn(own, each), NOTHING)
+        in_turn = one.settle(one.learn(in_turn, Quote((1.0, 9.0)[number % 2])), NOTHING)
+    assert one.worth(own) == pytest.approx(one.worth(in_turn), rel=0.05)
