@@ -69,7 +69,7 @@ def test_samples_of_which_nobody_said_whose_they_are_are_told(
 def test_a_message_whose_subject_cannot_be_said_is_told(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    spool = Spool(tmp_path / "spool.sqlite")
+    spool = Spool(tmp_path / "site-0.spool")
     stream = SpooledStream(spool, lambda payload, topic: payload.decode())
     stream.name_subjects(lambda text: text.split()[0])
     for payload in (b"another 1", b"\xff", NAME.encode()):
@@ -176,7 +176,7 @@ def test_a_name_that_was_misspelt_or_consents_again_is_admitted_again(
 def test_messages_of_which_nobody_said_whose_they_are_are_told(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    spool = Spool(tmp_path / "spool.sqlite")
+    spool = Spool(tmp_path / "site-0.spool")
     for number in range(3):
         name = NAME if number == 1 else "another"
         message = Message("t", f"{name} {content(number)}".encode())

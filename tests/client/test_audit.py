@@ -119,7 +119,7 @@ def add_sample(file: sqlite3.Connection, draw: random.Random, _: object) -> None
     file.execute(
         "UPDATE samples SET secret = ?, subject = ?, mark = ?, state = ? WHERE number = 10000", row
     )
-    file.execute("INSERT INTO contents VALUES (10000, ?)", (b"another",))
+    file.execute("INSERT INTO contents VALUES (10000, '', ?)", (b"another",))
 
 
 def edit_count(file: sqlite3.Connection, draw: random.Random, _: object) -> None:

@@ -14,6 +14,9 @@ from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersErro
 BUSY_SECONDS = 30.0
 """How long to wait for another process that is writing to the same file."""
 OWNER_ONLY = 0o600
+SUFFIX = ".sqlite"
+"""Of the names that we give; who opens a spool or a ``Store`` chooses its name."""
+HEADER = b"SQLite format 3\0"
 
 
 @dataclass(frozen=True)
@@ -219,3 +222,17 @@ def opened_to_read(path: Path) -> sqlite3.Connection:
 
 def _reader(address: str) -> sqlite3.Connection:
     return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+
+
+def databases(folder: Path) -> list[Path]:
+    """Return the databases in a folder, whatever their names, and what is named like one."""
+
+    def is_database(path: Path) -> bool:
+        try:
+            with path.open("rb") as file:
+                return file.read(len(HEADER)) == HEADER
+        except OSError:
+            return False
+
+    files = (path for path in sorted(folder.iterdir()) if path.is_file())
+    return [path for path in files if path.suffix == SUFFIX or is_database(path)]

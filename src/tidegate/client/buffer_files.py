@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate._internal.sqlite_errors import is_busy
-from tidegate._internal.sqlite_file import opened_to_read
+from tidegate._internal.sqlite_file import SUFFIX, databases, opened_to_read
 from tidegate.client.device_file import APPLICATION_ID, contents_folder, overwrite
 from tidegate.errors import ConfigurationError, DamagedFileError
 
@@ -56,7 +56,9 @@ def users_folder() -> Path:
 def find_buffers(folder: Path) -> tuple[list[BufferFile], list[DamagedFileError]]:
     """Return the buffers in a folder, the last used at the end, and files that are unreadable."""
     found, unreadable = [], []
-    for path in sorted(folder.glob("*.sqlite")):
+    for path in databases(folder):
+        if path.suffix != SUFFIX and not is_marked(path):
+            continue  # somebody else's, or a spool
         try:
             found.append(read_buffer(path))
         except DamagedFileError as wrong:

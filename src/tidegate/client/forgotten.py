@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from tidegate._internal.saving import reading, replace_file
-from tidegate._internal.sqlite_file import OWNER_ONLY
 from tidegate.client.other_files import other_files
+from tidegate._internal.sqlite_file import OWNER_ONLY, databases
 from tidegate.errors import DamagedFileError
 
 NAME = "forgotten.json"
@@ -86,7 +86,7 @@ class Forgotten:
 
     def _check_new(self) -> None:
         """Refuse to create another key if existing hashes were made with a lost one."""
-        for path in sorted(self.path.parent.glob("*.sqlite")):
+        for path in databases(self.path.parent):
             uri = f"{path.absolute().as_uri()}?mode=ro"
             for statement in (NAMED, *(others.named for others in other_files())):
                 with (

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate._internal.sqlite_errors import is_busy
-from tidegate._internal.sqlite_file import BUSY_SECONDS
+from tidegate._internal.sqlite_file import BUSY_SECONDS, SUFFIX, databases
 from tidegate.client.buffer_files import REMEDY, mark_of_file, remedy
 from tidegate.client.device_file import APPLICATION_ID, DeviceFile
 from tidegate.client.limits import Clock
@@ -74,7 +74,7 @@ def sweep(folder: Path, clock: Clock = time.time) -> tuple[list[Swept], list[Tid
     """Sweep every buffer and spool in a folder; also return what is wrong with the others."""
     swept: list[Swept] = []
     wrong: list[TidegateError] = []
-    for path in sorted(folder.glob("*.sqlite")):
+    for path in databases(folder):
         try:
             done = sweep_file(path, clock)
         except TidegateError as reason:
@@ -83,10 +83,10 @@ def sweep(folder: Path, clock: Clock = time.time) -> tuple[list[Swept], list[Tid
         except (sqlite3.DatabaseError, OSError) as reason:
             wrong.append(DamagedFileError(path, f"was not swept ({reason})", remedy(path)))
             continue
-        if done is None:
-            wrong.append(DamagedFileError(path, "is not a buffer or spool of Tidegate", REMEDY))
-        else:
+        if done is not None:
             swept.append(done)
+        elif path.suffix == SUFFIX:
+            wrong.append(DamagedFileError(path, "is not a buffer or spool of Tidegate", REMEDY))
     return swept, wrong
 
 
