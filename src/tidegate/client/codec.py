@@ -10,7 +10,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -27,7 +27,7 @@ TENSORS = (
 MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 """Modes of images that PNG keeps."""
 MOST_REMEMBERED = 1000
-"""Bytes of a structure that is remembered once it was parsed; samples of a stream are alike."""
+"""Bytes of a structure whose builder is remembered; samples of a stream are alike."""
 REMEDIES: Mapping[str, str] = {
     "Series": "store row.to_dict(), or its values as an array",
     "DataFrame": "store its columns as arrays",
@@ -42,6 +42,10 @@ REMEDIES: Mapping[str, str] = {
 }
 """What to do about types that data sets give, by their names."""
 OTHERWISE = "turn it into arrays, numbers, texts or bytes, or give the gate a codec of your own"
+
+
+Read = Callable[[memoryview], Any]
+Build = Callable[[Sequence[memoryview]], Any]
 
 
 class SampleCodec(Protocol):
@@ -94,8 +98,8 @@ class ArrayCodec:
             if not parts:
                 raise ValueError("it is empty")
             head = bytes(parts[0])
-            shape = _parsed(head) if len(head) <= MOST_REMEMBERED else json.loads(head)
-            return _rebuild(shape, dict(enumerate(parts[1:])))
+            build = _builder if len(head) <= MOST_REMEMBERED else _builder.__wrapped__
+            return build(head)(parts[1:])
 
     def _shape(self, value: Any, parts: list[bytes], place: str) -> Any:
         """Return the structure of a value, and append its arrays to the parts."""
@@ -168,60 +172,76 @@ def _packed_array(array: Any) -> tuple[tuple[Any, ...], bytes]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _parsed(head: bytes) -> Any:
-    return json.loads(head)
+def _builder(head: bytes) -> Build:
+    """Return what builds samples of one structure from their parts."""
+    return _structure(json.loads(head), set())
 
 
-def _rebuild(shape: Any, parts: dict[int, memoryview]) -> Any:
-    """Rebuild a sample from its structure; each part is used once, so samples cannot blow up."""
+def _structure(shape: Any, used: set[int]) -> Build:
+    """Return what builds a structure; each part is used once, so samples cannot blow up."""
     ((kind, content),) = shape.items()
     if kind == "plain" and (content is None or type(content) in (bool, int, float, str)):
-        return content
-    if kind in ("tuple", "list"):
-        items = [_rebuild(item, parts) for item in content]
-        return tuple(items) if kind == "tuple" else items
+        return lambda _: content
+    if kind == "tuple":
+        items = [_structure(item, used) for item in content]
+        return lambda parts: tuple([build(parts) for build in items])
+    if kind == "list":
+        items = [_structure(item, used) for item in content]
+        return lambda parts: [build(parts) for build in items]
     if kind == "dict":
-        return {name: _rebuild(item, parts) for name, item in content.items()}
-    if kind in BUILDERS:
+        named = {name: _structure(item, used) for name, item in content.items()}
+        return lambda parts: {name: build(parts) for name, build in named.items()}
+    if kind in READERS:
         place, *about = content
-        return BUILDERS[kind](parts.pop(place), *about)
+        if type(place) is not int or place < 0 or place in used:
+            raise KeyError(place)
+        used.add(place)
+        read = READERS[kind](*about)
+        return lambda parts: read(parts[place])
     raise ValueError(f"it holds an unknown part {kind[:50]!r}")
 
 
-def _flat(part: memoryview, dtype: str) -> Any:
+def _kind_of(dtype: str) -> Any:
     if not KIND.fullmatch(dtype):
         raise ValueError(f"it holds an array of an unknown kind {dtype[:50]!r}")
-    return np.frombuffer(part, dtype)
+    return np.dtype(dtype)
 
 
-def _array(part: memoryview, dtype: str, sizes: list[int]) -> Any:
-    return _flat(part, dtype).reshape(sizes).copy()  # bytes cannot be written to
+def _array(dtype: str, sizes: list[int]) -> Read:
+    kind = _kind_of(dtype)
+    # Bytes cannot be written to, a sample can.
+    return lambda part: np.frombuffer(part, kind).reshape(sizes).copy()
 
 
-def _number(part: memoryview, dtype: str) -> Any:
-    (number,) = _flat(part, dtype)
-    return number
+def _number(dtype: str) -> Read:
+    kind = _kind_of(dtype)
+    return lambda part: np.frombuffer(part, kind).reshape(())[()]
 
 
-def _tensor(part: memoryview, dtype: str, sizes: list[int]) -> Any:
+def _tensor(dtype: str, sizes: list[int]) -> Read:
     if dtype not in TENSORS:
         raise ValueError(f"it holds a tensor of an unknown kind {dtype[:50]!r}")
-    torch = importlib.import_module("torch")
-    if not part:
-        return torch.empty(sizes, dtype=getattr(torch, dtype))
-    return torch.frombuffer(bytearray(part), dtype=getattr(torch, dtype)).reshape(sizes)
+
+    def read(part: memoryview) -> Any:
+        torch = importlib.import_module("torch")
+        kind = getattr(torch, dtype)
+        if not part:
+            return torch.empty(sizes, dtype=kind)
+        return torch.frombuffer(bytearray(part), dtype=kind).reshape(sizes)
+
+    return read
 
 
 def _image(part: memoryview) -> Any:
     return importlib.import_module("PIL.Image").open(io.BytesIO(part), formats=["PNG"]).copy()
 
 
-BUILDERS: Mapping[str, Callable[..., Any]] = {
-    "bytes": bytes,
+READERS: Mapping[str, Callable[..., Read]] = {
+    "bytes": lambda: bytes,
     "number": _number,
     "raw": _array,
-    "array": lambda part: array_from(bytes(part)),
+    "array": lambda: lambda part: array_from(bytes(part)),
     "tensor": _tensor,
-    "png": _image,
+    "png": lambda: _image,
 }
-"""By the name of a part, what rebuilds it from its bytes and what the head says of it."""
+"""By the name of a part, what returns its reader, given what the head says of it."""

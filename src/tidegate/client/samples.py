@@ -88,19 +88,19 @@ class Samples(Sequence[Any]):
 
     def _read(self, items: Sequence[int | bytes]) -> tuple[list[Any], int]:
         """Return samples, and how many bytes they were; each is another object."""
-        numbers = {item for item in items if isinstance(item, int)}
-        if len(numbers) < sum(isinstance(item, int) for item in items):
-            parts = [self._read([item]) for item in items]
-            return [sample for (sample,), _ in parts], sum(size for _, size in parts)
-        size, decoded = 0, dict[int, Any]()
-        for number, packed in self._reader.read(numbers):
-            decoded[number] = self._codec.decode(packed)
+        size, samples = 0, list[Any]([None]) * len(items)
+        places: dict[int, list[int]] = {}
+        for place, item in enumerate(items):
+            if isinstance(item, int):
+                places.setdefault(item, []).append(place)
+            else:
+                samples[place] = self._codec.decode(item)
+        for number, packed in self._reader.read(places):
+            for place in places.pop(number):
+                samples[place] = self._codec.decode(packed)
             size += len(packed)
-        if len(decoded) < len(numbers):
-            self._reader.refuse(numbers - decoded.keys())
-        samples = [
-            decoded[item] if isinstance(item, int) else self._codec.decode(item) for item in items
-        ]
+        if places:
+            self._reader.refuse(places)
         if self._transform is not None:
             samples = [self._transform(sample) for sample in samples]
         return samples, size
