@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from tidegate._internal.saving import reading, replace_file
-from tidegate.client.other_files import other_files
 from tidegate._internal.sqlite_file import OWNER_ONLY, databases
+from tidegate.client.other_files import other_files
 from tidegate.errors import DamagedFileError
 
 NAME = "forgotten.json"
