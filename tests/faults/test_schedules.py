@@ -279,7 +279,7 @@ PLAIN, CHOOSING, LATE = dict[str, bool](), {"choosing": True}, {"late": True}
     ],
 )
 def test_sabotage_is_noticed(
-    owner: Any, name: str, sabotage: Any, kind: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, sabotage: Any, kind: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The schedules can fail: each of these mistakes is found by a few of them."""
     monkeypatch.setattr(owner, name, sabotage)

@@ -238,8 +238,9 @@ class Device:
             "LEFT JOIN contents USING (number) ORDER BY state, place"
         )
         samples: dict[str, list[Sample]] = {state: [] for state in get_args(State)}
-        for state, *facts, packed in rows:
-            samples[state].append(Sample(*facts, self.disk.unpack(packed)))
+        for state, key, price, bought_in, since, packed in rows:
+            content = self.disk.unpack(packed)
+            samples[state].append(Sample(key, price, bought_in, since, content))
         return samples
 
     def newest(self) -> Receipt | None:
