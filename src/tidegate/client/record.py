@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from tidegate._internal.saving import plain
@@ -216,7 +216,7 @@ def mark_of(secret: bytes, subject: str, content: bytes) -> str:
 
 def sums_text(sums: Sums) -> str:
     """Return sums as the file keeps them."""
-    return json.dumps(asdict(sums), separators=(",", ":"))
+    return json.dumps(vars(sums), separators=(",", ":"))
 
 
 def held_by(items: Collection[Item]) -> str:
