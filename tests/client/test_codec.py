@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from ml_dtypes import bfloat16
 from PIL import Image
 
 from tidegate.client.codec import ArrayCodec
@@ -48,7 +49,9 @@ def test_arrays_keep_values_kind_and_shape(array: Any) -> None:
     assert back.flags.writeable
 
 
-@pytest.mark.parametrize("number", [np.int64(7), np.float32(1.5), np.bool_(True), np.str_("ja")])
+@pytest.mark.parametrize(
+    "number", [np.int64(7), np.float32(1.5), np.bool_(True), np.datetime64("2026-11")]
+)
 def test_a_number_of_numpy_stays_one(number: Any) -> None:
     back = CODEC.decode(CODEC.encode((number,)))[0]
     assert (type(back), back, hash(back)) == (type(number), number, hash(number))
@@ -119,6 +122,11 @@ Row = collections.namedtuple("Row", "x y")
         (np.ma.masked_equal([1, 2], 2), "MaskedArray .* its data and its mask"),
         (np.array([None, 1]), "numpy.ndarray would not come back"),
         (pd.Series({"a": 1, "b": "x"}), r"Series .* row.to_dict\(\)"),
+        (np.str_("ja"), r"str_ .* store str\(it\)"),
+        (np.bytes_(b"a"), r"bytes_ .* store bytes\(it\)"),
+        (np.zeros(2, "i4,f4")[0], r"void .* item\(\)"),
+        (np.zeros(2, bfloat16), "numpy.ndarray would not come back"),
+        (bfloat16(1), "bfloat16 would not come back"),
         (Row(1, 2), r"Row .* _asdict\(\)"),
         (Image.new("CMYK", (2, 2)), r"mode 'CMYK' .*convert\('RGB'\)"),
         (torch.nn.Parameter(torch.zeros(1)), "Parameter would not come back"),

@@ -1,6 +1,7 @@
 """Large contents are files beside the buffer, with the promises of its rows."""
 
 import os
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -15,8 +16,8 @@ from tidegate.client.forgotten import Forgotten
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
-from tidegate.client.sweeping import sweep_file
-from tidegate.errors import DamagedFileError
+from tidegate.client.sweeping import sweep, sweep_file
+from tidegate.errors import DamagedFileError, SampleGoneError
 from tidegate.wire import Order
 
 PEOPLE = ["ann", "bob", "cid"]
@@ -140,6 +141,65 @@ def test_a_file_that_is_missing_or_changed_is_named(path: Path) -> None:
     assert not audit_file(path)[0].is_right
     with pytest.raises(DamagedFileError, match=f"{first.name} is missing"):
         list(gate.samples())
+
+
+def test_names_and_links_of_somebody_else_lead_nowhere(path: Path) -> None:
+    gate = gate_of(path)
+    apply(gate, 1, 6)
+    gate._store.close()
+    treasure = path.parent / "treasure"
+    treasure.write_text("of somebody else")
+    (contents_folder(path) / "link").symlink_to(treasure)
+    with Store(path, "r", "site", 6):
+        assert not (contents_folder(path) / "link").is_symlink()
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE contents SET file = ? WHERE file != ''", (str(treasure),))
+    file.close()
+    assert not audit_file(path)[0].is_right
+    with (
+        Store(path, "r", "site", 6) as store,
+        pytest.raises(DamagedFileError, match="as a content's file"),
+    ):
+        list(store.samples())
+    assert treasure.read_text() == "of somebody else"
+
+
+def test_what_cannot_be_overwritten_waits_and_stops_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = gate_of(path)
+    apply(gate, 1, 6)
+    with monkeypatch.context() as patch:
+        patch.setattr(device_file, "overwrite", _raise)
+        apply(gate, 2, 5, horizon=1)
+        assert "are not overwritten yet" in caplog.text
+        with pytest.raises(DamagedFileError):
+            sweep_file(path)
+    assert len(files(path)) == 6
+    apply(gate, 3, 1)
+    assert len(files(path)) == 3
+
+
+def test_a_batch_of_which_a_file_is_deleted_meanwhile_is_no_damage(path: Path) -> None:
+    gate = gate_of(path)
+    apply(gate, 1, 6)
+    samples = gate.samples()
+    with Store(path, "r", "site", 6) as other:
+        reads = other.file.contents.read(list(other.numbers("stored")))
+        next(reads)
+        apply(gate, 2, 0, horizon=1)
+        assert len(list(reads)) < 5
+    with pytest.raises(SampleGoneError):
+        samples[0]
+
+
+def test_contents_without_their_buffer_are_named(path: Path) -> None:
+    gate = gate_of(path)
+    apply(gate, 1, 6)
+    gate._store.close()
+    path.unlink()
+    _, wrong = sweep(path.parent)
+    assert "holds large contents of a buffer that is gone" in str(wrong[0])
 
 
 def test_a_sample_may_be_larger_than_a_row(path: Path) -> None:

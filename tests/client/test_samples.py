@@ -1,7 +1,10 @@
 """Samples are read when they are asked for, in any process, and stay those of their round."""
 
+import multiprocessing
 import pickle
+import sqlite3
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
+from tidegate._internal.sqlite_file import databases
 from tidegate.client.codec import ArrayCodec
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.gate import Gate
@@ -134,6 +138,35 @@ def test_samples_of_a_round_that_is_over_say_so(tmp_path: Path) -> None:
     samples.close()
     with pytest.raises(ConfigurationError, match="a round that is over"):
         part[0]
+
+
+def test_threads_read_and_a_round_ends_all_the_same(tmp_path: Path) -> None:
+    samples = filled(tmp_path / "b.sqlite", list(range(20))).samples()
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(samples.__getitem__, range(20))) == list(range(20))
+    samples.close()
+
+
+def test_looking_for_databases_keeps_the_locks_of_this_process(tmp_path: Path) -> None:
+    store = Store(tmp_path / "b.data", "r", "site", 3)
+    with store.file.changing():
+        assert databases(tmp_path) == [tmp_path / "b.data"]
+        context = multiprocessing.get_context("spawn")
+        with context.Pool(1) as pool:
+            assert pool.apply(is_locked, (tmp_path / "b.data",))
+    assert databases(tmp_path / "nothing") == []
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process may not write to a file."""
+    file = sqlite3.connect(path, timeout=0, isolation_level=None)
+    try:
+        file.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError:
+        return True
+    finally:
+        file.close()
+    return False
 
 
 def test_candidates_are_read_when_they_are_asked_for(tmp_path: Path) -> None:

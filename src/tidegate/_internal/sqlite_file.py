@@ -3,7 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,8 @@ BUSY_SECONDS = 30.0
 OWNER_ONLY = 0o600
 SUFFIX = ".sqlite"
 """Of the names that we give; who opens a spool or a ``Store`` chooses its name."""
-HEADER = b"SQLite format 3\0"
+BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite adds to a file's name for those that belong to it."""
 
 
 @dataclass(frozen=True)
@@ -221,18 +222,28 @@ def opened_to_read(path: Path) -> sqlite3.Connection:
 
 
 def _reader(address: str) -> sqlite3.Connection:
-    return sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    return sqlite3.connect(
+        address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
 
 
 def databases(folder: Path) -> list[Path]:
     """Return the databases in a folder, whatever their names, and what is named like one."""
 
     def is_database(path: Path) -> bool:
+        # Who opens a database himself, and closes it, drops the locks of his whole process on it.
         try:
-            with path.open("rb") as file:
-                return file.read(len(HEADER)) == HEADER
-        except OSError:
+            with closing(_reader(f"{path.absolute().as_uri()}?mode=ro")) as file:
+                file.execute("PRAGMA schema_version").fetchall()
+        except sqlite3.DatabaseError:
             return False
+        return True
 
+    if not folder.is_dir():
+        return []
     files = (path for path in sorted(folder.iterdir()) if path.is_file())
-    return [path for path in files if path.suffix == SUFFIX or is_database(path)]
+    return [
+        path
+        for path in files
+        if path.suffix == SUFFIX or (not path.name.endswith(BESIDE) and is_database(path))
+    ]

@@ -18,7 +18,7 @@ from tidegate import buffer
 from tidegate._internal.saving import reading
 from tidegate._internal.sqlite_file import check_tables, opened_to_read, transaction
 from tidegate.client.buffer_files import check_ours
-from tidegate.client.device_file import KIND, as_text, contents_folder
+from tidegate.client.device_file import KIND, as_text, content_file
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.limits import Clock, milliseconds
 from tidegate.client.record import EARLY, Entry, Item, Sums, followed, held_by, mark_of, next_digest
@@ -215,10 +215,9 @@ def _compare_stored(audit: Audit, client: int, file: sqlite3.Connection) -> None
             continue  # it is void
         items.append(Item(mark, KINDS[state], held_at, since))
         if name:
-            large = contents_folder(audit.path) / str(name)
-            content = large.read_bytes() if large.is_file() else None  # noqa: PLW2901
+            content = _large_content(audit.path, name)  # noqa: PLW2901
         if type(content) is not bytes or mark != mark_of(secret, subject, content):
-            wrong += 1
+            wrong += not name or _is_named(audit.path, name)
     audit.held = Counter(item.kind for item in items)
     if wrong:
         audit.problems.append(f"{wrong} of {len(items)} samples are not as they were stored")
@@ -227,6 +226,20 @@ def _compare_stored(audit: Audit, client: int, file: sqlite3.Connection) -> None
             f"the {len(items)} samples, candidates and purchases in the file are not those of the "
             "record"
         )
+
+
+def _large_content(path: Path, name: str) -> bytes | None:
+    """Return a content that is a file beside the buffer; None if it is not there."""
+    try:
+        return content_file(path, name).read_bytes()
+    except (OSError, TypeError, DamagedFileError):
+        return None
+
+
+def _is_named(path: Path, name: str) -> bool:
+    """Return whether a content is still in the buffer: the node may have deleted it meanwhile."""
+    with closing(opened_to_read(path)) as file:
+        return bool(file.execute("SELECT 1 FROM contents WHERE file = ?", (name,)).fetchall())
 
 
 def _compare_books(audit: Audit, client: int, file: sqlite3.Connection) -> None:

@@ -7,17 +7,15 @@ marks its buffer as used.
 import os
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate._internal.sqlite_errors import is_busy
-from tidegate._internal.sqlite_file import SUFFIX, databases, opened_to_read
+from tidegate._internal.sqlite_file import BESIDE, SUFFIX, databases, opened_to_read
 from tidegate.client.device_file import APPLICATION_ID, contents_folder, overwrite
 from tidegate.errors import ConfigurationError, DamagedFileError
 
-BESIDE = ("", "-wal", "-shm", "-journal")
-"""What SQLite adds to a file's name for those that belong to it."""
 REMEDY = "check what it is, and delete it yourself if it is not needed"
 AS_OWNER = "this user may not open it: run the command as the user of the SuperNode"
 
@@ -123,10 +121,10 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
             tables = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             for (table,) in tables:
                 file.execute(f'DELETE FROM "{table}"')  # noqa: S608 - its own names
-            file.execute("COMMIT")
-            for content in _large_contents(path):
+            for content in _large_contents(path):  # before the rows that name them are gone
                 overwrite(content)
-            if contents_folder(path).is_dir():
+            file.execute("COMMIT")
+            with suppress(OSError):  # it is not there, or has something that is not ours
                 contents_folder(path).rmdir()
             for part in _parts(path):
                 part.unlink(missing_ok=True)
@@ -198,8 +196,8 @@ def _used_at(file: sqlite3.Connection) -> float:
 def _large_contents(path: Path) -> list[Path]:
     """Return the files of a buffer with large contents."""
     folder = contents_folder(path)
-    return list(folder.iterdir()) if folder.is_dir() else []
+    return [file for file in folder.iterdir() if not file.is_dir()] if folder.is_dir() else []
 
 
 def _parts(path: Path) -> list[Path]:
-    return [path.with_name(path.name + ending) for ending in BESIDE]
+    return [path.with_name(path.name + ending) for ending in ("", *BESIDE)]

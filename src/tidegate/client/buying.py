@@ -383,12 +383,15 @@ class Buying:
         count = len(waiting) + len(fresh)
         if worth is None or not count:
             return waiting, [0.0] * count
+        candidates = self._store.candidates(waiting, fresh)
         try:
-            worths = [float(number) for number in worth(self._store.candidates(waiting, fresh))]
+            worths = [float(number) for number in worth(candidates)]
         except SampleGoneError:
             if self._store.numbers("candidate") == waiting:
                 raise
             return self._worths(worth)  # without what was swept meanwhile
+        finally:
+            candidates.close()
         if len(worths) != count:
             raise ConfigurationError(
                 f"worth returned {len(worths)} numbers for {count} candidates; it must return one "

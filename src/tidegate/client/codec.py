@@ -39,6 +39,9 @@ REMEDIES: Mapping[str, str] = {
     "datetime": "store its isoformat()",
     "Timestamp": "store its isoformat()",
     "set": "store a sorted list",
+    "str_": "store str(it)",
+    "bytes_": "store bytes(it)",
+    "void": "store its item(), a tuple",
 }
 """What to do about types that data sets give, by their names."""
 OTHERWISE = "turn it into arrays, numbers, texts or bytes, or give the gate a codec of your own"
@@ -87,7 +90,7 @@ class ArrayCodec:
 
     def decode(self, data: bytes) -> Any:
         """Return the sample that the bytes hold; refuse anything else."""
-        with reading("a stored sample", "delete the buffer's file; the client then begins again"):
+        with reading("a stored sample", "delete the buffer; the client then begins again"):
             content, parts, place = memoryview(data), list[memoryview](), 0
             while place < len(data):
                 size = int.from_bytes(content[place : place + 8], "big")
@@ -130,11 +133,11 @@ class ArrayCodec:
         kind = type(value)
         if kind is bytes:
             return ("bytes",), value
-        if isinstance(value, np.generic | np.ndarray) and not value.dtype.hasobject:
-            if isinstance(value, np.generic):
+        if isinstance(value, np.number | np.bool_ | np.datetime64 | np.timedelta64):
+            if _is_named_by_text(value.dtype):
                 return ("number", value.dtype.str), value.tobytes()
-            if kind in (np.ndarray, np.memmap):
-                return _packed_array(value)
+        elif kind in (np.ndarray, np.memmap) and _is_plain(value):
+            return _packed_array(value)
         torch, images = sys.modules.get("torch"), sys.modules.get("PIL.Image")
         if torch is not None and kind is torch.Tensor and value.layout is torch.strided:
             dtype = str(value.dtype).removeprefix("torch.")
@@ -161,6 +164,17 @@ class ArrayCodec:
         file = io.BytesIO()
         image.save(file, format="PNG", compress_level=1)
         return ("png",), file.getvalue()
+
+
+def _is_named_by_text(dtype: Any) -> bool:
+    """Return whether the text that stands for a type is enough; others know more types."""
+    return bool(np.dtype(dtype.str) == dtype)
+
+
+def _is_plain(array: Any) -> bool:
+    """Return whether NumPy's own format keeps an array as it is, without pickles."""
+    kind = array.dtype
+    return not kind.hasobject and (kind.names is not None or _is_named_by_text(kind))
 
 
 def _packed_array(array: Any) -> tuple[tuple[Any, ...], bytes]:

@@ -8,12 +8,13 @@ that no longer names them. What a crash leaves in between goes when the buffer i
 
 import hashlib
 import json
+import logging
 import os
 import re
 import secrets
 import sqlite3
 from collections.abc import Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,11 +32,13 @@ from tidegate._internal.sqlite_file import (
 from tidegate.client.forgotten import Forgotten
 from tidegate.errors import DamagedFileError
 
+logger = logging.getLogger(__name__)
+
 APPLICATION_ID = 0x71DE6A7E
 """Marks a file as ours, so that nobody else's database is ever changed."""
 REMEDY = (
-    "copy it to a safe place if you must account for what it held, and delete it; the client then "
-    "begins again with an empty buffer"
+    "copy it to a safe place if you must account for what it held, and delete it, both with the "
+    "folder NAME-contents beside it; the client then begins again with an empty buffer"
 )
 SCHEMA = 1
 """The number of the format; raised with each change of the tables or of what is in them."""
@@ -92,6 +95,7 @@ TABLES = (
 )
 LARGE = 1_000_000
 """Bytes from which a content is a file of its own."""
+FILE_NAME = re.compile("[0-9a-f]{32}")
 OWNER_ONLY_FOLDER = 0o700
 ZEROS = bytes(1_000_000)
 KIND = FileKind("buffer", APPLICATION_ID, SCHEMA, TABLES, REMEDY)
@@ -127,8 +131,7 @@ class DeviceFile:
             return
         with self.opening():
             prepare(self._connection, self.path, KIND)
-            empty_log(self._connection)  # a process that died may have left deleted content in it
-            self.contents.overwrite_left()
+            self.sync()  # a process that died may have left deleted content
             if is_shared:
                 self.execute("PRAGMA synchronous = NORMAL")
                 self.execute("PRAGMA wal_autocheckpoint = 0")
@@ -163,12 +166,6 @@ class DeviceFile:
     def alone(self) -> AbstractContextManager[None]:
         """Wait until nobody changes the file, and let nobody begin."""
         return transaction(self._connection)
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        """Read several things of one moment."""
-        with self.naming_damage(), transaction(self._connection, "DEFERRED"):
-            yield
 
     @contextmanager
     def naming_damage(self) -> Iterator[None]:
@@ -216,15 +213,20 @@ class DeviceFile:
 
         While somebody reads the file, the log stays; then it is on disk itself.
         """
-        log = self.path.with_name(f"{self.path.name}-wal")
-        if not empty_log(self._connection) and self.is_shared and log.exists():
-            with log.open("rb") as file:
-                os.fsync(file.fileno())
+        if not empty_log(self._connection) and self.is_shared:
+            self.sync_log()
         self.contents.overwrite_left()
 
+    def sync_log(self) -> None:
+        """Have the log on disk."""
+        log = self.path.with_name(f"{self.path.name}-wal")
+        if log.exists():
+            with log.open("rb") as file:
+                os.fsync(file.fileno())
+
     def empty_log(self) -> bool:
-        """Wait until nothing that was deleted is left in the log; False if somebody reads on."""
-        return empty_log(self._connection, wait=True)
+        """Wait until nothing that was deleted is left; False if somebody reads on."""
+        return empty_log(self._connection, wait=True) and self.contents.overwrite_left()
 
 
 class Contents:
@@ -258,7 +260,7 @@ class Contents:
         if self._folder is not None:
             query = "SELECT file FROM contents WHERE number = ? AND file != ''"
             names = self._file.rows((str,), query, number)
-            self._leaving += [self._folder / name for (name,) in names]
+            self._leaving += [content_file(self._file.path, name) for (name,) in names]
         self._file.execute("DELETE FROM contents WHERE number = ?", (number,))
 
     def read(self, numbers: Collection[int]) -> Iterator[tuple[int, bytes]]:
@@ -267,12 +269,18 @@ class Contents:
             "SELECT number, file, content FROM contents "
             "WHERE number IN (SELECT value FROM json_each(?))"
         )
+        large = []
         with self._file.naming_damage():
             for row in self._file.execute(query, (json.dumps(list(numbers)),)):
                 number, name, content = self._file.checked((int, str, bytes), row)
-                read = self._read_file(number, name) if name else content
-                if read is not None:
-                    yield number, read
+                if name:
+                    large.append((number, name))
+                else:
+                    yield number, content
+        for number, name in large:  # after the query, which sees one moment
+            read = self._read_file(number, name)
+            if read is not None:
+                yield number, read
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -289,23 +297,33 @@ class Contents:
             sync_folder(self._folder)
         self._has_written = False
 
-    def overwrite_left(self) -> None:
-        """Overwrite files that no row on disk names any longer."""
-        if self._may_have_orphans:
-            self._leaving = self._orphans()
-            if self._leaving:
-                with self._file.alone():
-                    self._leaving = self._orphans()  # without those of a change under way
-        self._may_have_orphans = False
-        while self._leaving:
-            overwrite(self._leaving[-1])
-            self._leaving.pop()
+    def overwrite_left(self) -> bool:
+        """Overwrite files that no row on disk names any longer; False if that has to wait."""
+        try:
+            if self._may_have_orphans:
+                self._leaving = self._orphans()
+                if self._leaving:
+                    with self._file.alone():
+                        self._leaving = self._orphans()  # without those of a change under way
+                        self._file.sync_log()  # who shares the file may not have synced it yet
+            self._may_have_orphans = False
+            while self._leaving:
+                overwrite(self._leaving[-1])
+                self._leaving.pop()
+        except (OSError, sqlite3.OperationalError):
+            self._may_have_orphans = True
+            logger.exception(
+                "contents that have left %s are not overwritten yet; that is tried again with its "
+                "next change",
+                self._file.path,
+            )
+        return not self._may_have_orphans
 
     def _orphans(self) -> list[Path]:
         """Return files that no row names: a process died before or after it changed the rows."""
         if self._folder is None or not self._folder.is_dir():
             return []
-        files = {file.name: file for file in self._folder.iterdir()}
+        files = {file.name: file for file in self._folder.iterdir() if not file.is_dir()}
         query = "SELECT file FROM contents WHERE file != ''"
         for (name,) in self._file.rows((str,), query):
             files.pop(name, None)
@@ -327,13 +345,15 @@ class Contents:
 
     def _read_file(self, number: int, name: str) -> bytes | None:
         """Return a file's content; None if it was deleted with its row meanwhile."""
-        try:
-            return (contents_folder(self._file.path) / name).read_bytes()
-        except FileNotFoundError:
-            query = "SELECT 1 FROM contents WHERE number = ? AND file = ?"
-            if self._file.rows((int,), query, number, name):
-                raise self._file.damaged(f"its content {name} is missing") from None
-            return None
+        content = None
+        with suppress(FileNotFoundError):
+            content = content_file(self._file.path, name).read_bytes()
+        query = "SELECT 1 FROM contents WHERE number = ? AND file = ?"
+        if not self._file.rows((int,), query, number, name):
+            return None  # and what was read may be half overwritten
+        if content is None:
+            raise self._file.damaged(f"its content {name} is missing")
+        return content
 
 
 def contents_folder(path: Path) -> Path:
@@ -341,18 +361,25 @@ def contents_folder(path: Path) -> Path:
     return path.with_name(f"{path.name}-contents")
 
 
+def content_file(path: Path, name: str) -> Path:
+    """Return the file of a large content; refuse a name that is not ours, which may be a path."""
+    if not FILE_NAME.fullmatch(name):
+        reason = f"is damaged (it names {name[:50]!r} as a content's file)"
+        raise DamagedFileError(path, reason, REMEDY)
+    return contents_folder(path) / name
+
+
 def overwrite(file: Path) -> None:
-    """Overwrite a file and delete it; it may be gone already."""
-    try:
-        with file.open("r+b") as content:
-            left = os.fstat(content.fileno()).st_size
-            while left > 0:
-                left -= content.write(ZEROS[:left])
-            content.flush()
-            os.fsync(content.fileno())
+    """Overwrite a file and delete it; it may be gone already. Of a link, only the link goes."""
+    with suppress(FileNotFoundError):
+        if not file.is_symlink():
+            with os.fdopen(os.open(file, os.O_RDWR | os.O_NOFOLLOW), "r+b") as content:
+                left = os.fstat(content.fileno()).st_size
+                while left > 0:
+                    left -= content.write(ZEROS[:left])
+                content.flush()
+                os.fsync(content.fileno())
         file.unlink()
-    except FileNotFoundError:
-        return
 
 
 def sync_folder(folder: Path) -> None:

@@ -145,8 +145,9 @@ class Reader:
         if file.rows((int,), query, json.dumps(list(missing))):
             raise file.damaged("the content of a sample is missing")
         raise SampleGoneError(
-            "a sample was deleted after the round began, because its limit in days has passed or "
-            "its subject was forgotten: let the round fail; the next one is without it"
+            "a sample was deleted after the round began, because its limit in days has passed, its "
+            "subject was forgotten or a newer order was applied: let the round fail; the next one "
+            "is without it"
         )
 
     def close(self) -> None:

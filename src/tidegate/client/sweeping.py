@@ -74,6 +74,15 @@ def sweep(folder: Path, clock: Clock = time.time) -> tuple[list[Swept], list[Tid
     """Sweep every buffer and spool in a folder; also return what is wrong with the others."""
     swept: list[Swept] = []
     wrong: list[TidegateError] = []
+    for contents in sorted(folder.glob("*-contents")):
+        if (
+            contents.is_dir()
+            and not contents.with_name(contents.name[: -len("-contents")]).exists()
+        ):
+            told = "holds large contents of a buffer that is gone"
+            wrong.append(
+                DamagedFileError(contents, told, "restore the buffer, or delete the folder")
+            )
     for path in databases(folder):
         try:
             done = sweep_file(path, clock)
