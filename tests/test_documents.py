@@ -169,7 +169,7 @@ def test_the_tutorial_works_as_printed(
     monkeypatch.chdir(tmp_path)
     page = " ".join(TUTORIAL.read_text("utf-8").split())
     for command in commands(TUTORIAL):
-        small = SMALL if command.startswith("tidegate plan") else ""
+        small = SMALL if command.startswith("tidegate plan --cap") else ""
         shown = printed(f"{command} {small}", capfd)
         assert shown or "--html" in command
         for told, on_page in TUTORIAL_FIGURES.get(command, {}).items():

@@ -57,7 +57,7 @@ def test_the_first_run_works_as_printed_from_a_wheel(tmp_path: Path) -> None:
     assert "saved in run" in shown[1]
     assert shown[2] == "wrote run/report.html\n"
     watched = call("tidegate", "watch", "run", folder=folder, environment=environment)
-    assert re.search(r"spent .* of 2,750, .* a round", watched)
+    assert re.search(r"spent .* of 2,750, .* under budget", watched)
     assert re.search(r"under budget|is within it", watched)
     (accuracy,) = re.findall(r"server/accuracy .*highest ([0-9.]+)", watched)
     assert float(accuracy) > 0.9

@@ -3,6 +3,7 @@
 import os
 import tomllib
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -60,6 +61,7 @@ def run(
     experiment = ExperimentConfig.read(file, changes)  # report its mistakes before missing packages
     experiment.prices(experiment.all_seeds[-1])  # and a short trace before data are loaded
     try:
+        import_module("torch")  # first: others stumble where it is missing
         from experiments.tool.runner import (  # noqa: PLC0415 - not everyone has what it needs
             about,
             check_task,
