@@ -54,7 +54,7 @@ def tidegate(capsys: pytest.CaptureFixture[str]) -> Shell:
 @pytest.mark.no_cover
 @pytest.mark.long
 def test_the_plan_of_the_papers_mnist_setting(tidegate: Shell) -> None:
-    plan = tidegate.json(f"plan {MNIST} --seeds 1")
+    plan = tidegate.json(f"plan {MNIST} --seeds 1 --as-in-paper")
     assert tidegate.code == 0
     assert (plan["retention_horizon"], plan["target_admission"]) == (10, 10)
     assert plan["penalty_weight"] == pytest.approx(1000**0.5)

@@ -101,7 +101,7 @@ def test_a_delay_costs_the_rounds_before_the_first_sample_arrives(
     flags = "--capacities 40x12 --budget 60 --price 1.5 --rounds 60 --seeds 2 --hard-capacity"
     told = plan(capsys, f"{flags} --delay 5")
     assert "In 5 of 60 rounds no client holds a sample to train on." in told
-    assert "times those of constant admission" in told  # its purchases fit, whatever its K
+    assert "Use constant_admission: about 34.4" in told  # its purchases fit, whatever its K
     late = plan(capsys, f"{flags} --delay 300")
     assert "No sample arrives before the run ends: a purchase takes 300 rounds" in late
 
@@ -144,7 +144,7 @@ def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
     assert re.search(
         r"Use tide: about 1\d\.\d ±0?\d*\.\d eff", plan(capsys, "--rounds 60 --seeds 4")
     )
-    few = plan(capsys, "--rounds 60 --seeds 2")
+    few = plan(capsys, "--as-in-paper --rounds 60 --seeds 2")
     assert "Its lead over constant_admission may be chance; more --seeds can tell" in few
     assert "10 % more budget would change effective samples by" in few
 

@@ -147,6 +147,7 @@ def test_threads_read_and_a_round_ends_all_the_same(tmp_path: Path) -> None:
     samples.close()
 
 
+@pytest.mark.process
 def test_looking_for_databases_keeps_the_locks_of_this_process(tmp_path: Path) -> None:
     store = Store(tmp_path / "b.data", "r", "site", 3)
     with store.file.changing():

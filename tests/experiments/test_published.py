@@ -11,11 +11,11 @@ from csv_rows import read
 from one_process import in_one_process
 from real_data import DATA, missing
 
+from experiments.tool.commands import main
 from experiments.tool.comparison import Comparison
 from experiments.tool.config import ExperimentConfig
 from experiments.tool.results import read_results
 from experiments.tool.runner import about, matched_budget, plan_runs, run_experiment
-from tidegate.cli import main
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import simulate
 
