@@ -67,8 +67,8 @@ class ArrayCodec:
     """Stores a sample as a JSON head with its structure, followed by its arrays.
 
     A sample is None, a bool, an int, a float, a text, bytes, a NumPy array or number, a tensor of
-    torch, an image of Pillow, or a tuple, a list or a dictionary (with texts as keys) of these.
-    Tensors come back on the CPU and without their gradients, images without their metadata.
+    torch, an array of JAX, an image of Pillow, or a tuple, a list or a dictionary (with texts as
+    keys) of these. Tensors come back on the CPU and without their gradients, images without their metadata.
 
     Args:
         images: stores images of Pillow as ``"png"``, which come back as images, or as their
@@ -138,12 +138,14 @@ class ArrayCodec:
                 return ("number", value.dtype.str), value.tobytes()
         elif kind in (np.ndarray, np.memmap) and _is_plain(value):
             return _packed_array(value)
-        torch, images = sys.modules.get("torch"), sys.modules.get("PIL.Image")
+        torch, jax, images = map(sys.modules.get, ("torch", "jax", "PIL.Image"))
         if torch is not None and kind is torch.Tensor and value.layout is torch.strided:
             dtype = str(value.dtype).removeprefix("torch.")
             if dtype in TENSORS:
                 flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
                 return ("tensor", dtype, tuple(value.shape)), flat.numpy().tobytes()
+        if jax is not None and isinstance(value, jax.Array) and _is_plain(value):
+            return ("jax", value.dtype.str, value.shape), np.asarray(value).tobytes()
         if images is not None and isinstance(value, images.Image):
             return self._packed_image(value, place)
         if isinstance(value, tuple):
@@ -246,6 +248,11 @@ def _tensor(dtype: str, sizes: list[int]) -> Read:
     return read
 
 
+def _of_jax(dtype: str, sizes: list[int]) -> Read:
+    read = _array(dtype, sizes)
+    return lambda part: importlib.import_module("jax.numpy").asarray(read(part))
+
+
 def _image(part: memoryview) -> Any:
     return importlib.import_module("PIL.Image").open(io.BytesIO(part), formats=["PNG"]).copy()
 
@@ -256,6 +263,7 @@ READERS: Mapping[str, Callable[..., Read]] = {
     "raw": _array,
     "array": lambda: lambda part: array_from(bytes(part)),
     "tensor": _tensor,
+    "jax": _of_jax,
     "png": lambda: _image,
 }
 """By the name of a part, what returns its reader, given what the head says of it."""
