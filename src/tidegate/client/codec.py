@@ -68,7 +68,8 @@ class ArrayCodec:
 
     A sample is None, a bool, an int, a float, a text, bytes, a NumPy array or number, a tensor of
     torch, an array of JAX, an image of Pillow, or a tuple, a list or a dictionary (with texts as
-    keys) of these. Tensors come back on the CPU and without their gradients, images without their metadata.
+    keys) of these. Tensors come back on the CPU and without their gradients, images without their
+    metadata.
 
     Args:
         images: stores images of Pillow as ``"png"``, which come back as images, or as their
