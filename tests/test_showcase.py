@@ -99,7 +99,7 @@ class TestTheWholeShowcase:
     def test_it_ends_with_a_picture_pages_and_a_summary(self, shown: tuple[Path, str]) -> None:
         out, printed = shown
         assert (out / "accuracy.png").read_bytes().startswith(b"\x89PNG")
-        assert "Run half-margin" in (out / "report.html").read_text()
+        assert "<h1>half-margin, tide, " in (out / "report.html").read_text()
         for fleet in FLEETS:
             assert "Nothing is wrong" in (out / f"audit-{fleet.name}.html").read_text()
             assert fleet.told in printed
