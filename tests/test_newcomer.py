@@ -58,8 +58,7 @@ def test_the_first_run_works_as_printed_from_a_wheel(tmp_path: Path) -> None:
     assert shown[2] == "wrote run/report.html\n"
     watched = call("tidegate", "watch", "run", folder=folder, environment=environment)
     assert re.search(r"spent .* of 2,750, .* under budget", watched)
-    assert re.search(r"under budget|is within it", watched)
     (accuracy,) = re.findall(r"server/accuracy .*highest ([0-9.]+)", watched)
     assert float(accuracy) > 0.9
     page = (folder / "run" / "report.html").read_text("utf-8")
-    assert "What was learned" in page
+    assert "What the money bought" in page
