@@ -3,7 +3,6 @@ import datetime as dt
 import enum
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,12 +72,6 @@ def test_a_tensor_stays_one(tensor: torch.Tensor) -> None:
     back = CODEC.decode(CODEC.encode(tensor))
     assert (type(back), back.dtype, back.shape) == (torch.Tensor, tensor.dtype, tensor.shape)
     assert torch.equal(back, tensor)
-
-
-def test_an_array_of_jax_stays_one() -> None:
-    array = jnp.arange(6, dtype=jnp.int16).reshape(2, 3)
-    back = CODEC.decode(CODEC.encode({"x": array}))["x"]
-    assert (type(back), back.dtype, back.tolist()) == (type(array), array.dtype, array.tolist())
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
