@@ -72,11 +72,16 @@ def replace_file(path: Path, write_content: Callable[[IO[bytes]], None]) -> None
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
+    sync_folder(path.parent)  # the new name, too, survives a loss of power
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on disk."""
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name, too, survives a loss of power
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 def restore(template: Saved, path: Path) -> Saved:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tidegate._internal.sqlite_errors import is_busy
 from tidegate._internal.sqlite_file import BESIDE, SUFFIX, databases, opened_to_read
-from tidegate.client.device_file import APPLICATION_ID, contents_folder, overwrite
+from tidegate.client.device_file import APPLICATION_ID, contents_folder, large_contents, overwrite
 from tidegate.errors import ConfigurationError, DamagedFileError
 
 REMEDY = "check what it is, and delete it yourself if it is not needed"
@@ -66,7 +66,7 @@ def find_buffers(folder: Path) -> tuple[list[BufferFile], list[DamagedFileError]
 
 def read_buffer(path: Path) -> BufferFile:
     """Read a buffer's file; reading does not count as use."""
-    parts = [*_parts(path)[:2], *_large_contents(path)]
+    parts = [*_parts(path)[:2], *large_contents(path)]
     size = sum(part.stat().st_size for part in parts if part.exists())
     try:
         with closing(opened_to_read(path)) as file:
@@ -121,7 +121,7 @@ def remove_buffer(buffer: BufferFile, unused_since: float) -> bool:
             tables = file.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             for (table,) in tables:
                 file.execute(f'DELETE FROM "{table}"')  # noqa: S608 - its own names
-            for content in _large_contents(path):  # before the rows that name them are gone
+            for content in large_contents(path):  # before the rows that name them are gone
                 overwrite(content)
             file.execute("COMMIT")
             with suppress(OSError):  # it is not there, or has something that is not ours
@@ -191,12 +191,6 @@ def _used_at(file: sqlite3.Connection) -> float:
     if type(used_at) is not int:
         raise ValueError(f"it was last used at {used_at!r}")
     return used_at / 1000
-
-
-def _large_contents(path: Path) -> list[Path]:
-    """Return the files of a buffer with large contents."""
-    folder = contents_folder(path)
-    return [file for file in folder.iterdir() if not file.is_dir()] if folder.is_dir() else []
 
 
 def _parts(path: Path) -> list[Path]:

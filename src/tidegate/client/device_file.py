@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
+from tidegate._internal.saving import sync_folder
 from tidegate._internal.sqlite_file import (
     OWNER_ONLY,
     FileKind,
@@ -321,9 +322,9 @@ class Contents:
 
     def _orphans(self) -> list[Path]:
         """Return files that no row names: a process died before or after it changed the rows."""
-        if self._folder is None or not self._folder.is_dir():
+        if self._folder is None:
             return []
-        files = {file.name: file for file in self._folder.iterdir() if not file.is_dir()}
+        files = {file.name: file for file in large_contents(self._file.path)}
         query = "SELECT file FROM contents WHERE file != ''"
         for (name,) in self._file.rows((str,), query):
             files.pop(name, None)
@@ -382,13 +383,10 @@ def overwrite(file: Path) -> None:
         file.unlink()
 
 
-def sync_folder(folder: Path) -> None:
-    """Have the names in a folder on disk."""
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+def large_contents(path: Path) -> list[Path]:
+    """Return the files in a buffer's folder of large contents."""
+    folder = contents_folder(path)
+    return [file for file in folder.iterdir() if not file.is_dir()] if folder.is_dir() else []
 
 
 def as_text(content: bytes) -> str:

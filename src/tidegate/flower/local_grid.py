@@ -16,7 +16,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConf
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
-from tidegate.client.device_file import DeviceFile
+from tidegate.client.device_file import OWNER_ONLY_FOLDER, DeviceFile
 from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import (
     CLIENT_RAISED,
@@ -28,7 +28,7 @@ from tidegate.flower.flower_internals import (
     name_message,
     run_of,
 )
-from tidegate.flower.node_buffer import FOLDER, IN_MEMORY, OWNER_ONLY_FOLDER, keep_open
+from tidegate.flower.node_buffer import FOLDER, IN_MEMORY, keep_open
 from tidegate.flower.records import asks_who
 from tidegate.server.fleet_round import FleetRound
 

@@ -14,7 +14,7 @@ from tidegate._internal.arguments import check_function, check_kind, check_whole
 from tidegate.client.buffer_files import users_folder
 from tidegate.client.buying import Acquire, Subject
 from tidegate.client.codec import SampleCodec
-from tidegate.client.device_file import DeviceFile, store_path
+from tidegate.client.device_file import OWNER_ONLY_FOLDER, DeviceFile, store_path
 from tidegate.client.gate import Gate, check_one_source
 from tidegate.client.limits import duration
 from tidegate.client.store import Store
@@ -32,7 +32,6 @@ theirs."""
 _FILES: dict[int, DeviceFile] = {}
 """By the id of a context that lives in this process as long as its run, the file that it shares
 with the others; copies are not among them."""
-OWNER_ONLY_FOLDER = 0o700
 NAME = "tidegate-client"
 """Key of node-config that names a node which is not registered with a name."""
 
