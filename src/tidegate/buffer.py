@@ -11,6 +11,7 @@ in arrays.
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping
 
 from tidegate.wire import MOST_AGES, Order
@@ -133,18 +134,58 @@ def after(kept: Holding, bought: int, capacity: int) -> Holding:
     return aged(without_oldest(kept, max(sum(kept) + bought - capacity, 0)), bought)
 
 
-def planned(ages: Mapping[int, int], capacity: int) -> dict[int, int]:
-    """Return the plan, by age: the newest of all that is stored or under way.
+def leaving(held: Mapping[tuple[int, str], int], count: int) -> Counter[tuple[int, str]]:
+    """Return which samples make room for so many others.
 
-    >>> planned({5: 1, 1: 1, 2: 3}, capacity=2)
+    Those with the greatest age times the square of how many of their group are held; of equal ones,
+    the oldest. A sample without a group is the only one of its kind: without groups the oldest go.
+
+    Args:
+        held: samples by age and group; an empty name stands for none.
+        count: of the samples that leave.
+
+    >>> dict(leaving({(5, "rare"): 1, (3, "common"): 2, (1, "common"): 1}, 2))
+    {(3, 'common'): 2}
+    >>> dict(leaving({(5, ""): 1, (3, ""): 2}, 2))
+    {(5, ''): 1, (3, ''): 1}
+    """
+    ages = dict[str, list[int]]()
+    sizes = Counter[str]()
+    for age, group in sorted(held):
+        ages.setdefault(group, []).append(age)
+        sizes[group] += held[age, group]
+
+    def next_to_go(group: str) -> tuple[int, int, str]:
+        age = ages[group][-1]
+        return age * (sizes[group] ** 2 if group else 1), age, group
+
+    going = Counter[tuple[int, str]]()
+    while count and ages:
+        _, age, group = max(map(next_to_go, ages))
+        left = held[age, group] - going[age, group]
+        leaves = 1 if group else min(left, count)
+        going[age, group] += leaves
+        sizes[group] -= leaves
+        count -= leaves
+        if leaves == left:
+            ages[group].pop()
+        if not ages[group]:
+            del ages[group]
+    return going
+
+
+def planned(held: Mapping[tuple[int, str], int], capacity: int) -> dict[int, int]:
+    """Return the plan, by age: all that is stored or under way, without what makes room.
+
+    >>> planned({(5, ""): 1, (1, ""): 1, (2, ""): 3}, capacity=2)
     {1: 1, 2: 1}
     """
+    going = leaving(held, max(sum(held.values()) - capacity, 0))
     plan = dict[int, int]()
-    for age in sorted(ages):
-        count = min(ages[age], capacity - sum(plan.values()))
-        if not count:
-            break
-        plan[age] = count
+    for age, group in sorted(held):
+        count = held[age, group] - going[age, group]
+        if count:
+            plan[age] = plan.get(age, 0) + count
     return plan
 
 

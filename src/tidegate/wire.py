@@ -82,6 +82,7 @@ HEALTH = {
     "set_aside": "samples that could not be used",
     "expired": "samples held for too long",
     "erased": "samples of forgotten subjects",
+    "at_ceiling": "1 if its own ceiling cut an order",
     "waiting_since": "round of the oldest purchase",
     "failing_suppliers": "1 if the supplier did not reply",
     "full_spools": "1 if the stream has no room",

@@ -389,7 +389,7 @@ def test_a_slow_order_goes_on_where_it_was_killed(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch, choice: Selection | None
 ) -> None:
     """A kill repeats no call but the one that it interrupted."""
-    monkeypatch.setattr(buying, "GROUP_SECONDS", 0.0)
+    monkeypatch.setattr(buying, "BATCH_SECONDS", 0.0)
     asked: list[str] = []
     kills = 0
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from late_supplier import LateSupplier
 
 from tidegate.buffer import without_oldest
-from tidegate.client import gate as gate_module
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
@@ -115,10 +114,9 @@ def test_what_is_under_way_holds_no_slot(store: Store) -> None:
     assert list(gate.samples()) == [f"{number}=1" for number in range(16, 20)]
 
 
-def test_no_more_than_a_limit_is_under_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate_module, "MOST_UNDER_WAY", 6)
+def test_no_more_than_a_limit_is_under_way(store: Store) -> None:
     supplier = ByHand()
-    gate = Gate(store, IndexedStream(range(100)), supplier=supplier)
+    gate = Gate(store, IndexedStream(range(100)), supplier=supplier, most_under_way=6)
     receipts = [gate.apply(order(now)) for now in range(1, 4)]
     assert [one.under_way for one in receipts] == [4, 6, 6]
     assert [one.is_dry for one in receipts] == [False] * 3  # nobody lacked a sample

@@ -74,7 +74,7 @@ def test_a_file_of_another_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.sqlite"
     Store(path, "r", "site", 5).close()
     with pytest.raises(
-        ValueError, match="belongs to 'site' in run 'r' with capacity 5, not to 'site' in 's'"
+        ValueError, match="belongs to 'site' in run 'r' with capacity 5, not to 'site' in run 's'"
     ):
         Store(path, "s", "site", 5)
     with pytest.raises(ValueError, match="not to 'other' in 'r'"):

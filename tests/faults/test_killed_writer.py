@@ -123,7 +123,7 @@ def test_kills_leave_the_buffer_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, repeated: int, large: int
 ) -> None:
     """What was paid for is written down with the order, or sample by sample; in rows or files."""
-    monkeypatch.setattr(buying, "GROUP_SECONDS", seconds)
+    monkeypatch.setattr(buying, "BATCH_SECONDS", seconds)
     monkeypatch.setattr(device_file, "LARGE", large)
     path, asked = tmp_path / "buffer.sqlite", tmp_path / "asked"
     draw = random.Random(0)  # noqa: S311 - a schedule, not a secret

@@ -210,7 +210,7 @@ def _ask_first(gate: Gate, order: Order, *rest: Any) -> Receipt:
 
 def _deliver_again(gate: Gate, change: Change, answers: Answers) -> list[int]:
     """What has arrived is still under way."""
-    for purchase, packed in answers.arrived:
+    for purchase, packed, _ in answers.arrived:
         change.hold("under way", Fresh(purchase.key, packed))
     return settle(gate, change, answers)
 

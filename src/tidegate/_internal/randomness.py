@@ -1,5 +1,8 @@
 """Randomness has an address: no generator is global, none depends on who drew before it."""
 
+import hashlib
+import json
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -31,6 +34,14 @@ def generator(seed: int, *place: int) -> np.random.Generator:
     """
     check_whole_number("seed", seed, least=0)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place))
+
+
+def seed_of(place: Sequence[str | int]) -> int:
+    """Return a seed for an address with names in it, the same in every process.
+
+    Python's own hash of a text is not.
+    """
+    return int.from_bytes(hashlib.sha256(json.dumps(list(place)).encode()).digest()[:8], "big")
 
 
 def uniform_at(seed: int, place: int, *numbers: IntArray) -> FloatArray:

@@ -185,7 +185,7 @@ def _note(audit: Audit, entry: Entry, digest: str, *, is_first: bool) -> None:
     if entry.event == "order":
         audit.is_as_told = True
         audit.digests[entry.round_number] = digest
-        audit.holdings[entry.round_number] = entry.sums.stored, entry.sums.uses
+        audit.holdings[entry.round_number] = entry.sums.trained, entry.sums.uses
         if is_first and audit.removed:
             audit.uncovered = entry.round_number
     if entry.event in EARLY and entry.left:
@@ -285,10 +285,11 @@ def _compare_ages(
 ) -> None:
     """Check that the newest receipt has told the ages of what is stored or under way."""
     rows = file.execute(
-        "SELECT bought_in FROM samples WHERE client = ? AND state IN ('stored', 'under way')",
+        "SELECT bought_in, in_group FROM samples "
+        "WHERE client = ? AND state IN ('stored', 'under way')",
         (client,),
     )
-    ages = Counter(audit.books.orders - number + 1 for (number,) in rows)
+    ages = Counter((audit.books.orders - number + 1, group) for number, group in rows)
     planned = buffer.holding(buffer.planned(ages, audit.books.buffer_capacity))
     if reported != planned:
         audit.problems.append(f"the newest receipt reports ages {reported}, but they are {planned}")

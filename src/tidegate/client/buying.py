@@ -31,6 +31,10 @@ them."""
 Subject = Callable[[Any], str | None]
 """Given a sample as the stream has it, returns whom or what it is about; None or "" for nobody."""
 
+Group = Callable[[Any], object]
+"""Given a complete sample, returns the group that it belongs to, such as its class; None or "" for
+none. Its text is stored beside the sample and does not leave the device."""
+
 Worth = Callable[[Samples], Sequence[float]]
 """Rates candidates: returns one number for each; the greatest are bought first."""
 
@@ -39,8 +43,10 @@ TRIES = 3
 moment, and a supplier be away for a round; a damaged sample stays damaged."""
 LONGEST_ERROR = 500
 """Characters that are kept of an error: enough for its kind and its reason."""
-GROUP_SECONDS = 1.0
-GROUP_BYTES = 8_000_000
+LONGEST_GROUP = 200
+"""Characters."""
+BATCH_SECONDS = 1.0
+BATCH_BYTES = 8_000_000
 """After this much, what was read is written down before its order ends; what was paid for also
 after this long."""
 
@@ -59,7 +65,7 @@ def one_try_more(key: str, tried: Mapping[str, FailedSample], wrong: Exception) 
 
 
 @dataclass
-class Group:
+class Batch:
     """What was read or paid for, and is not written down yet."""
 
     tried: dict[str, FailedSample]
@@ -123,6 +129,7 @@ class Source:
     """How many candidates are read and may wait; None to take samples as they come."""
     limited: Limited | None = None
     """The stream, if it knows when its samples came to the device."""
+    group: Group | None = None
 
     def origin(self, sample: Any) -> Origin | None:
         """Return since when the device holds a sample, and whose it is; None if forgotten."""
@@ -135,6 +142,21 @@ class Source:
         whose = self.store.whose(str(named))
         return None if whose is None else Origin(arrived, whose)
 
+    def packed(self, sample: Any, key: str) -> tuple[bytes, str]:
+        """Return a complete sample as it will be stored, and its group."""
+        packed = self.store.pack(sample)
+        if self.group is None:
+            return packed, ""
+        try:
+            named = self.group(sample)
+            group = "" if named is None else str(named)
+        except Exception as wrong:
+            raise ConfigurationError(
+                f"group failed on {key!a} with {type(wrong).__name__}: {wrong}; it gets a complete "
+                "sample and must return its group, or None"
+            ) from wrong
+        return packed, group[:LONGEST_GROUP]
+
 
 class Buying:
     """What one order buys.
@@ -143,14 +165,20 @@ class Buying:
         source: of the samples.
         order: that is applied.
         books: of the client.
+        ordered: how many samples the order asks for.
+        affordable: how many the device's own ceiling allows.
     """
 
-    def __init__(self, source: Source, order: Order, books: Books) -> None:
+    def __init__(
+        self, source: Source, order: Order, books: Books, ordered: int, affordable: float
+    ) -> None:
+        self.wanted = int(min(ordered, affordable))
+        self.is_capped = affordable < ordered
         self._source, self._store, self._stream = source, source.store, source.stream
         self._round = order.round_number
         self.books = books
         """After what is written down."""
-        self.group = Group(to_try_again(source.store))
+        self.batch = Batch(to_try_again(source.store))
         """What is not."""
         self.takes_next = False
         """Whether samples are bought as they come."""
@@ -188,7 +216,7 @@ class Buying:
         with self._store.step(self._round, books) as change:
             # What was read and is dropped at once is never held.
             passed = {place - len(waiting) for place in dropped}
-            numbers = [*waiting, *self.group.write(change, "candidate", without=passed)]
+            numbers = [*waiting, *self.batch.write(change, "candidate", without=passed)]
             for place in picked:
                 change.move(numbers[place], "chosen")
             for place in dropped:
@@ -214,9 +242,11 @@ class Buying:
                 sample = self._store.unpack(packed)
                 if self._source.acquire is not None:
                     sample = self._source.acquire(sample, candidate.key)
-                packed = self._store.pack(sample)
+                packed, group = self._source.packed(sample, candidate.key)
+            except ConfigurationError:
+                raise
             except Exception as wrong:
-                failure = self.group.fails(candidate.key, wrong)
+                failure = self.batch.fails(candidate.key, wrong)
                 if failure.tries < TRIES:
                     logger.exception(
                         "%a could not be acquired; it is asked for again", candidate.key
@@ -225,9 +255,11 @@ class Buying:
                 failed.append(failure)
                 given_up.append(candidate.number)
                 continue
-            self.group.tried.pop(candidate.key, None)
-            self.group.takes(Fresh(candidate.key, packed, number=candidate.number), failed)
-            self.group.given_up += given_up
+            self.batch.tried.pop(candidate.key, None)
+            self.batch.takes(
+                Fresh(candidate.key, packed, number=candidate.number, group=group), failed
+            )
+            self.batch.given_up += given_up
             failed, given_up, paid = [], [], paid + 1
             self._write_if_large("paid")
         self._tell_of_row(failed)
@@ -252,7 +284,7 @@ class Buying:
         """
         stream, failed = self._stream, list[FailedSample]()
         # Failures of samples that were read before stay noted.
-        kept = {key for key in self.group.tried if self._store.holds(key)}
+        kept = {key for key in self.batch.tried if self._store.holds(key)}
         taken_up_to = stream.cursor
         passed_over = forgotten = 0
         while (
@@ -264,6 +296,8 @@ class Buying:
             try:
                 samples = stream.take(1)
                 fresh = self._complete(samples[0], pays=pays) if samples else None
+            except ConfigurationError:
+                raise
             except Exception as wrong:
                 if self._stays(before, wrong, failed):
                     break
@@ -273,15 +307,15 @@ class Buying:
                 break
             if fresh is not None:
                 self._forget_failures(fresh.key, kept, failed)
-                self.group.takes(fresh, failed)
+                self.batch.takes(fresh, failed)
                 self._taken += 1
             else:
                 forgotten += 1
                 if failed:
                     continue
-            self.group.read += (fresh is not None) + len(failed) + forgotten
+            self.batch.read += (fresh is not None) + len(failed) + forgotten
             passed_over, forgotten, failed = passed_over + forgotten, 0, []
-            self.group.cursor = taken_up_to = stream.cursor
+            self.batch.cursor = taken_up_to = stream.cursor
             self._write_if_large("paid" if pays else "candidate")
         self._tell_of_row(failed)
         if stream.cursor != taken_up_to:
@@ -296,13 +330,16 @@ class Buying:
         if pays and self._source.acquire is not None:
             self._asks = True
             sample = self._source.acquire(sample, key)
-        return Fresh(key, self._store.pack(sample), origin)
+        if not pays:
+            return Fresh(key, self._store.pack(sample), origin)
+        packed, group = self._source.packed(sample, key)
+        return Fresh(key, packed, origin, group=group)
 
     def _stays(self, before: str, wrong: Exception, failed: list[FailedSample]) -> bool:
         """Note a failure at the stream's next sample; return whether the order ends there."""
         after = self._stream.cursor
         key = f"{self._source.owner}/{after}"
-        failure = None if after == before else self.group.fails(key, wrong)
+        failure = None if after == before else self.batch.fails(key, wrong)
         if failure is None or (self._asks and failure.tries < TRIES):
             logger.exception(
                 "the stream failed after %a; the sample stays in the stream",
@@ -320,27 +357,27 @@ class Buying:
     ) -> None:
         """Forget failures up to a sample that was taken; files may have left the stream, too."""
         in_row = {failure.key for failure in failed}
-        keys = [tried for tried in self.group.tried if tried not in kept]
+        keys = [tried for tried in self.batch.tried if tried not in kept]
         for done in keys[: keys.index(key) + 1] if key in keys else keys:
             if done not in in_row:
-                del self.group.tried[done]
+                del self.batch.tried[done]
 
     def _write_if_large(self, state: State) -> None:
         """Write down what was read, if there is much of it, or was paid for a while ago."""
-        group = self.group
-        is_old = state == "paid" and time.monotonic() - group.begun >= GROUP_SECONDS
-        if group.size < GROUP_BYTES and not is_old:
+        batch = self.batch
+        is_old = state == "paid" and time.monotonic() - batch.begun >= BATCH_SECONDS
+        if batch.size < BATCH_BYTES and not is_old:
             return
         with self._store.step(self._round, self.books) as change:
-            group.write(change, state)
+            batch.write(change, state)
             change.note("taken")
         self._is_written(change)
 
     def _is_written(self, change: Change) -> None:
-        self.books, self.group = change.books, Group(self.group.tried)
+        self.books, self.batch = change.books, Batch(self.batch.tried)
 
     def _is_hopeless(self, key: str) -> bool:
-        failure = self.group.tried.get(key)
+        failure = self.batch.tried.get(key)
         return failure is not None and failure.tries >= TRIES
 
     def _reads(self, needed: int, waiting: int) -> int:
@@ -361,7 +398,7 @@ class Buying:
             The numbers of those that wait, as far as they matter; the places of those that are
             chosen, best first; and the places of those that the backlog has no room for.
         """
-        store, selection, fresh = self._store, self._source.selection, len(self.group.samples)
+        store, selection, fresh = self._store, self._source.selection, len(self.batch.samples)
         if selection is None:  # it chose before: waiting candidates come first in the stream
             first = store.numbers("candidate", most=needed)
             return first, range(min(needed, len(first) + fresh)), ()
@@ -379,7 +416,7 @@ class Buying:
         Without a function all are worth the same.
         """
         waiting = self._store.numbers("candidate")
-        fresh = [sample.packed for sample in self.group.samples]
+        fresh = [sample.packed for sample in self.batch.samples]
         count = len(waiting) + len(fresh)
         if worth is None or not count:
             return waiting, [0.0] * count

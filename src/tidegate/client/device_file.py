@@ -47,7 +47,7 @@ TABLES = (
     # A row a client: how far it is, what it paid, its own time, and the end of its record.
     """CREATE TABLE clients (
         number INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL,
-        buffer_capacity INTEGER NOT NULL, buffer_id TEXT NOT NULL,
+        buffer_capacity INTEGER NOT NULL, train_on INTEGER NOT NULL, buffer_id TEXT NOT NULL,
         last_round INTEGER NOT NULL, orders INTEGER NOT NULL, void_round INTEGER NOT NULL,
         chosen_round INTEGER NOT NULL, steps INTEGER NOT NULL, places INTEGER NOT NULL,
         cursor TEXT, is_dry INTEGER NOT NULL, read INTEGER NOT NULL,
@@ -65,10 +65,11 @@ TABLES = (
         number INTEGER PRIMARY KEY AUTOINCREMENT, client INTEGER NOT NULL, state TEXT NOT NULL,
         place INTEGER NOT NULL, key TEXT NOT NULL,
         price REAL NOT NULL, bought_round INTEGER NOT NULL, bought_in INTEGER NOT NULL,
-        is_asked INTEGER NOT NULL, since INTEGER NOT NULL,
+        is_asked INTEGER NOT NULL, since INTEGER NOT NULL, in_group TEXT NOT NULL,
+        uses INTEGER NOT NULL, used_in INTEGER NOT NULL,
         held_at INTEGER NOT NULL, subject TEXT NOT NULL, secret BLOB NOT NULL, mark TEXT NOT NULL
     )""",
-    "CREATE INDEX sample_states ON samples (client, state, place, since, bought_in)",
+    "CREATE INDEX sample_states ON samples (client, state, place, since, bought_in, in_group)",
     "CREATE INDEX sample_times ON samples (client, state, held_at)",
     "CREATE INDEX sample_keys ON samples (client, key)",
     "CREATE INDEX sample_subjects ON samples (subject) WHERE subject != ''",
@@ -199,15 +200,15 @@ class DeviceFile:
             raise self.damaged(f"it holds {str(row)[:300]} in place of {names}")
         return row
 
-    def clients(self, *whose: str) -> list[tuple[str, str, int]]:
-        """Return the run, the name and the capacity of each client in the file.
+    def clients(self, *whose: str) -> list[tuple[str, str, int, int]]:
+        """Return the run, name, capacity and number of samples to train on of each client.
 
         Args:
             whose: run and name, to look for this client alone.
         """
-        query = "SELECT run, client, buffer_capacity FROM clients"
+        query = "SELECT run, client, buffer_capacity, train_on FROM clients"
         only = " WHERE run = ? AND client = ?" if whose else ""
-        return self.rows((str, str, int), f"{query}{only} ORDER BY number", *whose)
+        return self.rows((str, str, int, int), f"{query}{only} ORDER BY number", *whose)
 
     def sync(self) -> None:
         """Have everything on disk, and nothing in the log that was deleted in the file.

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from tidegate import buffer
-from tidegate.client.buying import Acquire, Buying, Source, Subject, Worth
+from tidegate.client.buying import Acquire, Buying, Group, Source, Subject, Worth
 from tidegate.client.limits import duration
 from tidegate.client.purchasing import Answers, Purchasing
 from tidegate.client.samples import Samples
@@ -25,7 +25,10 @@ from tidegate.selection import Selection
 from tidegate.wire import Address, Order, Receipt, cursor_digest
 
 MOST_UNDER_WAY = 10_000
-"""Purchases of a client that may be under way."""
+"""Purchases of a client that may be under way, unless its gate says otherwise: a person gives a few
+thousand labels a week."""
+ROUNDING = 1e-12
+"""Of sums of money: for each unit of them."""
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +45,7 @@ def check_one_source(acquire: object, supplier: object) -> None:
 class Gate:
     """Stream, store and acquisition of one client in one run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but two are given by name, and few are needed
         self,
         store: Store,
         stream: Stream,
@@ -52,6 +55,12 @@ class Gate:
         give_up_after: int | None = None,
         keep_at_most: str | None = None,
         subject: Subject | None = None,
+        *,
+        group: Group | None = None,
+        keep_bought: bool = False,
+        most_under_way: int = MOST_UNDER_WAY,
+        spend_at_most: float | None = None,
+        spend_ahead: float = 0.0,
     ) -> None:
         """Connect a stream with a store.
 
@@ -67,6 +76,13 @@ class Gate:
                 time. Older samples are not handed out, and are deleted at the next opportunity.
             subject: returns whom or what a sample is about, so that it can be forgotten; given the
                 sample as the stream has it.
+            group: returns the group of a complete sample, such as its class; ``buffer.leaving``
+                says which samples then make room for others.
+            keep_bought: whether samples that have left the buffer stay on the device.
+            most_under_way: purchases that may be under way at once.
+            spend_at_most: the device's own ceiling: after t orders it has committed at most t times
+                this, less refunds, whatever the server orders; None for no ceiling.
+            spend_ahead: orders whose part of the ceiling may be spent before they come.
         """
         check_one_source(acquire, supplier)
         self._store = store
@@ -85,8 +101,13 @@ class Gate:
         self._start = stream.cursor
         books = store.books()
         owner = f"{books.run}/{books.client}"
-        self._source = Source(store, stream, owner, acquire, subject, selection, limited)
-        self._purchasing = None if supplier is None else Purchasing(store, supplier, give_up_after)
+        self._source = Source(store, stream, owner, acquire, subject, selection, limited, group)
+        self._keeps_bought = keep_bought
+        self._most_under_way = most_under_way
+        self._spend_at_most, self._spend_ahead = spend_at_most, spend_ahead
+        self._purchasing = (
+            None if supplier is None else Purchasing(self._source, supplier, give_up_after)
+        )
 
     def apply(
         self, order: Order, address: Address | None = None, worth: Worth | None = None
@@ -106,11 +127,11 @@ class Gate:
             begun = self._is_in_place(books, address)
             answers = self._collect(books, order)
             newest = self._newest(books)
-            wanted = self._wanted(order, newest, books.buffer_capacity, answers)
-            buying = Buying(self._source, order, books)
+            ordered = self._ordered(order, newest, books.buffer_capacity, answers)
+            buying = Buying(self._source, order, books, ordered, self._affordable(order, books))
             if begun:
-                self._buy(buying, wanted, worth)
-            receipt = self._finish(order, newest, buying, answers, wanted)
+                self._buy(buying, worth)
+            receipt = self._finish(order, newest, buying, answers)
         if self._purchasing is not None:
             self._purchasing.ask()
         return receipt
@@ -134,8 +155,8 @@ class Gate:
             )
         raise WireError(f"round {order.round_number} is too late: round {newest} has been applied")
 
-    def _wanted(self, order: Order, newest: Receipt, capacity: int, answers: Answers) -> int:
-        """Return how many samples to buy.
+    def _ordered(self, order: Order, newest: Receipt, capacity: int, answers: Answers) -> int:
+        """Return how many samples an order asks for.
 
         What the server believes decides: slots that emptied since wait for the next order.
         """
@@ -143,17 +164,25 @@ class Gate:
         wanted = buffer.wanted(order, believed, capacity)
         if self._purchasing is None:
             return wanted
-        return min(wanted, max(MOST_UNDER_WAY - len(answers.left), 0))
+        return min(wanted, max(self._most_under_way - len(answers.left), 0))
+
+    def _affordable(self, order: Order, books: Books) -> float:
+        """Return how many samples the device's own ceiling lets it buy."""
+        if self._spend_at_most is None or not order.price:
+            return math.inf
+        allowed = self._spend_at_most * (books.orders + 1 + self._spend_ahead)
+        left = allowed * (1 + ROUNDING) - (books.spent - books.refunded)
+        return max(left // order.price, 0)
 
     def _newest(self, books: Books) -> Receipt:
         """Return the newest receipt, which the server has; one without samples before the first."""
         answered = self._store.answer(books.last_round)
         return Receipt(run=books.run, round_number=0) if answered is None else answered[1]
 
-    def _buy(self, buying: Buying, wanted: int, worth: Worth | None) -> None:
+    def _buy(self, buying: Buying, worth: Worth | None) -> None:
         """Choose and pay for what an earlier process that died had not paid for already."""
-        buying.group.cursor = self._stream.cursor
-        lacking = max(wanted - self._store.count("paid"), 0)
+        buying.batch.cursor = self._stream.cursor
+        lacking = max(buying.wanted - self._store.count("paid"), 0)
         comes_paid = self._source.selection is None and self._purchasing is None
         if comes_paid and not self._store.count("candidate", "chosen"):
             buying.take_next(lacking)
@@ -162,27 +191,25 @@ class Gate:
         if self._purchasing is None:
             buying.pay(lacking)
 
-    def _finish(
-        self, order: Order, newest: Receipt, buying: Buying, answers: Answers, wanted: int
-    ) -> Receipt:
+    def _finish(self, order: Order, newest: Receipt, buying: Buying, answers: Answers) -> Receipt:
         """Store what arrived and what was bought, in one step, and write the receipt."""
         for failure in answers.failed.values():
-            buying.group.tried[failure.key] = failure
+            buying.batch.tried[failure.key] = failure
             if failure.set_aside:
-                buying.group.set_aside.append(failure)
+                buying.batch.set_aside.append(failure)
         for purchase in answers.ended:
-            buying.group.tried.pop(purchase.key, None)
+            buying.batch.tried.pop(purchase.key, None)
         with self._store.step(order.round_number, buying.books) as change:
             if buying.takes_next:
                 change.books = replace(change.books, is_dry=buying.is_dry())
-            buying.group.write(change, "paid")
+            buying.batch.write(change, "paid")
             arrived = self._settle(change, answers)
             terms = {
                 "price": order.price,
                 "bought_round": order.round_number,
                 "bought_in": change.books.orders + 1,
             }
-            bought, asked = self._book(change, terms, wanted)
+            bought, asked = self._book(change, terms, buying.wanted)
             self._make_room(change, order, len(arrived) + len(bought))
             for number in arrived:
                 change.move(number, "stored")
@@ -195,9 +222,12 @@ class Gate:
                 orders=books.orders + 1,
                 admitted=books.admitted + len(arrived) + len(bought),
             )
+            change.train()
             count = change.books.bought - buying.books.bought
-            is_dry = count < wanted or (not wanted and newest.is_dry)
+            is_dry = count < buying.wanted or (not buying.wanted and newest.is_dry)
             receipt = self._receipt(order, change.books, answers, asked, is_dry=is_dry)
+            if buying.is_capped:
+                receipt = replace(receipt, health={**receipt.health, "at_ceiling": 1})
             change.note_order(order)
             change.answer(order, receipt)
             change.tick()
@@ -209,8 +239,8 @@ class Gate:
         """Book what suppliers said; return the numbers of the samples that arrived."""
         arrived = []
         refused = [purchase.number for purchase, _ in answers.refused]
-        for purchase, packed in answers.arrived:
-            if change.rewrite(purchase.number, packed):
+        for purchase, packed, group in answers.arrived:
+            if change.rewrite(purchase.number, packed, group):
                 arrived.append(purchase.number)
             else:  # it was swept meanwhile
                 refused.append(purchase.number)
@@ -255,15 +285,21 @@ class Gate:
         return [sample.number for sample in paid if not sample.is_void], len(asked)
 
     def _make_room(self, change: Change, order: Order, fresh: int) -> None:
-        """Let samples leave whose time in training is over, then the oldest."""
+        """Let samples leave whose time in training is over, then those that make room."""
         books = change.books
-        expired = change.numbers("state = 'stored' AND since <= ?", books.orders - order.horizon)
-        for number in expired:
-            change.drop(number)
+        leaves = change.numbers("state = 'stored' AND since <= ?", books.orders - order.horizon)
         most = max(books.buffer_capacity - fresh, 0)
-        too_many = max(self._store.count("stored") - most, 0)
-        for number in change.numbers("state = 'stored' ORDER BY place LIMIT ?", too_many):
-            change.drop(number)
+        too_many = self._store.count("stored") - len(leaves) - most
+        if too_many > 0:
+            stays = self._store.stays(books.orders, order.horizon)
+            for (stay, group), count in buffer.leaving(stays, too_many).items():
+                where = "state = 'stored' AND since = ? AND in_group = ? ORDER BY place LIMIT ?"
+                leaves += change.numbers(where, books.orders - stay, group, count)
+        for number in leaves:
+            if self._keeps_bought:
+                change.move(number, "kept")
+            else:
+                change.drop(number)
 
     def _receipt(
         self, order: Order, books: Books, answers: Answers, asked: int, *, is_dry: bool

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tidegate.client.buying import TRIES, one_try_more, to_try_again
-from tidegate.client.store import FailedSample, Held, Store
+from tidegate.client.buying import TRIES, Source, one_try_more, to_try_again
+from tidegate.client.store import FailedSample, Held
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request, Supplier
 from tidegate.errors import ConfigurationError
 
@@ -20,8 +20,8 @@ class Answers:
     """Those still under way, by their keys, oldest first."""
     most: int = 0
     """The most samples that may arrive at once; more wait for the next order."""
-    arrived: list[tuple[Held, bytes]] = field(default_factory=list)
-    """With the complete, packed samples."""
+    arrived: list[tuple[Held, bytes, str]] = field(default_factory=list)
+    """With the complete, packed samples and their groups."""
     refused: list[tuple[Held, float]] = field(default_factory=list)
     """With what was paid back."""
     tried: dict[str, FailedSample] = field(default_factory=dict)
@@ -39,7 +39,8 @@ class Answers:
     @property
     def ended(self) -> list[Held]:
         """Purchases that have arrived, or never will."""
-        return [purchase for purchase, _ in (*self.arrived, *self.refused)]
+        arrived = [purchase for purchase, *_ in self.arrived]
+        return [*arrived, *(purchase for purchase, _ in self.refused)]
 
 
 class Purchasing:
@@ -49,15 +50,15 @@ class Purchasing:
     next order.
     """
 
-    def __init__(self, store: Store, supplier: Supplier, give_up_after: int | None) -> None:
+    def __init__(self, source: Source, supplier: Supplier, give_up_after: int | None) -> None:
         """Connect one client with one supplier.
 
         Args:
-            store: where purchases are kept.
+            source: where samples come from, with the store of purchases.
             supplier: the supplier.
             give_up_after: rounds after which a purchase is cancelled; None to wait for ever.
         """
-        self._store = store
+        self._source, self._store = source, source.store
         self._supplier = supplier
         self._give_up_after = give_up_after
 
@@ -148,20 +149,25 @@ class Purchasing:
         elif len(answers.arrived) == answers.most:
             return
         else:
-            packed = self._completed(answers, purchase, outcome)
-            if packed is not None:
-                answers.arrived.append((purchase, packed))
+            completed = self._completed(answers, purchase, outcome)
+            if completed is not None:
+                answers.arrived.append((purchase, *completed))
             elif not answers.failed[purchase.key].set_aside:
                 return
             else:
                 answers.refused.append((purchase, 0.0))
         del answers.left[purchase.key]
 
-    def _completed(self, answers: Answers, purchase: Held, outcome: Delivered) -> bytes | None:
-        """Return the sample that an answer makes complete; None if it cannot be made."""
+    def _completed(
+        self, answers: Answers, purchase: Held, outcome: Delivered
+    ) -> tuple[bytes, str] | None:
+        """Return the sample that an answer makes complete, and its group; None if none can be."""
         try:
             sample = self._store.unpack(self._store.content(purchase.number) or b"")
-            return self._store.pack(self._supplier.complete(sample, outcome.answer))
+            complete = self._supplier.complete(sample, outcome.answer)
+            return self._source.packed(complete, purchase.key)
+        except ConfigurationError:
+            raise
         except Exception as wrong:
             key = purchase.key
             logger.exception("the answer for %a could not be turned into a sample", key)

@@ -55,10 +55,14 @@ class Sums:
     orders: int = 0
     keep: int = 0
     """The limit, in milliseconds; 0 for none."""
+    train_on: int = 0
+    """The most samples that train in a round; 0 for all that are stored."""
     stored: int = 0
     """Samples in the buffer."""
+    trained: int = 0
+    """Those of them that trained in the newest order."""
     uses: int = 0
-    """Sum of the rounds that each of them has trained in."""
+    """Sum of the rounds that each of these has trained in; of all that are stored, if all train."""
     held: str = "0"
     """Sum of the hashes of all items, in hexadecimal digits."""
     longest: int = 0
@@ -91,6 +95,12 @@ class Entry:
     """Rounds that a sample may be used in, by the order; 0 for any number."""
     oldest_uses: int = 0
     """Of the samples that trained in an order, the rounds of the most used one."""
+    train_on: int = 0
+    """Of the first entry: the most samples that train in a round; 0 for all."""
+    trained: int = 0
+    """Samples that trained in an order, if not all do."""
+    uses: int = 0
+    """Sum of the rounds that each of these has trained in, if not all do."""
     oldest_age: int = 0
     """How long the one that is held longest had been held, in milliseconds."""
     left: tuple[Item, ...] = ()
@@ -160,7 +170,7 @@ def followed(sums: Sums, entry: Entry) -> Sums:
         held -= item.digest()
         if item.kind == "sample":
             stored -= 1
-            uses -= sums.orders - item.since
+            uses -= 0 if sums.train_on else sums.orders - item.since
         _count(counts, _end_of(item, entry.event, stays=item.mark in stays))
     for item in entry.entered:
         held += item.digest()
@@ -176,15 +186,20 @@ def followed(sums: Sums, entry: Entry) -> Sums:
         held=f"{held % HELD:x}",
         counts=counts,
         keep=entry.keep if entry.event == "limit" else sums.keep,
+        train_on=entry.train_on if entry.event == "begun" else sums.train_on,
     )
     if entry.event != "order":
         return after
-    counts["used"] = counts.get("used", 0) + stored
+    trained = entry.trained if sums.train_on else stored
+    if trained > min(stored, sums.train_on or stored):
+        raise ValueError("more train than may")
+    counts["used"] = counts.get("used", 0) + trained
     return replace(
         after,
         round_number=entry.round_number,
         orders=sums.orders + 1,
-        uses=uses + stored,
+        trained=trained,
+        uses=entry.uses if sums.train_on else uses + stored,
         longest=max(sums.longest, entry.oldest_age),
         most_used=max(sums.most_used, entry.oldest_uses),
         breaches=sums.breaches + len(entry.breaches(sums.keep)),

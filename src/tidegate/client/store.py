@@ -16,6 +16,7 @@ from math import isinf
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from tidegate._internal.randomness import generator, seed_of
 from tidegate._internal.saving import plain, reading
 from tidegate.client import record
 from tidegate.client.codec import ArrayCodec, SampleCodec
@@ -25,20 +26,23 @@ from tidegate.client.samples import Reader, Samples
 from tidegate.errors import RunDiffersError, WireError
 from tidegate.wire import Address, Order, Receipt, cursor_digest
 
-State = Literal["candidate", "chosen", "paid", "under way", "stored"]
+State = Literal["candidate", "chosen", "paid", "under way", "stored", "kept"]
 """Of a sample: read from the stream; to be paid for; paid for, and complete, by an order that has
-not ended; bought, and still to come; in the buffer."""
+not ended; bought, and still to come; in the buffer; kept after it has left the buffer."""
 KINDS: Mapping[str, str] = {
     "candidate": "candidate",
     "chosen": "candidate",
     "paid": "purchase",
     "under way": "purchase",
     "stored": "sample",
+    "kept": "archived sample",
 }
 """What the record calls them."""
 SECRET_BYTES = 16
 KEPT_ANSWERS = 1000
 """Rounds whose order and receipt are kept, so that money can be traced and storage is bounded."""
+NEVER = 2**62
+"""More uses than a sample can have."""
 KEPT_FAILURES = 1000
 """Samples set aside whose key and error are kept; the books count them all."""
 
@@ -52,6 +56,8 @@ class Books:
     """Its registered name or public key."""
     buffer_capacity: int
     """B_m, samples."""
+    train_on: int = 0
+    """The most of them that train in a round, the least used ones; 0 for all."""
     buffer_id: str
     """Created with the buffer: a client that has lost one comes back with another."""
     last_round: int = 0
@@ -152,6 +158,8 @@ class Fresh:
     origin: Origin = Origin()
     number: int = 0
     """Of the candidate that it was; 0 for one that is new."""
+    group: str = ""
+    """Of a complete sample, if groups were named."""
 
 
 @dataclass(frozen=True)
@@ -247,13 +255,14 @@ class Change:
         subject = fresh.origin.subject
         held_at = min(fresh.origin.held_at or self.now, self.now)
         mark = record.mark_of(secret, subject, fresh.packed)
-        place, key = self._next_place(), as_bytes(fresh.key)
-        row = self._client, state, place, key, held_at, subject, secret, mark
+        place, key, group = self._next_place(), as_bytes(fresh.key), as_bytes(fresh.group)
+        row = self._client, state, place, key, held_at, subject, secret, mark, group
         number = (
             self._execute(
                 "INSERT INTO samples (client, state, place, key, held_at, subject, secret, mark, "
-                "price, bought_round, bought_in, is_asked, since) "
-                "VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, 0.0, 0, 0, 0, 0)",
+                "in_group, price, bought_round, bought_in, is_asked, since, uses, used_in) "
+                "VALUES (?, ?, ?, CAST(? AS TEXT), ?, ?, ?, ?, CAST(? AS TEXT), "
+                "0.0, 0, 0, 0, 0, 0, 0)",
                 row,
             ).lastrowid
             or 0
@@ -277,7 +286,7 @@ class Change:
             Its number; 0 for a candidate that may not be held, which costs nothing.
         """
         if fresh.number and self.numbers("number = ?", fresh.number):
-            self.rewrite(fresh.number, fresh.packed)
+            self.rewrite(fresh.number, fresh.packed, fresh.group)
             self.move(fresh.number, state)
             return fresh.number
         if state == "candidate" and not self._may_hold(fresh.origin):
@@ -297,8 +306,8 @@ class Change:
         if item is not None:
             self._after[number] = item._replace(kind=KINDS[state], since=since)
 
-    def rewrite(self, number: int, packed: bytes) -> bool:
-        """Replace the content of a sample; return False for a void one, whose content is gone."""
+    def rewrite(self, number: int, packed: bytes, group: str) -> bool:
+        """Complete a sample; return False for a void one, whose content is gone."""
         item = self._item(number)
         if item is None:
             return False
@@ -306,7 +315,10 @@ class Change:
             "SELECT secret, subject FROM samples WHERE number = ?", (number,)
         )
         mark = record.mark_of(secret, subject, packed)
-        self._execute("UPDATE samples SET mark = ? WHERE number = ?", (mark, number))
+        self._execute(
+            "UPDATE samples SET mark = ?, in_group = CAST(? AS TEXT) WHERE number = ?",
+            (mark, as_bytes(group), number),
+        )
         self._contents.write(number, packed)
         self._after[number] = item._replace(mark=mark)
         return True
@@ -316,7 +328,9 @@ class Change:
         self._item(number)
         self._contents.remove(number)
         self._execute(
-            "UPDATE samples SET subject = '', secret = x'', mark = '' WHERE number = ?", (number,)
+            "UPDATE samples SET subject = '', secret = x'', mark = '', in_group = '' "
+            "WHERE number = ?",
+            (number,),
         )
         self._after[number] = None
 
@@ -324,6 +338,28 @@ class Change:
         """Overwrite a sample, with its row."""
         self.empty(number)
         self._execute("DELETE FROM samples WHERE number = ?", (number,))
+
+    def train(self) -> None:
+        """Note which samples train in the newest order: the least used; equal ones by chance."""
+        books = self.books
+        if not books.train_on:
+            return
+        level = self._execute(
+            "SELECT uses FROM samples WHERE client = ? AND state = 'stored' "
+            "ORDER BY uses LIMIT 1 OFFSET ?",
+            (self._client, books.train_on),
+        ).fetchone()
+        numbers = self.numbers("state = 'stored' AND uses < ?", *(level or [NEVER]))
+        if level is not None:
+            equal = self.numbers("state = 'stored' AND uses = ? ORDER BY place", *level)
+            draw = generator(seed_of((books.client, books.last_round, "trains")))
+            lacking = books.train_on - len(numbers)
+            numbers += draw.choice(equal, lacking, replace=False).tolist()
+        self._execute(
+            "UPDATE samples SET uses = uses + 1, used_in = ? "
+            "WHERE number IN (SELECT value FROM json_each(?))",
+            (books.orders, json.dumps(numbers)),
+        )
 
     def numbers(self, where: str, *values: object) -> list[int]:
         """Return the numbers of the client's samples that fulfil a condition."""
@@ -372,6 +408,14 @@ class Change:
             ).fetchone()[0]
             for column in ("since", "held_at")
         )
+        oldest_uses = 0 if since is None else self.books.orders - since
+        trained = uses = 0
+        if self.books.train_on:
+            oldest_uses, trained, uses = self._execute(
+                "SELECT ifnull(max(uses), 0), count(*), ifnull(sum(uses), 0) FROM samples "
+                "WHERE client = ? AND state = 'stored' AND used_in = ?",
+                (self._client, self.books.orders),
+            ).fetchone()
         orders = self._execute(
             'SELECT number FROM record WHERE client = ? AND entry LIKE \'{"event":"order"%\' '
             "ORDER BY number DESC LIMIT ?",
@@ -385,7 +429,9 @@ class Change:
             "order",
             round_number=order.round_number,
             most_uses=0 if isinf(order.horizon) else int(order.horizon),
-            oldest_uses=0 if since is None else self.books.orders - since,
+            oldest_uses=oldest_uses,
+            trained=trained,
+            uses=uses,
             oldest_age=0 if held_at is None else self.now - held_at,
         )
 
@@ -471,6 +517,7 @@ class Store:
         client: its registered name or public key.
         buffer_capacity: B_m, samples.
         codec: turns samples into bytes and back.
+        train_on: the most samples that train in a round; 0 for all.
         clock: says the time.
     """
 
@@ -482,6 +529,7 @@ class Store:
         buffer_capacity: int,
         codec: SampleCodec | None = None,
         *,
+        train_on: int = 0,
         clock: Clock = time.time,
     ) -> None:
         self._owns_file = not isinstance(file, DeviceFile)
@@ -490,13 +538,13 @@ class Store:
         self._clock = clock
         self._order_at = 0
         self._read: tuple[tuple[Any, ...], Books] | None = None
-        self._run, self._client = run, client
+        self._run, self._client, self._train_on = run, client, train_on
         with self.file.opening() if self._owns_file else nullcontext():
-            self._number = self._begin(buffer_capacity)
+            self._number = self._begin(buffer_capacity, train_on)
 
-    def _begin(self, capacity: int) -> int:
+    def _begin(self, capacity: int, train_on: int) -> int:
         """Return the client's number in the file, to which it is added if it is new."""
-        mine = self._run, self._client, capacity
+        mine = self._run, self._client, capacity, train_on
         whose = () if self._owns_file else mine[:2]
         with self.file.changing() if mine not in self.file.clients(*whose) else nullcontext():
             owners = self.file.clients(*whose)  # another process may have been faster
@@ -511,13 +559,15 @@ class Store:
                     run=self._run,
                     client=self._client,
                     buffer_capacity=capacity,
+                    train_on=train_on,
                     buffer_id=uuid.uuid4().hex,
                     own_time=wall,
                     wall_time=wall,
                     used_at=wall,
                 )
                 change = Change(self.file, self._insert(books), books, wall, 0)
-                change.note("begun", note=f"{self._run}/{self._client}/{books.buffer_id}")
+                note = f"{self._run}/{self._client}/{books.buffer_id}"
+                change.note("begun", note=note, train_on=train_on)
                 change.write()
         self.books()  # refuse what is damaged at once
         row = self._row()
@@ -530,14 +580,17 @@ class Store:
         return self.file.execute(statement, values).lastrowid or 0
 
     def _of_another(
-        self, owner: tuple[str, str, int], mine: tuple[str, str, int]
+        self, owner: tuple[str, str, int, int], mine: tuple[str, str, int, int]
     ) -> RunDiffersError:
-        (run, client, saved), (my_run, me, capacity) = owner, mine
+        theirs, ours = (
+            f"{client!r} in run {run!r} with capacity {capacity}"
+            + (f" and train_on {train_on}" if owner[3] or mine[3] else "")
+            for run, client, capacity, train_on in (owner, mine)
+        )
         return RunDiffersError(
-            f"{self.file.path} belongs to {client!r} in run {run!r} with capacity {saved}, not to "
-            f"{me!r} in {my_run!r} with {capacity}; restore these settings, or use another folder "
-            "or file",
-            name="run, client and buffer_capacity",
+            f"{self.file.path} belongs to {theirs}, not to {ours}; restore these settings, or use "
+            "another folder or file",
+            name="run, client, buffer_capacity and train_on",
             saved=owner,
             given=mine,
         )
@@ -545,8 +598,8 @@ class Store:
     @classmethod
     def of_each(cls, file: DeviceFile, clock: Clock = time.time) -> Iterator["Store"]:
         """Yield the store of each client in a file, for programs that train nothing."""
-        for run, client, capacity in file.clients():
-            yield cls(file, run, client, capacity, clock=clock)
+        for run, client, capacity, train_on in file.clients():
+            yield cls(file, run, client, capacity, train_on=train_on, clock=clock)
 
     def close(self) -> None:
         """Close the file, unless it was open before."""
@@ -615,44 +668,62 @@ class Store:
         )
         return bool(rows)
 
-    def ages(self, orders: int) -> Counter[int]:
-        """Return how many samples that are stored or under way have which age.
+    def ages(self, orders: int) -> Counter[tuple[int, str]]:
+        """Return how many samples that are stored or under way have which age and group.
 
         Args:
             orders: applied so far; what the newest of them bought has age 1.
         """
         rows = self.file.rows(
-            (int, int),
-            "SELECT bought_in, count(*) FROM samples WHERE client = ? AND state IN "
-            "('stored', 'under way') GROUP BY bought_in",
+            (int, str, int),
+            "SELECT bought_in, in_group, count(*) FROM samples WHERE client = ? AND state IN "
+            "('stored', 'under way') GROUP BY bought_in, in_group",
             self._number,
         )
-        newest = max((bought_in for bought_in, _ in rows), default=0)
+        newest = max((bought_in for bought_in, *_ in rows), default=0)
         if newest > orders:
             raise self.file.damaged(f"order {newest} bought a sample, but {orders} were applied")
-        return Counter({orders - bought_in + 1: count for bought_in, count in rows})
+        return Counter({(orders - bought_in + 1, group): n for bought_in, group, n in rows})
+
+    def stays(self, orders: int, horizon: float) -> Counter[tuple[int, str]]:
+        """Return how many stored samples have stayed for how many orders, by group.
+
+        Args:
+            orders: applied so far.
+            horizon: those that have stayed for so many are not counted.
+        """
+        rows = self.file.rows(
+            (int, str, int),
+            "SELECT ?2 - since, in_group, count(*) FROM samples WHERE client = ?1 "
+            "AND state = 'stored' AND ?2 - since < ?3 GROUP BY since, in_group",
+            *(self._number, orders, horizon),
+        )
+        return Counter({(stay, group): count for stay, group, count in rows})
 
     def uses(self, orders: int) -> Counter[int]:
-        """Return how many stored samples have trained in how many rounds.
+        """Return how many samples that train have trained in how many rounds, with this one.
 
         Args:
             orders: applied so far.
         """
         rows = self.file.rows(
             (int, int),
-            "SELECT since, count(*) FROM samples WHERE client = ? AND state = 'stored' "
+            "SELECT uses, count(*) FROM samples WHERE client = ?1 AND state = 'stored' "
+            "AND used_in = ?2 GROUP BY uses"
+            if self._train_on
+            else "SELECT ?2 - since, count(*) FROM samples WHERE client = ?1 AND state = 'stored' "
             "GROUP BY since",
-            self._number,
+            *(self._number, orders),
         )
-        return Counter({orders - since: count for since, count in rows})
+        return Counter(dict(rows))
 
     def samples(self) -> Samples:
         """Return the samples to train on, oldest first; none that was held for too long."""
         books = self.books()
-        limit = ""
+        limit = f"AND used_in = {books.orders}" if books.train_on else ""
         if books.keep:
             oldest = books.time.at(milliseconds(self._clock)).own - books.keep
-            limit = f"AND +held_at > {oldest}"
+            limit += f" AND +held_at > {oldest}"
         numbers = self.numbers("stored", limit)
         if len(numbers) > books.buffer_capacity:
             raise self.file.damaged(f"it holds more than {books.buffer_capacity} samples")

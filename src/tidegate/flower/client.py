@@ -10,26 +10,34 @@ def train(message, context):
 """
 
 import logging
+import math
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 
-from tidegate._internal.arguments import check_function
-from tidegate.client.buying import Acquire, Subject
+from tidegate._internal.arguments import check_function, check_number, check_whole_number
+from tidegate.client.buying import Acquire, Group, Subject
 from tidegate.client.codec import SampleCodec
-from tidegate.client.gate import Gate
+from tidegate.client.gate import MOST_UNDER_WAY, Gate, check_one_source
+from tidegate.client.limits import duration
 from tidegate.client.samples import Samples
 from tidegate.client.store import BooksMovedError, check_meant_for
 from tidegate.client.streams import Indexed, Stream
 from tidegate.client.supplier import Supplier
 from tidegate.errors import ConfigurationError, DamagedFileError, SupplierError, TidegateError
 from tidegate.flower.flower_internals import is_client_fn
-from tidegate.flower.node_buffer import NodeBuffers, buffer_folder, own_name, tell_if_random
+from tidegate.flower.node_buffer import (
+    NodeBuffers,
+    OfNode,
+    buffer_folder,
+    own_name,
+    tell_if_random,
+)
 from tidegate.flower.records import (
     GATE_FAILS,
     GATE_REFUSES,
@@ -137,38 +145,82 @@ class ClientGate:
         subject: returns whom or what a sample is about, as a text, given the sample as the stream
             has it. ``tidegate forget`` then erases the samples of a subject on the node and refuses
             later ones.
+        group: returns the group of a complete sample, such as its class or its camera. Where
+            samples make room for others, common groups then go before rare ones; without it the
+            oldest samples go. Groups do not leave the device.
+        train_on: the most samples to train on in a round, the least used of those that are stored;
+            by default all. A number, or a function of the node's context.
+        keep_bought: whether samples that have left the buffer stay on the device, for ``tidegate
+            export`` and later runs; ``keep_at_most`` and ``tidegate forget`` hold for them, too.
+        most_under_way: purchases that may be under way at once.
+        spend_at_most: the site's own ceiling for each round that the node takes part in, whatever
+            the server orders: what is left of it may be spent later. A number, or a function of the
+            node's context, such as ``lambda context: context.node_config["spend-at-most"]``.
+        spend_ahead: rounds of the ceiling that may be spent before they come.
     """
 
     def __init__(  # noqa: PLR0913 - all but two are given by name, and few are needed
         self,
         open_stream: Callable[[Context], Stream | Indexed],
-        buffer_capacity: int | Callable[[Context], int],
+        buffer_capacity: OfNode[int],
         *,
         acquire: Acquire | None = None,
         supplier: Callable[[Context], Supplier | None] | None = None,
         give_up_after: int | None = None,
         codec: SampleCodec | None = None,
         worth: Worth | None = None,
-        selection: Selection | Callable[[Context], Selection | None] | None = None,
+        selection: OfNode[Selection | None] = None,
         keep_at_most: str | None = None,
         subject: Subject | None = None,
+        group: Group | None = None,
+        train_on: OfNode[int] | None = None,
+        keep_bought: bool = False,
+        most_under_way: int = MOST_UNDER_WAY,
+        spend_at_most: OfNode[float | None] = None,
+        spend_ahead: float = 0.0,
     ) -> None:
         if worth is not None:
-            takes = "candidates", "a message", "a context"
-            check_function("worth", worth, takes, "it returns one number for each candidate")
+            rated = "candidates", "a message", "a context"
+            check_function("worth", worth, rated, "it returns one number for each candidate")
         self._worth = worth
         chosen = Selection() if selection is None and worth is not None else selection
         tell_if_random(chosen, is_ranked=worth is not None)
+        check_one_source(acquire, supplier)
+        hooks: dict[str, tuple[object, tuple[str, ...], str]] = {
+            "acquire": (acquire, ("a sample", "its key"), "it returns the sample to store"),
+            "subject": (subject, ("a sample",), "it returns a text, whom the sample is about"),
+            "group": (group, ("a sample",), "it returns the sample's group, such as its class"),
+        }
+        for name, (function, takes, remedy) in hooks.items():
+            if function is not None:
+                check_function(name, function, takes, remedy)
+        if give_up_after is not None:
+            remedy = "leave it out to wait as long as it takes"
+            check_whole_number("give_up_after", give_up_after, remedy=remedy)
+        check_whole_number("most_under_way", most_under_way)
+        limit = "a number of rounds, 0 or more"
+        check_number("spend_ahead", spend_ahead, limit, lambda rounds: 0 <= rounds < math.inf)
+        if keep_at_most is not None:
+            duration(keep_at_most)
         self._buffers = NodeBuffers(
             open_stream,
             buffer_capacity,
-            acquire,
-            codec,
-            chosen,
+            train_on=train_on,
+            spend_at_most=spend_at_most,
+            codec=codec,
+            selection=chosen,
             supplier=supplier,
-            give_up_after=give_up_after,
-            keep_at_most=keep_at_most,
-            subject=subject,
+            make_gate=partial(
+                Gate,
+                acquire=acquire,
+                give_up_after=give_up_after,
+                keep_at_most=keep_at_most,
+                subject=subject,
+                group=group,
+                keep_bought=keep_bought,
+                most_under_way=most_under_way,
+                spend_ahead=spend_ahead,
+            ),
         )
         self._is_limited = keep_at_most is not None
 

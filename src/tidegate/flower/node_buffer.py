@@ -6,23 +6,26 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from flwr.app import Context
 
-from tidegate._internal.arguments import check_function, check_kind, check_whole_number
+from tidegate._internal.arguments import (
+    check_function,
+    check_kind,
+    check_number,
+    check_whole_number,
+)
 from tidegate.client.buffer_files import users_folder
-from tidegate.client.buying import Acquire, Subject
 from tidegate.client.codec import SampleCodec
 from tidegate.client.device_file import OWNER_ONLY_FOLDER, DeviceFile, store_path
-from tidegate.client.gate import Gate, check_one_source
-from tidegate.client.limits import duration
+from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import Indexed, IndexedStream, Stream
 from tidegate.client.supplier import Supplier
 from tidegate.errors import ConfigurationError
 from tidegate.selection import Selection
-from tidegate.wire import LARGEST_CAPACITY, Address
+from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY, Address
 
 FOLDER = "tidegate-folder"
 """Key of node-config, or else of run-config, that says where a client keeps its buffer."""
@@ -40,6 +43,10 @@ NOT_DATA = (str, bytes, tuple, Mapping)
 
 STREAMS = ("take", "seek", "cursor")
 """Attributes of every stream."""
+Setting = TypeVar("Setting")
+OfNode: TypeAlias = Setting | Callable[[Context], Setting]
+"""A setting of all nodes, or a function of the node's context."""
+OF_NODE = "it returns the setting of a node; or give one for all"
 OPENS = "such as lambda context: data, which returns a node's data set or stream"
 
 
@@ -55,8 +62,8 @@ logger = logging.getLogger(__name__)
 class _Open:
     """What stays open for a node of this process; its gate reads the stream on where it was."""
 
-    whose: tuple[DeviceFile, str, str, int]
-    """The file, the run, the client and its capacity."""
+    whose: tuple[DeviceFile, str, str, int, int]
+    """The file, the run, the client, its capacity, and how many samples train."""
     store: Store
     gate: Gate | None = None
 
@@ -70,68 +77,55 @@ def tell_if_random(selection: object, *, is_ranked: bool) -> None:
 class NodeBuffers:
     """Opens the buffer of the node that a context belongs to."""
 
-    def __init__(  # noqa: PLR0913 - as many as a gate has parts
+    def __init__(
         self,
         open_stream: Callable[[Context], Stream | Indexed],
-        buffer_capacity: int | Callable[[Context], int],
-        acquire: Acquire | None,
-        codec: SampleCodec | None,
-        selection: Selection | Callable[[Context], Selection | None] | None,
+        buffer_capacity: OfNode[int],
         *,
-        supplier: Callable[[Context], Supplier | None] | None = None,
-        give_up_after: int | None = None,
-        keep_at_most: str | None = None,
-        subject: Subject | None = None,
+        train_on: OfNode[int] | None,
+        spend_at_most: OfNode[float | None],
+        codec: SampleCodec | None,
+        selection: OfNode[Selection | None],
+        supplier: Callable[[Context], Supplier | None] | None,
+        make_gate: Callable[..., Gate],
     ) -> None:
         check_function("open_stream", open_stream, ("a context",), OPENS)
-        if callable(buffer_capacity):
-            remedy = "such as lambda context: 100, or give a number"
-            check_function("buffer_capacity", buffer_capacity, ("a context",), remedy)
-        else:
-            _check_capacity("buffer_capacity", buffer_capacity)
-        if acquire is not None:
-            remedy = "it returns the sample to store"
-            check_function("acquire", acquire, ("a sample", "its key"), remedy)
-        if callable(selection):
-            remedy = "it returns a Selection, or None for samples as they come"
-            check_function("selection", selection, ("a context",), remedy)
-        else:
-            _check_selection("selection", selection)
-        check_one_source(acquire, supplier)
+        for name, setting, check in (
+            ("buffer_capacity", buffer_capacity, _check_capacity),
+            ("train_on", train_on, _check_training),
+            ("spend_at_most", spend_at_most, _check_ceiling),
+            ("selection", selection, _check_selection),
+        ):
+            if callable(setting):
+                check_function(name, setting, ("a context",), OF_NODE)
+            else:
+                check(name, setting)
         if supplier is not None:
             remedy = "it returns the node's supplier (tidegate.client.supplier.Supplier)"
             check_function("supplier", supplier, ("a context",), remedy)
-        if give_up_after is not None:
-            remedy = "leave it out to wait as long as it takes"
-            check_whole_number("give_up_after", give_up_after, remedy=remedy)
-        if keep_at_most is not None:
-            duration(keep_at_most)
-        if subject is not None:
-            remedy = "it returns a text, whom or what the sample is about"
-            check_function("subject", subject, ("a sample",), remedy)
-        self._subject = subject
-        self._supplier = supplier
-        self._give_up_after = give_up_after
-        self._keep_at_most = keep_at_most
         self._open_stream = open_stream
-        self._buffer_capacity = buffer_capacity
-        self._acquire = acquire
+        self._buffer_capacity, self._train_on = buffer_capacity, train_on
+        self._spend_at_most = spend_at_most
         self._codec = codec
         self._selection = selection
+        self._supplier = supplier
+        self._make_gate = make_gate
         self._open: dict[int, _Open] = {}
         """By the id of a node's context, as long as the context lives."""
 
     @contextmanager
     def store(self, address: Address, context: Context) -> Iterator[Store]:
         """Open the node's buffer in a run; a file is open only while a message is handled."""
-        capacity = self._capacity(address.client, context)
+        sizes = self._sizes(context)
         folder = buffer_folder(context)
         if folder is None or id(context) in _FILES:
-            yield self._opened(address, context, capacity).store
+            yield self._opened(address, context, *sizes).store
             return
         path = store_path(folder, address.run, address.client)
         path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
-        store = Store(path, address.run, address.client, capacity, self._codec)
+        capacity, train_on = sizes
+        whose = path, address.run, address.client, capacity
+        store = Store(*whose, self._codec, train_on=train_on)
         try:
             yield store
         finally:
@@ -148,52 +142,68 @@ class NodeBuffers:
 
     def selection(self, context: Context) -> Selection | None:
         """Return how the node chooses among candidates; None if it does not."""
-        choose = self._selection
-        if not callable(choose):
-            return choose
-        selection = choose(context)
-        _check_selection("the result of selection", selection)
-        return selection
+        return _of_node("selection", self._selection, context, _check_selection)
 
     def _new_gate(self, store: Store, context: Context) -> Gate:
-        stream = as_stream(self._open_stream(context))
-        supplier = None if self._supplier is None else self._supplier(context)
-        selection = self.selection(context)
-        return Gate(
+        return self._make_gate(
             store,
-            stream,
-            self._acquire,
-            selection,
-            supplier,
-            self._give_up_after,
-            self._keep_at_most,
-            self._subject,
+            as_stream(self._open_stream(context)),
+            selection=self.selection(context),
+            supplier=None if self._supplier is None else self._supplier(context),
+            spend_at_most=_of_node("spend_at_most", self._spend_at_most, context, _check_ceiling),
         )
 
-    def _opened(self, address: Address, context: Context, capacity: int) -> _Open:
+    def _opened(self, address: Address, context: Context, capacity: int, train_on: int) -> _Open:
         """Return what stays open for a node: one buffer, for the run that it serves."""
         run, client, place = address.run, address.client, id(context)
         file, opened = _FILES[place], self._open.get(place)
         if opened is None:
             weakref.finalize(context, self._open.pop, place, None)
-        whose = file, run, client, capacity
+        whose = file, run, client, capacity, train_on
         if opened is None or opened.whose != whose:
-            opened = _Open(whose, Store(*whose, self._codec))
+            store = Store(file, run, client, capacity, self._codec, train_on=train_on)
+            opened = _Open(whose, store)
             self._open[place] = opened
         return opened
 
-    def _capacity(self, client: str, context: Context) -> int:
-        setting = self._buffer_capacity
-        if not callable(setting):
-            return setting  # checked when the gate was made
-        capacity = setting(context)
-        _check_capacity(f"buffer_capacity of {client}", capacity)
-        return capacity
+    def _sizes(self, context: Context) -> tuple[int, int]:
+        """Return how many samples a node stores, and how many of them train; 0 for all."""
+        capacity = _of_node("buffer_capacity", self._buffer_capacity, context, _check_capacity)
+        train_on = _of_node("train_on", self._train_on, context, _check_training) or 0
+        if train_on > capacity:
+            raise ConfigurationError(
+                f"train_on is {train_on}, but buffer_capacity is {capacity}: a node cannot train "
+                "on more samples than it stores; raise buffer_capacity, or leave out train_on"
+            )
+        return capacity, train_on % capacity
+
+
+def _of_node(
+    name: str, setting: OfNode[Setting], context: Context, check: Callable[[str, object], None]
+) -> Setting:
+    """Return a setting that may differ by node, for this one."""
+    if not callable(setting):
+        return setting  # checked when the gate was made
+    value = setting(context)
+    check(f"the result of {name}", value)
+    return value
 
 
 def _check_capacity(name: str, capacity: object) -> None:
     remedy = "a client that stores nothing has nothing to train on"
     check_whole_number(name, capacity, most=LARGEST_CAPACITY, remedy=remedy)
+
+
+def _check_training(name: str, train_on: object) -> None:
+    if train_on is not None:
+        remedy = "leave it out to train on all that is stored"
+        check_whole_number(name, train_on, most=LARGEST_CAPACITY, remedy=remedy)
+
+
+def _check_ceiling(name: str, amount: object) -> None:
+    if amount is not None:
+        limit = f"a number from 0 to {LARGEST_AMOUNT:g}, or None for no ceiling"
+        check_number(name, amount, limit, lambda given: 0 <= given <= LARGEST_AMOUNT)
 
 
 def _check_selection(name: str, value: object) -> None:

@@ -1,14 +1,12 @@
 """The choice among candidates by what they are worth."""
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tidegate._internal.arguments import check_number, check_whole_number
-from tidegate._internal.randomness import generator
+from tidegate._internal.randomness import generator, seed_of
 from tidegate.wire import LARGEST_CAPACITY, MOST_CANDIDATES
 
 
@@ -52,7 +50,7 @@ class Selection:
         >>> Selection().choose([0.1, 0.9, 0.5], 2, ["client-0", 7])
         [1, 2]
         """
-        draw = generator(_number(place) + self.seed)
+        draw = generator(seed_of(place) + self.seed)
         values = np.nan_to_num(np.asarray(worths, dtype=np.float64), nan=-np.inf)
         shuffled = draw.permutation(len(values))
         by_worth = shuffled[np.argsort(-values[shuffled], kind="stable")]
@@ -64,8 +62,3 @@ class Selection:
             left = (one for one in places[bool(at_random[now])] if int(one) not in chosen)
             chosen[int(next(left))] = None
         return list(chosen)
-
-
-def _number(place: Sequence[str | int]) -> int:
-    """A seed that is the same in every process; Python's own hash of a text is not."""
-    return int.from_bytes(hashlib.sha256(json.dumps(list(place)).encode()).digest()[:8], "big")
