@@ -77,7 +77,7 @@ def test_a_file_of_another_run_is_refused(tmp_path: Path) -> None:
         ValueError, match="belongs to 'site' in run 'r' with capacity 5, not to 'site' in run 's'"
     ):
         Store(path, "s", "site", 5)
-    with pytest.raises(ValueError, match="not to 'other' in 'r'"):
+    with pytest.raises(ValueError, match="not to 'other' in run 'r'"):
         Store(path, "r", "other", 5)
     with pytest.raises(ValueError, match="use another folder"):
         Store(path, "r", "site", 6)
