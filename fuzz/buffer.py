@@ -33,6 +33,9 @@ CELLS = (
     ("samples", "place"),
     ("samples", "since"),
     ("samples", "bought_in"),
+    ("samples", "in_group"),
+    ("samples", "uses"),
+    ("samples", "used_in"),
     ("samples", "mark"),
     ("contents", "number"),
     ("contents", "content"),
@@ -56,7 +59,7 @@ SCHEMES = (
     SELECT number, x'00' AS content FROM endless""",
     """WITH RECURSIVE many(n) AS (SELECT 100 UNION ALL SELECT n + 1 FROM many LIMIT 5000)
     INSERT INTO samples
-    SELECT n, 1, 'stored', n, 'key', 1.0, 1, 1, 0, 0, 1, '', x'', '' FROM many""",
+    SELECT n, 1, 'stored', n, 'key', 1.0, 1, 1, 0, 0, '', 1, 1, 1, '', x'', '' FROM many""",
 )
 """What somebody else may have done to the file."""
 

@@ -51,6 +51,14 @@ def test_books_reconcile_whatever_happens_where_samples_come_later(
     play_some(first, IN_ONE_TEST, choosing=choosing, late=True)
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("first", range(0, LATE_SCHEDULES, IN_ONE_TEST))
+def test_books_reconcile_whatever_happens_where_clients_choose_what_stays(
+    first: int, late: bool
+) -> None:
+    play_some(first, IN_ONE_TEST, choosing=True, late=late, keeping=True)
+
+
 @pytest.mark.long
 def test_the_schedules_meet_all_that_a_late_supplier_does() -> None:
     """Samples come, are refused, paid back and cancelled; else the schedules would show little."""
@@ -223,9 +231,12 @@ def _forget_what_is_under_way(gate: Gate, books: Books) -> Receipt:
     return replace(receipt, holding=buffer.less(receipt.holding, buffer.holding(ages)))
 
 
-def _plan_what_was_replaced(ages: Counter[int], _: int) -> dict[int, int]:
+def _plan_what_was_replaced(held: Counter[tuple[int, str]], _: int) -> dict[int, int]:
     """What purchases replace in the plan stays in it until they arrive."""
-    return dict(ages)
+    ages = Counter[int]()
+    for (age, _group), count in held.items():
+        ages[age] += count
+    return ages
 
 
 def _never_ask(_: Purchasing) -> None:

@@ -12,7 +12,8 @@ import functools
 import logging
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +40,7 @@ from tidegate.server.fleet_round import FleetRound
 from tidegate.wire import Address, Introduction, Order, Receipt
 
 RUN = "run"
+NOTHING: Mapping[str, Any] = {}
 NO_ANSWER = "the supplier does not answer"
 IN_MEMORY = Path(":memory:")
 AWAY = f"ConnectionError: {NO_ANSWER}"
@@ -120,7 +122,8 @@ class Disk(Store):
         return kind
 
 
-MakeStore = Callable[[str, int], Disk]
+MakeStore = Callable[[str, int, int], Disk]
+"""Given a client's name, its capacity and how many samples train, opens its store."""
 
 
 def _die_after(kind: str) -> None:
@@ -135,6 +138,9 @@ class Sample(NamedTuple):
     price: float
     bought_in: int
     since: int
+    group: str
+    uses: int
+    used_in: int
     content: Any
 
 
@@ -153,6 +159,9 @@ class Device:
     supplier: LateSupplier | None = None
     """Of samples that come later; without one they come at once."""
     give_up_after: int | None = None
+    train_on: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of its gate, besides."""
     mood: int = 0
     """What it ranks candidates by: no two models rank alike."""
     online: bool = True
@@ -174,14 +183,14 @@ class Device:
     """What its books had answered then."""
 
     def __post_init__(self) -> None:
-        self.disk = self.make_store(self.name, self.capacity)
+        self.disk = self.make_store(self.name, self.capacity, self.train_on)
         self.start()
 
     def start(self) -> None:
         """A new process."""
         stream, selection = IndexedStream(self), self.selection
         if self.supplier is None:
-            self.gate = Gate(self.disk, stream, self.acquire, selection)
+            self.gate = Gate(self.disk, stream, self.acquire, selection, **self.options)
             return
         self.supplier.unusable = lambda sample: int(sample.rsplit(":", 1)[1]) in self.at_fault
         self.gate = Gate(
@@ -190,6 +199,7 @@ class Device:
             selection=selection,
             supplier=self.supplier,
             give_up_after=self.give_up_after,
+            **self.options,
         )
 
     def worth(self, candidates: Sequence[str]) -> list[float]:
@@ -221,7 +231,7 @@ class Device:
         self.disks_lost += 1
         self.paid_before = self.paid
         self.read_before = max(self.read_before, int(self.disk.books().cursor or 0))
-        self.disk = self.make_store(self.name, self.capacity)
+        self.disk = self.make_store(self.name, self.capacity, self.train_on)
         self.bought, self.checked, self.answered = {}, None, []
         self.start()
 
@@ -234,13 +244,12 @@ class Device:
     def samples(self) -> dict[str, list[Sample]]:
         """All that are in its file, by their state, in the order in which they came to it."""
         rows = self.disk.file.execute(
-            "SELECT state, key, price, bought_in, since, content FROM samples "
-            "LEFT JOIN contents USING (number) ORDER BY state, place"
+            "SELECT state, key, price, bought_in, since, in_group, uses, used_in, content "
+            "FROM samples LEFT JOIN contents USING (number) ORDER BY state, place"
         )
         samples: dict[str, list[Sample]] = {state: [] for state in get_args(State)}
-        for state, key, price, bought_in, since, packed in rows:
-            content = self.disk.unpack(packed)
-            samples[state].append(Sample(key, price, bought_in, since, content))
+        for row in rows:
+            samples[row[0]].append(Sample._make((*row[1:-1], self.disk.unpack(row[-1]))))
         return samples
 
     def newest(self) -> Receipt | None:
@@ -300,7 +309,9 @@ class World:
     ) -> None:
         self.terms, self.strict = run_terms, strict
         self.make_store: MakeStore = make_store or (
-            lambda name, capacity: Disk(None, RUN, name, capacity, CODEC)
+            lambda name, capacity, train_on=0: Disk(
+                None, RUN, name, capacity, CODEC, train_on=train_on
+            )
         )
         self.devices: dict[str, Device] = {}
         self.controller = Controller(run_terms, RUN)
@@ -324,9 +335,11 @@ class World:
         selection: Selection | None = None,
         supplier: LateSupplier | None = None,
         give_up_after: int | None = None,
+        train_on: int = 0,
+        options: Mapping[str, Any] = NOTHING,
     ) -> None:
         name = f"client-{len(self.devices)}"
-        parts = self.make_store, at_fault, selection, supplier, give_up_after
+        parts = self.make_store, at_fault, selection, supplier, give_up_after, train_on, options
         self.devices[name] = Device(name, capacity, pool, *parts)
 
     def open_round(self, *, dies_before_saving: bool = False) -> None:
@@ -464,7 +477,7 @@ class World:
         if self.strict:
             assert paid <= self.terms.budget * self.controller.round_number + 1e-6, "overspent"
 
-    def _check_device(self, device: Device, books: Books) -> None:
+    def _check_device(self, device: Device, books: Books) -> None:  # noqa: PLR0915 - many promises
         disk, newest = device.disk, device.newest()
         checked = 0 if device.checked is None else device.checked.last_round
         held, samples, failures = device.samples(), list(disk.samples()), disk.failures()
@@ -481,11 +494,13 @@ class World:
         assert math.isclose(math.fsum(spent), books.spent, abs_tol=1e-9), "bought x price"
         assert bought == books.bought
         assert len(stored) <= device.capacity, "memory is a hard limit"
-        assert len(stored) == (newest.occupancy if newest else 0), "what the receipt says is there"
+        trains = [one for one in stored if not device.train_on or one.used_in == books.orders]
+        assert len(trains) == (newest.occupancy if newest else 0), "what the receipt says is there"
+        assert not device.train_on or len(trains) == min(device.train_on, len(stored))
         since = [sample.since for sample in stored]
         assert since == sorted(since), "the oldest leave first"
-        assert len(set(samples)) == len(samples) == len(stored), "a sample twice"
-        assert samples == [sample.content for sample in stored]
+        assert len(set(samples)) == len(samples) == len(trains), "a sample twice"
+        assert samples == [sample.content for sample in trains]
         aside = [one.key for one in failures if one.set_aside]
         assert len(aside) == len(set(aside)) == books.set_aside
         told = 0 if newest is None else newest.health.get("set_aside", 0)
@@ -513,14 +528,20 @@ class World:
         else:
             charged = device.supplier.charged(list(device.supplier.bill))
             assert charged <= device.paid + 1e-9, "the bill is higher than the books"
-        bought_samples = [sample.content for sample in (*under_way, *stored)]
+        bought_samples = [sample.content for sample in (*under_way, *stored, *held["kept"])]
         assert len(set(bought_samples)) == len(bought_samples), "bought twice, or still under way"
         candidates = [sample.content for sample in (*chosen, *waiting)]
         assert not {*candidates} & {*bought_samples}, "it is bought, and still waits"
         assert len(under_way) == books.under_way
         if newest is not None:
-            self._check_newest(newest, books, stored, under_way, device.capacity)
+            self._check_newest(newest, books, stored, under_way, device)
         self._check_candidates(device, books, aside, chosen, waiting)
+        if device.options.get("keep_bought"):
+            assert len(stored) + len(held["kept"]) == books.admitted, "what was bought stays"
+        if "spend_at_most" in device.options:
+            orders = books.orders + device.options["spend_ahead"]
+            ceiling = device.options["spend_at_most"] * orders * (1 + 1e-9)
+            assert books.spent - books.refunded <= ceiling, "more than the site's own ceiling"
 
     def _check_newest(
         self,
@@ -528,13 +549,23 @@ class World:
         books: Books,
         stored: list[Sample],
         under_way: list[Sample],
-        capacity: int,
+        device: Device,
     ) -> None:
-        """What is planned is the newest of all that is stored or under way, and told by age."""
-        ages = sorted(books.orders - one.bought_in + 1 for one in (*stored, *under_way))[:capacity]
+        """What is planned is told by age, without what makes room, chosen sample by sample."""
+        plan = [(books.orders - one.bought_in + 1, one.group) for one in (*stored, *under_way)]
+        while len(plan) > device.capacity:
+            sizes = Counter(group for _, group in plan)
+            plan.remove(
+                max(plan, key=lambda one: (one[0] * (sizes[one[1]] ** 2 if one[1] else 1), *one))
+            )
         told = [age for age, count in enumerate(newest.holding, start=1) for _ in range(count)]
-        assert told == ages, "the plan"
+        assert told == sorted(age for age, _ in plan), "the plan"
         uses = sum(books.orders - sample.since for sample in stored)
+        if device.train_on:
+            uses = sum(sample.uses for sample in stored if sample.used_in == books.orders)
+            least = [sample.uses for sample in stored if sample.used_in != books.orders]
+            trained = [sample.uses for sample in stored if sample.used_in == books.orders]
+            assert max(trained, default=0) - 1 <= min(least, default=math.inf), "the least used"
         assert newest.uses == uses, "rounds that samples trained in"
         assert newest.under_way == books.under_way
         assert newest.read <= books.read
@@ -611,6 +642,7 @@ def play_schedule(
     *,
     choosing: bool = False,
     late: bool = False,
+    keeping: bool = False,
 ) -> World:
     """The schedule of faults of this number, and the end of all faults; checked at every step.
 
@@ -619,6 +651,8 @@ def play_schedule(
         make_store: of the clients; in memory by default.
         choosing: whether clients choose among candidates.
         late: whether what they buy comes later, or never.
+        keeping: whether they name groups, train on a part of what they store, keep what has left
+            the buffer, or have ceilings of their own.
     """
     draw = random.Random(number)  # noqa: S311 - nothing here is secret
     strict = draw.random() < 0.3
@@ -627,11 +661,17 @@ def play_schedule(
     lossy, clumsy = draw.choice((0.0, 0.1, 0.4)), draw.choice((0.0, 0.05, 0.2))
     may_lose_disks = draw.random() < 0.3
     for _ in range(draw.randint(1, 4) + (policy == "hybrid")):
-        _join(world, draw, choosing=choosing, late=late)
+        _join(world, draw, choosing=choosing, late=late, keeping=keeping)
     with suppress(NotApplicable):  # hybrid, while only one client has introduced itself
         for _ in range(STEPS):
             if draw.random() < clumsy:
-                _accident(world, draw, may_lose_disks=may_lose_disks, choosing=choosing, late=late)
+                _accident(
+                    *(world, draw),
+                    may_lose_disks=may_lose_disks,
+                    choosing=choosing,
+                    late=late,
+                    keeping=keeping,
+                )
             else:
                 _step(world, draw, lossy, clumsy)
             world.check()
@@ -639,12 +679,12 @@ def play_schedule(
     return world
 
 
-def play_some(first: int, count: int, *, choosing: bool = False, late: bool = False) -> None:
+def play_some(first: int, count: int, **kind: bool) -> None:
     """So many schedules, from a number on; one that fails is named."""
     logging.getLogger("tidegate").setLevel(logging.CRITICAL)
     for number in range(first, first + count):
         try:
-            play_schedule(number, choosing=choosing, late=late)
+            play_schedule(number, None, **kind)
         except (Exception, ProcessDied) as failure:
             raise AssertionError(f"schedule {number} ends in {failure!r}") from failure
 
@@ -676,7 +716,13 @@ def _some_at_fault(draw: random.Random) -> frozenset[int]:
     return frozenset(draw.sample(range(40), draw.choice((0, 0, 2, 10))))
 
 
-def _join(world: World, draw: random.Random, *, choosing: bool, late: bool) -> None:
+def _group_of(sample: str) -> int:
+    """Every fourth sample is of a rare group."""
+    number = int(sample.rsplit(":", 1)[1])
+    return int(number % 4 > 0)
+
+
+def _join(world: World, draw: random.Random, *, choosing: bool, late: bool, keeping: bool) -> None:
     """A client that chooses, if it may, among few or many candidates, with a backlog or without."""
     sizes = draw.randint(1, 6), draw.choice((3, 30, 1000)), _some_at_fault(draw)
     selection = None
@@ -688,11 +734,26 @@ def _join(world: World, draw: random.Random, *, choosing: bool, late: bool) -> N
     if late:
         supplier = LateSupplier(draw.randrange(10**6), draw.choice((0, 2, 8, 30)))
         give_up_after = draw.choice((None, 1, 4))
-    world.join(*sizes, selection, supplier, give_up_after)
+    train_on, options = 0, dict[str, Any]()
+    if keeping:
+        train_on = draw.choice((0, *range(1, sizes[0])))
+        options["keep_bought"] = draw.random() < 0.5
+        if draw.random() < 0.7:
+            options["group"] = _group_of
+        if draw.random() < 0.5:
+            options["spend_at_most"] = draw.choice((2.0, 7.5, 20.0))
+            options["spend_ahead"] = draw.choice((0, 3))
+    world.join(*sizes, selection, supplier, give_up_after, train_on, options)
 
 
 def _accident(
-    world: World, draw: random.Random, *, may_lose_disks: bool, choosing: bool, late: bool
+    world: World,
+    draw: random.Random,
+    *,
+    may_lose_disks: bool,
+    choosing: bool,
+    late: bool,
+    keeping: bool,
 ) -> None:
     device = draw.choice(list(world.devices.values()))
     kind = draw.choice(
@@ -710,7 +771,7 @@ def _accident(
     elif kind in ("offline", "online"):
         device.online = kind == "online"
     elif kind == "join" and len(world.devices) < 6:
-        _join(world, draw, choosing=choosing, late=late)
+        _join(world, draw, choosing=choosing, late=late, keeping=keeping)
     elif kind == "server":
         world.restart_server()
     elif kind == "lost" and may_lose_disks:

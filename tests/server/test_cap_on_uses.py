@@ -42,7 +42,7 @@ def capped(cap: int, budget: float, *, strict: bool = False) -> Terms:
 def play(
     terms: Terms,
     wanted: int,
-    make_store: Callable[[str, int], Disk] | None = None,
+    make_store: Callable[[str, int, int], Disk] | None = None,
     *,
     late: bool = False,
 ) -> dict[str, set[int]]:
@@ -104,8 +104,8 @@ def test_no_sample_trains_more_often_than_it_may(cap: int, budget: float, late: 
 def test_a_file_counts_uses_over_restarts(tmp_path: Path) -> None:
     files = itertools.count()
 
-    def store(name: str, capacity: int) -> Disk:
-        return Disk(tmp_path / f"{next(files)}.sqlite", RUN, name, capacity)
+    def store(name: str, capacity: int, train_on: int) -> Disk:
+        return Disk(tmp_path / f"{next(files)}.sqlite", RUN, name, capacity, train_on=train_on)
 
     trained = play(capped(3, 60.0), 600, store)
     assert max(len(rounds) for rounds in trained.values()) == 3

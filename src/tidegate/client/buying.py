@@ -105,13 +105,10 @@ class Batch:
         for number in self.given_up:
             change.drop(number)
         change.keep_failures([*self.set_aside, *self.tried.values()])
-        books = change.books
-        change.books = replace(
-            books,
-            cursor=books.cursor if self.cursor is None else self.cursor,
-            read=books.read + self.read,
-            set_aside=books.set_aside + len(self.set_aside),
-        )
+        if self.cursor is not None:
+            change.books.cursor = self.cursor
+        change.books.read += self.read
+        change.books.set_aside += len(self.set_aside)
         return numbers
 
 
@@ -224,7 +221,8 @@ class Buying:
                     change.drop(numbers[place])
             if change.has_moved:
                 change.note("taken")
-            change.books = replace(change.books, is_dry=is_dry, chosen_round=self._round)
+            change.books.is_dry = is_dry
+            change.books.chosen_round = self._round
         self._is_written(change)
 
     def pay(self, wanted: int) -> None:

@@ -162,7 +162,7 @@ class DeviceFile:
         with self.naming_damage(), self.contents.changing(), transaction(self._connection):
             yield
             self.contents.sync_names()
-        if not self.is_shared:
+        if not (self.is_shared or self.is_in_memory):
             self.sync()
 
     def alone(self) -> AbstractContextManager[None]:
@@ -174,14 +174,16 @@ class DeviceFile:
         """Name a damaged file in errors; a full disk or a locked file stays SQLite's own error."""
         try:
             yield
-        except sqlite3.ProgrammingError:  # closed, or used by another thread
+        except (sqlite3.DatabaseError, OverflowError) as wrong:
+            self._name_damage(wrong)
             raise
-        except sqlite3.DatabaseError as wrong:
-            if not is_damage(wrong):
-                raise
-            raise self.damaged(f"{type(wrong).__name__}: {str(wrong)[:500]}") from wrong
-        except OverflowError as wrong:  # a number of its books that SQLite cannot hold
+
+    def _name_damage(self, wrong: Exception) -> None:
+        if isinstance(wrong, OverflowError):  # a number of its books that SQLite cannot hold
             raise self.damaged(f"it holds a number that is too large: {wrong}") from wrong
+        is_misuse = isinstance(wrong, sqlite3.ProgrammingError)  # closed, or of another thread
+        if isinstance(wrong, sqlite3.DatabaseError) and not is_misuse and is_damage(wrong):
+            raise self.damaged(f"{type(wrong).__name__}: {str(wrong)[:500]}") from wrong
 
     def damaged(self, reason: str) -> DamagedFileError:
         """Return the error of a file whose content is not possible."""
@@ -189,8 +191,11 @@ class DeviceFile:
 
     def rows(self, kinds: tuple[type, ...], statement: str, *values: object) -> list[Any]:
         """Return the rows of a query; those of a damaged file may hold other kinds of values."""
-        with self.naming_damage():
+        try:  # written out: an order asks twenty times
             rows = self.execute(statement, values).fetchall()
+        except (sqlite3.DatabaseError, OverflowError) as wrong:
+            self._name_damage(wrong)
+            raise
         return [self.checked(kinds, row) for row in rows]
 
     def checked(self, kinds: tuple[type, ...], row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -201,7 +201,7 @@ class Gate:
             buying.batch.tried.pop(purchase.key, None)
         with self._store.step(order.round_number, buying.books) as change:
             if buying.takes_next:
-                change.books = replace(change.books, is_dry=buying.is_dry())
+                change.books.is_dry = buying.is_dry()
             buying.batch.write(change, "paid")
             arrived = self._settle(change, answers)
             terms = {
@@ -216,16 +216,13 @@ class Gate:
             for number in bought:
                 change.move(number, "stored", **terms)
             books = change.books
-            change.books = replace(
-                books,
-                last_round=order.round_number,
-                orders=books.orders + 1,
-                admitted=books.admitted + len(arrived) + len(bought),
-            )
+            books.last_round = order.round_number
+            books.orders += 1
+            books.admitted += len(arrived) + len(bought)
             change.train()
-            count = change.books.bought - buying.books.bought
+            count = books.bought - buying.books.bought
             is_dry = count < buying.wanted or (not buying.wanted and newest.is_dry)
-            receipt = self._receipt(order, change.books, answers, asked, is_dry=is_dry)
+            receipt = self._receipt(order, books, answers, asked, is_dry=is_dry)
             if buying.is_capped:
                 receipt = replace(receipt, health={**receipt.health, "at_ceiling": 1})
             change.note_order(order)
@@ -246,12 +243,8 @@ class Gate:
                 refused.append(purchase.number)
         for number in refused:
             change.drop(number)
-        books = change.books
-        change.books = replace(
-            books,
-            refused=books.refused + len(refused),
-            refunded=books.refunded + sum(refund for _, refund in answers.refused),
-        )
+        change.books.refused += len(refused)
+        change.books.refunded += sum(refund for _, refund in answers.refused)
         return arrived
 
     def _book(
@@ -275,13 +268,10 @@ class Gate:
         swept = [sample.number for sample in paid if sample.is_void]
         for number in swept:
             change.drop(number)
-        books, count = change.books, len(paid) + len(asked)
-        change.books = replace(
-            books,
-            bought=books.bought + count,
-            refused=books.refused + len(swept),
-            spent=books.spent + terms["price"] * count,
-        )
+        count = len(paid) + len(asked)
+        change.books.bought += count
+        change.books.refused += len(swept)
+        change.books.spent += terms["price"] * count
         return [sample.number for sample in paid if not sample.is_void], len(asked)
 
     def _make_room(self, change: Change, order: Order, fresh: int) -> None:

@@ -11,6 +11,7 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from math import isinf
 from pathlib import Path
@@ -47,9 +48,9 @@ KEPT_FAILURES = 1000
 """Samples set aside whose key and error are kept; the books count them all."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Books:
-    """The state of a client: its row in the file."""
+    """The state of a client: its row in the file. Only a ``Change`` changes it, in a copy."""
 
     run: str
     client: str
@@ -122,6 +123,10 @@ class Books:
         return "" if self.cursor is None else cursor_digest(self.run, self.client, self.cursor)
 
     def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Refuse what no client's books can be."""
         if not (self.run and self.client and self.buffer_id and self.buffer_capacity >= 1):
             raise ValueError(f"books need a run, a client, an id and capacity for a sample: {self}")
         counts = [value for value in vars(self).values() if type(value) in (int, float)]
@@ -237,7 +242,7 @@ class Change:
         self._client = number
         self.wall = wall
         self.now = max(order_at, books.own_time) if order_at else books.time.at(wall).own
-        self.books = books
+        self.books = copy(books)
         self._places = books.places
         self.forgotten = file.hashes()
         self._before: dict[int, record.Item | None] = {}
@@ -454,14 +459,11 @@ class Change:
         self._execute(
             "INSERT INTO record VALUES (?, ?, ?, ?)", (self._client, number, before, text)
         )
-        self.books = replace(
-            self.books,
-            record_number=number,
-            record_digest=record.next_digest(before, text),
-            sums=record.sums_text(sums),
-        )
+        self.books.record_number = number
+        self.books.record_digest = record.next_digest(before, text)
+        self.books.sums = record.sums_text(sums)
         if self.now > self.books.own_time:  # no later entry is earlier
-            self.books = replace(self.books, own_time=self.now, wall_time=self.wall)
+            self.books.own_time, self.books.wall_time = self.now, self.wall
         self._before, self._after = {}, {}
 
     @property
@@ -474,14 +476,15 @@ class Change:
         before = self.books.time
         after, jump = before.at(self.wall), before.jump(self.wall)
         self.now = max(after.own, self.now)
-        self.books = replace(self.books, own_time=self.now, wall_time=after.wall)
+        self.books.own_time, self.books.wall_time = self.now, after.wall
         if jump:
             log_jump(self.books.client, jump)
             self.note("clock", jump=jump)
 
     def write(self) -> None:
         """Write the books."""
-        self.books = replace(self.books, places=self._places)
+        self.books.places = self._places
+        self.books.check()
         changes = ", ".join(f"{name} = ?" for name in COLUMNS if name != "cursor")
         values = [getattr(self.books, name) for name in COLUMNS if name != "cursor"]
         row = *values, as_bytes(self.books.cursor), self._client
@@ -538,6 +541,7 @@ class Store:
         self._clock = clock
         self._order_at = 0
         self._read: tuple[tuple[Any, ...], Books] | None = None
+        self._answer: tuple[tuple[str, str], tuple[Order, Receipt]] | None = None
         self._run, self._client, self._train_on = run, client, train_on
         with self.file.opening() if self._owns_file else nullcontext():
             self._number = self._begin(buffer_capacity, train_on)
@@ -635,13 +639,12 @@ class Store:
 
     def held(self, *states: State) -> list[Held]:
         """Return the samples in these states, in the order in which they came to it."""
-        kinds = int, str, float, int, int, int, str, int
+        kinds, marks = (int, str, float, int, int, int, str, int), ", ".join("?" * len(states))
         rows = self.file.rows(
             kinds,
-            "SELECT number, key, price, bought_round, bought_in, is_asked, mark, since "
-            "FROM samples WHERE client = ? AND state IN (SELECT value FROM json_each(?)) "
-            "ORDER BY state, place",
-            *(self._number, json.dumps(states)),
+            "SELECT number, key, price, bought_round, bought_in, is_asked, mark, since "  # noqa: S608
+            f"FROM samples WHERE client = ? AND state IN ({marks}) ORDER BY state, place",
+            *(self._number, *states),
         )
         return [
             Held(number, key, price, bought_round, bought_in, bool(is_asked), not mark, since)
@@ -652,9 +655,9 @@ class Store:
         """Return how many samples are in these states."""
         ((count,),) = self.file.rows(
             (int,),
-            "SELECT count(*) FROM samples WHERE client = ? AND state IN "
-            "(SELECT value FROM json_each(?))",
-            *(self._number, json.dumps(states)),
+            "SELECT count(*) FROM samples WHERE client = ? "  # noqa: S608 - marks
+            f"AND state IN ({', '.join('?' * len(states))})",
+            *(self._number, *states),
         )
         return int(count)
 
@@ -762,9 +765,12 @@ class Store:
         )
         if not rows:
             return None
-        with reading(self.file.path, REMEDY):
-            sent, receipt = map(json.loads, rows[0])
-            return Order.from_record(sent), Receipt.from_record(receipt)
+        if self._answer is None or self._answer[0] != rows[0]:  # to parse it takes longer
+            with reading(self.file.path, REMEDY):
+                sent, receipt = map(json.loads, rows[0])
+                answer = Order.from_record(sent), Receipt.from_record(receipt)
+            self._answer = rows[0], answer
+        return self._answer[1]
 
     def failures(self) -> list[FailedSample]:
         """Return samples that failed, in the order in which they were noted.
@@ -806,7 +812,8 @@ class Store:
                     f"books are at {books.last_round}, and rounds up to {books.void_round} are "
                     "void; apply it again"
                 )
-            change.books = replace(books, steps=books.steps + 1, used_at=change.wall)
+            books.steps += 1
+            books.used_at = change.wall
             yield change
 
     @contextmanager
@@ -820,8 +827,8 @@ class Store:
     def void(self, round_number: int) -> None:
         """Never apply an order of a round up to this one from now on."""
         with self._changing() as change:
-            newest = max(change.books.void_round, round_number)
-            change.books = replace(change.books, void_round=newest, used_at=change.wall)
+            change.books.void_round = max(change.books.void_round, round_number)
+            change.books.used_at = change.wall
 
     def mark_asked(self, numbers: Sequence[int]) -> None:
         """Note that the supplier knows of these purchases."""
@@ -834,7 +841,7 @@ class Store:
         if self.books().keep != length:
             with self._changing() as change:
                 change.tick()
-                change.books = replace(change.books, keep=length)
+                change.books.keep = length
                 change.note("limit", keep=length)
 
     def whose(self, subject: str) -> str | None:
@@ -874,15 +881,13 @@ class Store:
                 "AND subject IN (SELECT value FROM json_each(?)))",
                 json.dumps(sorted(change.forgotten)),
             )
-            stored = self._release(change, erased, "erased")
-            change.books = replace(change.books, erased=change.books.erased + stored)
+            change.books.erased += self._release(change, erased, "erased")
             over = change.numbers(
                 "state IN (SELECT value FROM json_each(?)) AND mark != '' AND held_at <= ?",
                 json.dumps([*KINDS]),
                 change.now - books.keep if books.keep else -1,
             )
-            stored = self._release(change, over, event)
-            change.books = replace(change.books, expired=change.books.expired + stored)
+            change.books.expired += self._release(change, over, event)
         return len(over), len(erased)
 
     def _release(self, change: Change, numbers: Sequence[int], event: record.Event) -> int:
