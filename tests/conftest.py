@@ -3,6 +3,7 @@
 Markers say what a test needs: ``process`` starts another program, ``deployment`` uses the Flower
 deployment that the whole run shares, ``data`` reads real data, ``timing`` measures time and runs
 alone, ``long`` takes seconds, ``full`` runs at full size only. ``quick`` leaves all of them out.
+``contract`` is what another version of Flower may change; ``scripts/check-flower`` runs it.
 """
 
 import multiprocessing.context

@@ -72,6 +72,7 @@ def unpacked(app: Path, folder: Path) -> Path:
     return folder / app.name
 
 
+@pytest.mark.contract
 def test_the_bundle_holds_every_file_and_its_components_load_from_it(
     app: Path, tmp_path: Path
 ) -> None:

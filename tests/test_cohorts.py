@@ -147,23 +147,6 @@ def test_tide_comes_near_the_limit_with_cohorts(share: float) -> None:
 weights = st.lists(st.integers(0, 9), min_size=2, max_size=12).filter(any)
 
 
-def test_a_full_round_after_cohorts_hands_out_what_it_is_told() -> None:
-    allocation = Allocation.start(np.array([0.5, 0.5]))
-    for _ in range(10):
-        for client in (0, 1):  # one gets every sample, the other owes it to nobody's fault
-            _, allocation = allocation.allocate(0.5, who=np.array([client]))
-    assert allocation.allocate(0.0)[0].sum() == 0
-    assert allocation.allocate(1.0)[0].sum() == 1
-
-
-def test_whole_totals_stay_whole() -> None:
-    draw, allocation = np.random.default_rng(0), Allocation.start(np.full(1000, 1e-3))
-    members = Cohorts(fraction_train=0.03).rounds(draw, 1000)
-    for who in itertools.islice(members, 2000):
-        samples, allocation = allocation.allocate(10.0, who=who)
-        assert samples.sum() == 10
-
-
 @settings(max_examples=at_size(40, 200), deadline=None)
 @given(weights=weights, data=st.data())
 def test_what_a_cohort_is_owed_is_handed_out_whole(weights: list[int], data: st.DataObject) -> None:

@@ -131,17 +131,6 @@ def test_whoever_stops_it_leaves_nothing_behind(tmp_path: Path, seen: str) -> No
     assert str(out) not in running.stdout
 
 
-@HAPT
-@needs_mosquitto
-def test_a_folder_that_holds_something_is_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "mine").write_text("not yours")
-    assert showcase(["--data", str(DATA), "--out", str(tmp_path)]) == 1
-    assert "give a new folder with --out" in capsys.readouterr().out
-    assert [one.name for one in tmp_path.iterdir()] == ["mine"]
-
-
 @needs_mosquitto
 def test_without_the_data_it_says_how_to_get_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -108,17 +108,6 @@ def test_clients_without_a_share_get_nothing() -> None:
         assert samples[1] == 0
 
 
-def test_the_same_totals_give_the_same_samples() -> None:
-    def everything() -> list[list[int]]:
-        allocation, rows = Allocation.start(shares_of([3, 3, 3, 1])), []
-        for total in np.linspace(0, 9, 40):
-            samples, allocation = allocation.allocate(float(total))
-            rows.append(samples.tolist())
-        return rows
-
-    assert everything() == everything()
-
-
 @pytest.mark.parametrize("shares", [[0.5, 0.4], [1.5, -0.5]])
 def test_shares_must_be_a_split(shares: list[float]) -> None:
     with pytest.raises(ValueError, match="sum to 1"):

@@ -3,17 +3,15 @@
 import dataclasses
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 from check_size import at_size
 
-import tidegate.admission.tide as module
 from tidegate._internal.arrays import FloatArray
 from tidegate.admission.price_memory import SIZE
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
-from tidegate.admission.thresholds import LONGEST_LIFE, Thresholds, solve
+from tidegate.admission.thresholds import LONGEST_LIFE
 from tidegate.admission.tide import RECENT, Tide, TideState
 from tidegate.policies import ControlOptions
 from tidegate.policies.tide import tide
@@ -114,29 +112,8 @@ def test_who_has_saved_spends_more_and_who_is_ahead_less() -> None:
     assert np.all(np.array(behind[1:5]) >= np.array(ahead[1:5]))
 
 
-def solves(monkeypatch: pytest.MonkeyPatch, law: PriceLaw, rounds: int) -> int:
-    count = 0
-
-    def counted(*given: Any) -> Thresholds:
-        nonlocal count
-        count += 1
-        return solve(*given)
-
-    monkeypatch.setattr(module, "solve", counted)
-    problem = mnist(rounds)
-    simulate(tide(problem), problem, law, 0)
-    monkeypatch.undo()
-    return count
-
-
 def mnist(rounds: int, capacities: tuple[int, ...] = (10,) * 10) -> Problem:
     return Problem(buffer_capacities=capacities, budget=55.0, mean_price=5.5, num_rounds=rounds)
-
-
-def test_rules_are_solved_again_only_when_they_would_change(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert solves(monkeypatch, UniformPrice(1, 10), at_size(1000, 2000)) < 250
 
 
 @pytest.mark.long

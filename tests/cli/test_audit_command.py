@@ -6,7 +6,6 @@ import platform
 import re
 import shutil
 import sqlite3
-import sys
 import tempfile
 import time
 from contextlib import closing, suppress
@@ -124,27 +123,6 @@ def test_a_folder_is_audited_without_copies_below_it_and_each_file_once(
     assert "delete" not in error
 
 
-def test_without_jinja2_the_audit_is_printed_before_the_remedy(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    device = Device(tmp_path, 3)
-    device.order()
-    device.close()
-    monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it were not installed
-    page = tmp_path / "audit.html"
-    out, error = tell(capfd, str(tmp_path), "--page", str(page), code=2)
-    assert "OK: the record is complete" in out
-    assert "could not be written: pages need jinja2: pip install 'tidegate[report]'" in " ".join(
-        error.split()
-    )
-    assert not page.exists()
-    (tmp_path / "a.sqlite").write_bytes(b"not a database, certainly" * 100)
-    out, error = tell(capfd, str(tmp_path), "--page", str(page), code=1)
-    assert "OK: the record is complete" in out
-    assert "pages need jinja2" in error
-    assert "must end in .html" in tell(capfd, str(tmp_path), "--page", "page.pdf", code=2)[1]
-
-
 @can_be_nobody
 def test_a_copy_that_may_only_be_read_is_audited(capfd: pytest.CaptureFixture[str]) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
@@ -164,14 +142,6 @@ def test_a_copy_that_may_only_be_read_is_audited(capfd: pytest.CaptureFixture[st
             _, error = tell(capfd, str(folder), code=2)
         assert "run the command as the user of the SuperNode" in " ".join(error.split())
         assert "delete" not in error
-
-
-def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert "does not exist" in tell(capfd, str(tmp_path / "none"), code=2)[1]
-    assert "there are no buffers in" in tell(capfd, str(tmp_path), code=2)[1]
-    path = tmp_path / "a.sqlite"
-    path.write_bytes(b"not a database, certainly" * 100)
-    assert "cannot be read as a buffer" in tell(capfd, str(path), code=2)[1]
 
 
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_audited(

@@ -68,37 +68,6 @@ def test_the_plan_of_the_papers_mnist_setting(tidegate: Shell) -> None:
 
 @pytest.mark.no_cover
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("flags", "target"),
-    [
-        ("--experiment cifar10", 20),
-        ("--experiment imagenette", 40),
-        ("--capacities 16,18,20,22,24,16,18,20,22,24 --budget 110", 20),
-        ("--capacities 32x2,36x2,40x2,44x2,48x2 --budget 220", 40),
-    ],
-)
-def test_the_plans_of_the_papers_other_settings(tidegate: Shell, flags: str, target: int) -> None:
-    plan = tidegate.json(f"plan {flags} --policy constant_admission --seeds 1")
-    assert (plan["retention_horizon"], plan["target_admission"]) == (10, target)
-
-
-@pytest.mark.no_cover
-@pytest.mark.long
-def test_a_plan_for_people_says_what_to_do(tidegate: Shell) -> None:
-    printed = tidegate("plan --rounds 60 --seeds 4 --offline")
-    assert "10 clients with 100 slots in all, budget 55 a round" in printed
-    assert "\nUse tide: about " in printed
-    assert " times those of constant admission) for " in printed
-    assert "10 % more budget would change effective samples by" in printed
-    assert "Keep a sample for 10 rounds (K)." in printed
-    assert "Admit 10 samples a round in all." in printed  # sizes differ
-    assert "With 10 % more budget the bound is" in printed
-    assert "Offline selection of K" in printed
-    assert "acdpp" in printed
-
-
-@pytest.mark.no_cover
-@pytest.mark.long
 def test_the_answer_of_a_plan_is_in_its_json(tidegate: Shell) -> None:
     told = tidegate.json("plan --rounds 200 --seeds 3")
     answer, rows = told["answer"], {row["policy"]: row for row in told["policies"]}
@@ -154,19 +123,6 @@ def test_a_plan_says_where_the_search_disagrees(tidegate: Shell) -> None:
     followed = tidegate.json("plan --rounds 100 --seeds 1 --policy acdpp --retention-horizon 4")
     assert followed["retention_horizon"] == 4
     assert followed["bound_per_round"] == pytest.approx(7.786, abs=1e-3)
-
-
-def test_simulate_prints_rows_with_intervals(tidegate: Shell) -> None:
-    told = tidegate.json("simulate --policy acdpp --policy hybrid --seeds 3 --rounds 50")
-    assert told["seeds"] == 3
-    assert [row["policy"] for row in told["policies"]] == ["acdpp", "hybrid"]
-    for row in told["policies"]:
-        assert row.keys() >= ROW_KEYS
-        low, high = row["intervals"]["spent_per_round"]
-        assert low <= row["spent_per_round"] <= high
-    table = tidegate("simulate --policy acdpp --seeds 3 --rounds 50")
-    assert "Mean over 3 seeds ± 95% interval" in table
-    assert "Difference" not in table  # nothing to compare with
 
 
 def test_simulate_compares_on_the_same_seeds(tidegate: Shell) -> None:
@@ -244,46 +200,6 @@ def test_a_large_fleet_is_told_by_its_sums(tidegate: Shell) -> None:
     assert "capacities" not in told["problem"]
 
 
-def test_prices_per_client(tidegate: Shell) -> None:
-    told = tidegate.json("simulate --price-per-client --rounds 50 --seeds 2 --policy acdpp")
-    assert told["policies"][0]["certificate_holds"]
-
-
-def test_samples_that_come_later(tidegate: Shell, tmp_path: Path) -> None:
-    few = "simulate --rounds 60 --seeds 2 --policy tide"
-    told, distinct = [], []
-    for delay in ("0", "20", "uniform:1,20"):
-        file = tmp_path / "rounds.csv"
-        told.append(tidegate.json(f"{few} --delay {delay} --out {file}"))
-        with file.open(encoding="utf-8") as lines:
-            rows = [row for row in csv.DictReader(lines) if row["seed"] == "0"]
-        distinct.append([float(row["distinct_samples"]) for row in rows])
-    # A delay that is always the same costs the rounds before the first arrival, and nothing else.
-    assert distinct[1] == [0.0] * 20 + distinct[0][:40]
-    gained = [one["policies"][0]["distinct_per_round"] for one in told]
-    assert gained[1] < gained[2] < gained[0]
-    assert told[2]["problem"]["delay"] == "uniform:1,20"
-    page = " ".join(tidegate(f"{few} --delay uniform:1,20").split())
-    assert "60 rounds, samples arrive 1 to 20 rounds later." in page
-
-
-def test_offline_selection_with_prices_per_client_and_a_large_budget(
-    tidegate: Shell, tmp_path: Path
-) -> None:
-    file = tmp_path / "prices.csv"
-    file.write_text("a,b\n" + "1,10\n" * 40, encoding="utf-8")
-    told = tidegate.json(
-        f"plan --capacities 90,10 --budget 400 --price trace:{file}:a,b --price-per-client "
-        "--rounds 40 --offline --policy constant_admission"
-    )
-    # 90 % of the samples cost 1, 10 % cost 10: 1.9 on average.
-    assert told["target_admission"] == 100
-    assert told["seeds"] == 1
-    assert told["offline"]["retention_horizon"] == 1
-    spent = told["policies"][0]["spent_per_round"]
-    assert spent == pytest.approx(190, rel=0.05)
-
-
 def test_one_client_leaves_hybrid_out_unless_it_is_asked_for(tidegate: Shell) -> None:
     told = tidegate.json("simulate --capacities 10 --budget 9 --rounds 20 --seeds 1")
     assert "hybrid" not in [row["policy"] for row in told["policies"]]
@@ -300,76 +216,6 @@ def test_a_flag_can_switch_off_what_the_file_switches_on(tidegate: Shell, tmp_pa
     assert not tidegate.json(f"{command} --soft-capacity")["problem"]["hard_capacity"]
 
 
-def test_hard_capacity(tidegate: Shell) -> None:
-    told = tidegate.json("simulate --hard-capacity --rounds 100 --seeds 2")
-    for row in told["policies"]:
-        assert row["peak_occupancy"] <= 100
-        assert row["peak_overflow"] == 0
-
-
-@pytest.mark.parametrize(
-    ("command", "complaint"),
-    [
-        ("plan --budget -5", "budget = -5.0: it should be greater than 0"),
-        ("plan --capacities 5x3", "capacities need a budget: add --budget"),
-        ("plan --capacities 10x0 --budget 5", "this is 0 clients; give 1 to 100,000,000"),
-        ("plan --capacities 10x100000000000 --budget 5", "give 1 to 100,000,000"),
-        ("plan --budget nan", "budget = nan"),
-        ("plan --capacities 8,x --budget 5", "'x' is not a capacity; write 8,9,10 or 10x1000"),
-        ("plan --capacities 0x200 --budget 5", "every client needs room for at least 1 sample"),
-        ("plan --phi 1", "phi = 1.0: it should be less than 1"),
-        ("plan --price gauss:1", "unknown price law 'gauss'"),
-        ("plan --price constant:0", "are all 0"),
-        ("plan --price trace:nowhere.csv:eur", "there is no file nowhere.csv; give the path"),
-        ("plan --experiment svhn", "unknown experiment 'svhn'; choose from mnist, cifar10"),
-        ("plan --problem nowhere.toml", "nowhere.toml: No such file or directory"),
-        ("simulate --policy ebb", "unknown policy 'ebb'; choose from"),
-        ("simulate --policy acddp", "unknown policy 'acddp'; did you mean acdpp?"),
-        ("simulate --preset paper", "unknown preset 'paper'; choose from as_printed"),
-        ("simulate --spend-ahead -1", "spend_ahead = -1.0: it should be greater than or equal"),
-        ("simulate --delay later", "delay must be a whole number of rounds, such as 10, or"),
-        ("simulate --seeds 0", "--seeds"),
-        ("simulate --rounds 0", "rounds = 0"),
-        (
-            "simulate --seeds 1 --rounds 5 --out /nowhere/rows.csv",
-            "its folder does not exist",
-        ),
-        ("simulate --seeds 1 --rounds 5 --plot picture.xyz", "its name must end in one of"),
-        ("simulate --seeds 1 --rounds 5 --out rows.xlsx", "the name must end in .csv"),
-        ("simulate --seeds 1 --rounds 5 --out /", "it is a folder; name a file"),
-        ("fly", "No such command"),
-    ],
-)
-def test_a_users_mistake_is_one_clear_line(tidegate: Shell, command: str, complaint: str) -> None:
-    printed = tidegate(command)
-    assert tidegate.code == 2
-    assert complaint in " ".join(tidegate.error.split())
-    assert "Traceback" not in tidegate.error
-    assert printed == ""
-
-
-@pytest.mark.parametrize(
-    ("content", "complaint"),
-    [
-        ("budget = ", "is not TOML"),
-        ("busget = 3", "unknown setting busget; did you mean budget?"),
-        ("zebra = 3", "unknown setting zebra; `tidegate plan --help` lists them"),
-        ('budget = "much"', "budget = 'much': it should be a valid number"),
-        ("rounds = true", "rounds = True: it should be a valid integer"),
-        ('hard_capacity = "yes"', "hard_capacity = 'yes': it should be a valid boolean"),
-        ("capacities = 10\nbudget = 5", "write a list [8, 9, 10] or a text such as 10x1000"),
-    ],
-)
-def test_a_wrong_file_is_explained(
-    tidegate: Shell, tmp_path: Path, content: str, complaint: str
-) -> None:
-    file = tmp_path / "problem.toml"
-    file.write_text(content, encoding="utf-8")
-    tidegate(f"plan --problem {file}")
-    assert tidegate.code == 2
-    assert complaint in tidegate.error
-
-
 def test_a_trace_sets_the_rounds_and_counts_from_its_file(tidegate: Shell, tmp_path: Path) -> None:
     (tmp_path / "prices.csv").write_text("eur\n" + "2\n" * 70, encoding="utf-8")
     file = tmp_path / "problem.toml"
@@ -380,24 +226,6 @@ def test_a_trace_sets_the_rounds_and_counts_from_its_file(tidegate: Shell, tmp_p
     assert "the trace has 70 rounds, but the run has 90: add --rounds 70, or add rows" in (
         tidegate.error.replace("\n", " ")
     )
-
-
-@pytest.mark.parametrize(
-    ("content", "flags", "complaint"),
-    [
-        (b"a,b\n1,2\n", "", "2 columns for 10 clients; give one column, or one a client"),
-        (b"\x89PNG\xff", "", "is not a text file in UTF-8"),
-        (b"", "", "is empty. Its first line must name the columns"),
-    ],
-)
-def test_a_wrong_trace_is_explained(
-    tidegate: Shell, tmp_path: Path, content: bytes, flags: str, complaint: str
-) -> None:
-    file = tmp_path / "prices.csv"
-    file.write_bytes(content)
-    tidegate(f"plan --price trace:{file}:a,b {flags}")
-    assert tidegate.code == 2
-    assert complaint in tidegate.error
 
 
 def test_a_narrow_screen_shows_whole_numbers_without_intervals(
@@ -430,17 +258,6 @@ def test_an_example_of_the_help_works(
     Path("prices.csv").write_text("eur\n" + "2\n" * 60, encoding="utf-8")
     assert tidegate(f"{example} --rounds {at_size(10, 40)} --seeds 1")
     assert tidegate.code == 0
-
-
-def test_both_commands_have_examples() -> None:
-    assert len(EXAMPLES) >= 7
-
-
-@pytest.mark.parametrize("command", ["", "plan ", "simulate "])
-def test_help_teaches_by_example(tidegate: Shell, command: str) -> None:
-    printed = tidegate(f"{command}--help")
-    assert tidegate.code == 0
-    assert "tidegate plan" in printed or "tidegate simulate" in printed
 
 
 def test_what_is_possible_stands_beside_what_is_gained(tidegate: Shell) -> None:
@@ -479,17 +296,6 @@ def test_where_the_limit_is_not_known_nothing_is_said_of_it(
     assert "limit:" not in shown
     tiny = tidegate.json("plan --budget 0.0001 --rounds 20 --seeds 1 --policy tide")
     assert tiny["full_buffers"] is None  # samples would have to stay for ten thousand rounds
-
-
-def test_nothing_ahead_and_no_end_are_flags(tidegate: Shell, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.csv"
-    command = f"simulate --rounds 60 --seeds 2 --spend-ahead 0 --endless --out {rows}"
-    tidegate(command)
-    assert tidegate.code == 0
-    with rows.open() as file:
-        played = list(csv.DictReader(file))
-    assert {row["policy"] for row in played} == set(POLICIES) - {"costless_oracle"}
-    assert all(float(row["overspend"]) <= 0 for row in played)
 
 
 @pytest.mark.usefixtures("no_pictures")

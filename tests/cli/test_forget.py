@@ -66,20 +66,6 @@ def test_samples_of_which_nobody_said_whose_they_are_are_told(
     assert f"{tmp_path / 'a.sqlite'}: 2" in error
 
 
-def test_a_message_whose_subject_cannot_be_said_is_told(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    spool = Spool(tmp_path / "site-0.spool")
-    stream = SpooledStream(spool, lambda payload, topic: payload.decode())
-    stream.name_subjects(lambda text: text.split()[0])
-    for payload in (b"another 1", b"\xff", NAME.encode()):
-        spool.put(Message("t", payload), None, Delivery(0, again=False))
-    out, error = tell(capfd, str(tmp_path), "--subject", NAME, code=1)
-    spool.close()
-    assert "1 erased in 1 file;" in out
-    assert "1 messages in spools have no subject. Start" in error
-
-
 def test_another_key_is_not_made_where_one_is_lost(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -245,11 +231,6 @@ def test_a_parent_folder_and_a_runs_folder_are_refused(
     (tmp_path / "books.sqlite").unlink()
     (device / "a.sqlite").write_bytes(b"of another program")
     assert "0 erased in 0 files" in tell(capfd, str(tmp_path), "--subject", NAME)[0]
-
-
-def test_a_mistake_is_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert "is not a folder" in tell(capfd, str(tmp_path / "none"), "--subject", "x", code=2)[1]
-    assert "got an empty one" in tell(capfd, str(tmp_path), "--subject", "", code=2)[1]
 
 
 def test_a_name_of_which_nothing_is_found_is_questioned(

@@ -71,47 +71,10 @@ def test_a_run_in_the_apps_folder_is_not_sent_to_the_nodes(
     assert packed(Path("west-sea")) == sent
 
 
-def test_a_ranking_that_is_not_known_is_told_in_one_line_before_a_client_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert command("new", "east-sea") == 0
-    few = ["--set", "num-server-rounds=1", "--clients", "2"]
-    assert command("run", "east-sea", "--set", "ranking=margn", *few) == 2
-    told = capsys.readouterr().err.strip()
-    assert told == "tidegate: unknown ranking 'margn'; did you mean margin?"
-    for name in ("random", "margin", ""):
-        assert command("run", "east-sea", "--set", f"ranking={name}", *few) == 0
-    for name in [name for name in sys.modules if name.startswith("east_sea")]:
-        sys.modules.pop(name)
-
-
 def packed(app: Path) -> set[str]:
     """What Flower sends to nodes."""
     with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(app))) as package:
         return set(package.namelist())
-
-
-@pytest.mark.process
-def test_the_app_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
-    for arguments in (["new", "fleet"], ["run", "fleet", "--set", "folder=run"]):
-        done = subprocess.run(
-            [sys.executable, "-m", "tidegate", *arguments],
-            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-    assert "warning" not in done.stderr.lower()
-    view = read_run(tmp_path / "run")
-    assert view.is_over
-    assert view.metrics["clients/eval_loss"][50] < view.metrics["clients/eval_loss"][1]
-    assert len(view.clients) == 10
-    accuracy = view.metrics["server/accuracy"]
-    assert accuracy[0] < 0.2
-    assert accuracy[50] > 0.85
-    for row in view.rounds:
-        assert row.overspend <= row.cost_debt + 1e-9
-        assert row.overspend <= 1e-9  # never more than the budget of the rounds so far
-    assert view.rounds[-1].overspend > -3 * 55  # and nearly all of it
 
 
 @pytest.mark.process

@@ -72,28 +72,6 @@ def test_of_policies_that_gain_the_same_the_simplest_is_recommended(
     assert "tide is within 1 %, and constant_admission is the simplest." in said
 
 
-@pytest.mark.no_cover
-@pytest.mark.long
-def test_memory_that_a_short_run_only_fills_is_said_to_gain_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    flags = "--capacities 100x20 --budget 4 --price uniform:0.06,0.1 --seeds 5"
-    words = "More memory must be filled first, which 60 rounds do not win back"
-    assert words in plan(capsys, f"{flags} --rounds 60 --policy constant_admission")
-    assert words[:30] not in plan(capsys, "--rounds 400 --seeds 2 --policy tide")
-
-
-@pytest.mark.long
-def test_more_memory_at_a_constant_price_is_said_to_gain_nothing(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    told = plan(capsys, "--capacities 40x12 --budget 60 --price 1.5 --rounds 200 --seeds 2")
-    assert "the budget pays for 40 samples a round" in told
-    assert "a longer run may" not in told
-    some = plan(capsys, "--capacities 2x5 --budget 60 --price 1.5 --rounds 50 --seeds 2")
-    assert "More memory gains nothing" not in some  # the budget pays for more than the slots
-
-
 @pytest.mark.long
 def test_a_delay_costs_the_rounds_before_the_first_sample_arrives(
     capsys: pytest.CaptureFixture[str],
@@ -123,32 +101,6 @@ def test_a_first_fill_that_nobody_pays_for_is_not_recommended(
     assert "The price is always 2.5, so no policy gains by waiting for a better one." in told
 
 
-@pytest.mark.long
-def test_rounds_without_a_sample_to_train_on_are_told(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    flags = "--capacities 50x40 --budget 400 --rounds 300 --seeds 1 --most-uses 10 --policy tide"
-    waits = plan(capsys, f"{flags} --price 2.5 --spend-ahead 0 --hard-capacity")
-    assert "no client holds a sample" not in waits  # at a constant price there is no use in waiting
-    few = plan(
-        capsys, f"{flags} --price uniform:5,9 --rounds 40".replace("--budget 400", "--budget 2")
-    )
-    assert re.search(r"In \d+ of 40 rounds no client holds a sample to train on\.", few)
-
-
-@pytest.mark.no_cover
-@pytest.mark.long
-def test_a_mean_has_its_interval_and_a_lead_that_may_be_chance_is_called_so(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert re.search(
-        r"Use tide: about 1\d\.\d ±0?\d*\.\d eff", plan(capsys, "--rounds 60 --seeds 4")
-    )
-    few = plan(capsys, "--as-in-paper --rounds 60 --seeds 2")
-    assert "Its lead over constant_admission may be chance; more --seeds can tell" in few
-    assert "10 % more budget would change effective samples by" in few
-
-
 @pytest.mark.no_cover
 @pytest.mark.long
 def test_recorded_prices_are_one_path_and_seeds_change_nothing(
@@ -176,28 +128,6 @@ def test_a_plan_tells_groups_of_clients_and_the_money_of_the_whole_run(
     assert " 1 client with 1 slot each; 30 a round" in told
 
 
-def test_a_narrow_table_does_not_explain_a_column_that_it_leaves_out(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flags = "--rounds 20 --seeds 1 --policy tide"
-    assert "distinct and effective samples gained" in plan(capsys, flags)
-    monkeypatch.setenv("COLUMNS", "80")
-    assert "at their peak, effective samples gained" in plan(capsys, flags)
-
-
-@pytest.mark.long
-def test_the_page_of_recorded_prices_names_their_file(
-    capsys: pytest.CaptureFixture[str], prices: str, tmp_path: Path
-) -> None:
-    page = tmp_path / "plan.html"
-    run(capsys, "plan", "--price", prices, "--rounds", "9", "--policy", "tide", "--html", str(page))
-    text = " ".join(re.sub(r"<[^>]+>", " ", page.read_text("utf-8")).split())
-    assert "Prices are the first 9 rows of prices.csv; other days will differ." in text
-    assert "Each point is one run on the recorded prices." in text
-    assert "drawn from the law" not in text
-    assert "55 a round, 495 in all." in text
-
-
 def test_samples_that_cost_nothing_are_bought(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,8 +137,3 @@ def test_samples_that_cost_nothing_are_bought(
     told = plan(capsys, f"{flags} --price trace:{file}:eur")
     assert "effective samples a round for nothing, training on" in told
     assert "It pays nothing for a sample on average; the mean price is 4.5 EUR." in told
-
-
-def test_a_small_buffer_takes_a_whole_slot_more(capsys: pytest.CaptureFixture[str]) -> None:
-    told = plan(capsys, "--capacities 2x2 --budget 3 --policy tide --rounds 60 --seeds 2")
-    assert "1 more slot would change effective samples by" in told

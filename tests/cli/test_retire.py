@@ -89,15 +89,3 @@ def test_a_name_that_is_not_known_is_refused_before_anything_is_asked(
     assert "no client 'partitoin-3'; did you mean partition-3? (partition-0, partition-1" in said
     assert not (run / "retired.jsonl").exists()
     assert "tidegate watch lists" in told(capsys, "retire", str(run), "other", code=2)
-
-
-def test_a_folder_without_a_run_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "holds no run" in told(capsys, "retire", str(tmp_path), "a", code=2)
-
-
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    said = told(capsys, "retire", "--help")
-    assert "tidegate retire run site-3 --undo" in said
-    assert "booked as spent" in said

@@ -9,7 +9,6 @@ import pytest
 from real_data import DATA, needs_mnist
 
 from tidegate.cli import main, rounds_bar
-from tidegate.errors import SupplierError
 from tidegate.flower.app import AppError, run_app
 
 ROOT = Path(__file__).parents[2]
@@ -77,24 +76,6 @@ def test_a_changed_value_takes_the_type_of_the_apps_own(
     assert "fast = 'yes' must be true or false, such as the app's own true" in printed
     code, printed = run(capsys, app, "--set", "name='a b'")
     assert "'name': 'a b'" in printed
-
-
-@pytest.mark.parametrize("wrapped", [True, False])
-def test_a_run_of_no_rounds_says_so(
-    wrapped: bool,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    bare = "FedAvg(fraction_evaluate=0.0)"
-    prices = "PricePath(UniformPrice(1, 10), seed=1)"
-    control = f"AdmissionControl({bare}, 'tide', budget=9.0, prices={prices}, folder='run')"
-    start = "start(grid, __import__('flwr.app').app.ArrayRecord(), num_rounds=0)"
-    code, printed = run(capsys, app_with(tmp_path, f"{control if wrapped else bare}.{start}"))
-    assert code != 0
-    assert "no round was run" in printed
-    assert not (tmp_path / "run" / "books.sqlite").exists()
 
 
 ROUNDS = """
@@ -207,15 +188,6 @@ def test_what_tidegate_refuses_in_an_app_is_told_in_one_line(
     assert (code, printed.strip()) == (2, "tidegate: budget must be a number above 0, got -1.0")
 
 
-def test_any_record_in_the_log_is_survived(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    odd = "{'a': 1}", "'[ROUND %s/%s]', 'x', 'y'", "'MetricRecord %s', 3"
-    body = "; ".join(f"logging.getLogger('flwr').info({one})" for one in odd)
-    code, _ = run(capsys, app_with(tmp_path, body))
-    assert code == 0
-
-
 def test_tables_in_the_config_have_names_with_dots(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -231,21 +203,6 @@ def test_tables_in_the_config_have_names_with_dots(
 LEARNS = """import numpy as np
 from flwr.app import Array, ArrayRecord, Message, RecordDict
 from tidegate.flower import ClientGate
-"""
-TWO_STARTS = """for start in (0.0, 1.0):
-        prices = PricePath(UniformPrice(1, 10), seed=1)
-        control = AdmissionControl(FedAvg(fraction_evaluate=0.0), 'tide', budget=9.0, prices=prices)
-        control.start(grid, ArrayRecord({'w': Array(np.full(2, start))}), num_rounds=2)
-
-gate = ClientGate(lambda context: range(99), buffer_capacity=3)
-client = ClientApp(mods=[gate])
-
-@client.train()
-def train(message, context):
-    gate.samples(context)
-    model = message.content['arrays']['w'].numpy()
-    arrays = ArrayRecord({'w': Array(model if model.all() else np.full(2, np.nan))})
-    return Message(RecordDict({'arrays': arrays}), reply_to=message)
 """
 
 
@@ -277,66 +234,6 @@ def train(message, context):
         assert last.endswith("run with --verbose to see why") == (flags == [])
 
 
-def test_a_run_in_which_some_models_are_used_ends_with_0(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Two starts of two rounds: none of the first is of use, all of the second are."""
-    app = app_with(tmp_path, TWO_STARTS)
-    module = tmp_path / "lonely.py"
-    module.write_text(LEARNS + module.read_text())
-    code, printed = run(capsys, app, "--clients", "2")
-    sys.modules.pop("lonely")
-    assert code == 0, printed
-    assert "4 rounds in" in printed
-    told = re.findall(r"(\d+) samples? for ([\d.]+) of ([\d.]+); nothing was saved", printed)
-    assert len(told) == 2
-    for samples, spent, allowed in told:
-        assert 1 * int(samples) <= float(spent) <= 10 * int(samples)
-        assert 0 < float(spent) <= float(allowed) == 2 * 9
-
-
-@pytest.mark.parametrize("flags", [[], ["--verbose"]])
-def test_a_strategy_that_would_wait_for_ever_is_told_of(
-    flags: list[str],
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    tmp_path: Path,
-) -> None:
-    app = make_app(tmp_path, WHOLE)
-    (tmp_path / "lonely.py").write_text(ROUNDS)
-    with caplog.at_level("INFO", logger="flwr"):
-        code, printed = run(capsys, app, "--clients", "1", *flags)
-    assert code == 2
-    assert "waits for 2 nodes" in printed
-    assert "add --clients 2" in printed
-
-
-def test_a_mistake_that_tidegate_finds_in_a_client_needs_no_traceback(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    app = app_with(tmp_path, TWO_STARTS.replace("buffer_capacity=3", "buffer_capacity=0"))
-    module = tmp_path / "lonely.py"
-    module.write_text(LEARNS + module.read_text())
-    _, printed = run(capsys, app, "--clients", "2")
-    assert "buffer_capacity must be a whole number of at least 1" in printed
-    assert "Traceback" not in printed
-
-
-def test_a_long_error_of_a_clients_code_is_printed_once(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    app = app_with(tmp_path, TWO_STARTS.replace("range(99)", "(range(50), range(9))"))
-    module = tmp_path / "lonely.py"
-    module.write_text(LEARNS + module.read_text())
-    code, printed = run(capsys, app, "--clients", "2")
-    assert code == 2, printed
-    words = " ".join(printed.split())
-    assert words.count("open_stream returned a tuple; it must return a stream") == 1
-    assert "is left out: it replied without an introduction: the error above" in words
-    assert "no client can take part" in words
-    assert "because it replied without an introduction: the error above. No round was run" in words
-
-
 def test_a_component_that_the_module_lacks_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -345,28 +242,6 @@ def test_a_component_that_the_module_lacks_is_named(
     code, printed = run(capsys, app)
     assert code == 2
     assert "lonely has no 'servr'; did you mean server?" in printed
-
-
-def test_an_app_of_ours_whose_training_always_fails_ends_with_1(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
-        main(["new", "broken-fleet"])
-    task = tmp_path / "broken-fleet" / "broken_fleet" / "task.py"
-    text = task.read_text()
-    assert "def train(" in text
-    task.write_text(
-        text.replace("def train(", "def train(*_):\n    raise OSError('no disk')\n\n\ndef spare(")
-    )
-    code, printed = run(capsys, "broken-fleet", "--clients", "2", "--set", "num-server-rounds=3")
-    for name in [name for name in sys.modules if name.startswith("broken_fleet")]:
-        sys.modules.pop(name)
-    assert code == 1, printed
-    assert "6 of 6 train messages to clients failed" in printed
-    assert printed.count("is left out") == 2
-    alike = "partition-0 is left out: OSError: no disk"
-    assert f"5 more like this, of other clients or rounds: {alike}" in printed
 
 
 def test_flowers_whole_log_is_there_for_who_wants_it(
@@ -412,17 +287,6 @@ def test_a_mistake_is_told_in_one_line(
     assert code == 2
     assert reason in printed
     assert len(printed.strip().splitlines()) == 1
-
-
-def test_a_folder_without_an_app_is_named(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    code, printed = run(capsys, str(tmp_path / "nowhere"))
-    assert code == 2
-    assert "there is no folder" in printed
-    code, printed = run(capsys, str(tmp_path))
-    assert code == 2
-    assert "holds no Flower app: it has no pyproject.toml" in printed
 
 
 def test_without_flower_the_remedy_is_named(
@@ -513,54 +377,3 @@ def test_ctrl_c_says_after_which_round_and_how_to_go_on(
     assert "round 3 of 5\n" in printed
     assert "round 1 of" not in printed
     assert len((tmp_path / "run" / "rounds.jsonl").read_text().splitlines()) == 5
-
-
-@pytest.mark.parametrize("price", ["KnowsNobody()", "Broken()"])
-def test_a_price_feed_that_fails_is_told_in_one_line_unless_it_raised(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, price: str
-) -> None:
-    module = f"fed_by_{price[:3].lower()}"
-    app = make_app(tmp_path, WHOLE.replace("lonely", module))
-    (tmp_path / f"{module}.py").write_text(
-        f"""
-from flwr.app import Array, ArrayRecord
-from flwr.clientapp import ClientApp
-from flwr.serverapp import ServerApp
-from flwr.serverapp.strategy import FedAvg
-import numpy as np
-from tidegate.flower import AdmissionControl, ClientGate
-
-gate = ClientGate(lambda context: [1, 2, 3], 2)
-server, client = ServerApp(), ClientApp(mods=[gate])
-
-class KnowsNobody:
-    def mean(self, num_rounds):
-        return 1.0
-
-    def at(self, round_number, clients):
-        return {{"another": 1.0}}
-
-class Broken(KnowsNobody):
-    def at(self, round_number, clients):
-        raise KeyError("market")
-
-@client.train()
-def train(message, context):
-    raise AssertionError("nobody is sent an order")
-
-@server.main()
-def main(grid, context):
-    strategy = AdmissionControl(FedAvg(), "tide", budget=9.0, prices={price})
-    strategy.start(grid, ArrayRecord({{"w": Array(np.zeros(1))}}), num_rounds=1)
-"""
-    )
-    if price == "Broken()":
-        with pytest.raises(SupplierError, match="failed in round 1 with KeyError: 'market'"):
-            main(["run", app, "--clients", "2"])
-        return
-    code, printed = run(capsys, app, "--clients", "2")
-    assert code == 2, printed
-    assert "Traceback" not in printed
-    assert (
-        "tidegate: the price feed has no price for 'partition-0', 'partition-1' in round" in printed
-    )

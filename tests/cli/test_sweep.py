@@ -104,16 +104,3 @@ def test_a_damaged_spool_is_named_and_the_others_are_swept(
     _, error = tell(capfd, str(tmp_path), code=1)
     assert "0.sqlite was not swept (database disk image is malformed)" in error
     assert found(tmp_path, device.came) == []
-
-
-def test_a_file_that_cannot_be_swept_is_named_and_the_others_are_swept(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    device = idle(tmp_path, days=31)
-    (tmp_path / "other.sqlite").write_bytes(b"not a database, certainly" * 100)
-    (tmp_path / "empty.sqlite").touch()
-    _, error = tell(capfd, str(tmp_path), code=1)
-    assert "other.sqlite cannot be read as a database" in error
-    assert "empty.sqlite is not a buffer or spool" in error
-    assert found(tmp_path, device.came) == []
-    assert "is not a folder" in tell(capfd, str(tmp_path / "none"), code=2)[1]

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,22 +19,16 @@ from typing import Any
 
 import httpx
 import pytest
-from flwr.app import Context, Message
-from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, dataset
 from recorded_run import ALL, ROUNDS
 from recorded_run import recorded_run as play
 from rich.console import Console
 
 from tidegate.cli import main
-from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import says_stopped, why_it_ends
 from tidegate.report.alarms import KINDS, alarms
-from tidegate.report.live import bars, live_view, summary
+from tidegate.report.live import live_view, summary
 from tidegate.report.run_page import write_run_page
 from tidegate.report.run_state import run_state
-from tidegate.runs import reader
 from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
 from tidegate.runs.lock import read_watched
@@ -294,21 +288,6 @@ def test_clients_that_buy_less_than_ordered_are_yellow_until_the_run_is_over(
         assert ("CLIENTS BUY LESS" in {one.name for one in found}) is expected
 
 
-def test_clients_that_buy_less_are_named_if_the_books_know_them(tmp_path: Path) -> None:
-    play(tmp_path, until=4)
-    view = read_run(tmp_path)
-    rows = [*view.rounds[:-1], replace(view.rounds[-1], exhausted=2)]
-    for known, words in ((2, "in the last round (partition-0, partition-1): "), (3, "round: ")):
-        clients = [
-            replace(one, troubles=("short",) if place < known else ())
-            for place, one in enumerate(view.clients)
-        ]
-        shown = replace(view, rounds=rows, clients=clients)
-        found = alarms(shown, summary(shown, time.time()), run_state(shown, time.time()))
-        (told,) = [one.what for one in found if one.name == "CLIENTS BUY LESS"]
-        assert words in told
-
-
 def test_what_the_log_says_is_shown_below(tmp_path: Path) -> None:
     play(tmp_path, failing=ALL, until=4)
     lines = shown_of(tmp_path, 80, time.time()).splitlines()
@@ -316,17 +295,6 @@ def test_what_the_log_says_is_shown_below(tmp_path: Path) -> None:
     assert "WARNING no client's model was used in round 5" in told
     assert "ERROR the server stops: ServerStopsError" in told
     assert "SERVER STOPPED: the server app ended before its last round" in " ".join(lines)
-
-
-def test_no_line_of_the_log_is_shown_if_none_is_asked_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play(tmp_path)
-    capsys.readouterr()
-    assert last_lines(tmp_path, 10_000)
-    assert last_lines(tmp_path, 0) == []
-    assert "replied" in look([str(tmp_path), "--log", "0"], capsys)
-    assert json.loads(look([str(tmp_path), "--json", "--log", "0"], capsys))["log"] == []
 
 
 def test_a_script_is_told_of_a_red_alarm(
@@ -367,46 +335,11 @@ def test_a_run_that_somebody_stopped_is_told_from_one_that_failed(tmp_path: Path
     assert "401" not in "".join(last_lines(tmp_path, 9))
 
 
-def test_a_run_that_begins_is_not_called_quiet(tmp_path: Path) -> None:
-    play(tmp_path, until=1)
-    lines = (tmp_path / METRICS).read_text("utf-8").splitlines(keepends=True)
-    begun = next(place for place, line in enumerate(lines) if '"decided"' in line)
-    (tmp_path / METRICS).write_text("".join(lines[:begun]), "utf-8")  # it waits for its nodes
-    view = replace(read_run(tmp_path), rounds=[])
-    at = view.starts[-1][0]
-    soon, late = (summary(view, at + seconds)["state"] for seconds in (120, 3600))
-    assert soon.endswith("for 120 s")
-    assert late.endswith("for 3,600 s: QUIET")
-
-
 def test_the_guide_explains_every_alarm() -> None:
     page = (Path(__file__).parents[2] / "docs/howto/when-something-is-red.md").read_text("utf-8")
     alone = ("SPENDING AHEAD", "DEBT GROWING", "MEMORY UNUSED", "PURCHASES LATE")
     names = {kind["name"] for kind in KINDS.values()} - set(alone)  # of Prometheus alone
     assert [name for name in names if f"| {name} |" not in page] == []
-
-
-def test_curves_that_leave_out_rounds_say_so(tmp_path: Path) -> None:
-    play(tmp_path)
-    view = read_run(tmp_path)
-    long, longer = (replace(view, rounds=list(view.rounds) * times) for times in (3, 6))
-    measured = replace(view, metrics={"server/accuracy": dict.fromkeys(range(15), 0.5)})
-    unmeasured = replace(view, metrics={})
-    for shown, wide, expected in (
-        (view, False, []),
-        (unmeasured, False, []),
-        (long, False, ["14"]),
-        (long, True, []),
-        (longer, True, ["40"]),
-        (measured, False, ["14"]),
-    ):
-        console = Console(width=140, record=True, file=io.StringIO())
-        console.print(live_view(shown, wide=wide))
-        assert re.findall(r"the last (\d+) values", console.export_text()) == expected
-
-
-def test_bars_of_equal_values_are_flat() -> None:
-    assert bars([5.0, 5.0]) == bars([5.0, 5.0 + 1e-12]) == "▅▅"
 
 
 def test_a_folder_without_a_run_is_one_line(
@@ -423,85 +356,6 @@ def test_a_folder_without_a_run_is_one_line(
     assert f"{tmp_path} holds no run; did you mean {tmp_path / 'inside'}?" in told
 
 
-def test_folders_that_may_not_be_looked_into_are_no_hint(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    closed = tmp_path / "closed"
-    closed.mkdir()
-
-    def holds(folder: Path) -> bool:
-        if folder == closed:
-            raise PermissionError(13, "Permission denied", str(folder))
-        return False
-
-    monkeypatch.setattr(reader, "holds_run", holds)
-    with pytest.raises(SystemExit):
-        main(["watch", str(tmp_path), "--once"])
-    assert f"{tmp_path} holds no run; give the one" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_run_in_which_nobody_answers_is_loud(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play(tmp_path, failing=ALL)
-    capsys.readouterr()
-    unheard = sum(not row.answered for row in read_run(tmp_path).rounds)
-    assert unheard >= 6
-    words = f"no client's model was used in the last {unheard} rounds"
-    assert words in look([str(tmp_path)], capsys)
-    told = json.loads(look([str(tmp_path), "--json"], capsys))
-    assert told["rounds_without_models"] == unheard
-
-
-@pytest.mark.parametrize("rounds", [3, 4])  # in the fourth, clients are asked to buy nothing
-def test_a_ranking_that_raises_is_told_as_the_clients_error(
-    rounds: int,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
-        raise TypeError("no\nlen()\x1b[2J")
-
-    app = ClientApp(mods=[ClientGate(dataset, 3, worth=worth)])
-    app.train()(lambda message, context: message)  # is not reached
-    control = AdmissionControl(
-        FedAvg(fraction_evaluate=0.0), "tide", budget=22.0, prices=1.0, folder=tmp_path
-    )
-    nodes = [{"partition-id": number} for number in range(2)]
-    control.start(LocalGrid(app, nodes), MODEL, num_rounds=rounds)
-    assert sum(row.spent for row in control.rounds) == 0
-    assert "no client reported a purchase in this round" in caplog.text
-    assert "client that bought samples" not in caplog.text
-    capsys.readouterr()
-    shown = " ".join(look([str(tmp_path)], capsys).replace("│", " ").split())
-    led = f"no client's model was used in the last {rounds} rounds: 2 clients replied with an error"
-    assert f"{led}, the first with TypeError: no len() [2J" in shown
-    assert "fix this error in the client app" in shown
-    for wrong in ("CLIENTS AWAY", "supernode", "CLIENTS EMPTY", "least_share", "retire"):
-        assert wrong not in shown
-    told = json.loads(look([str(tmp_path), "--json"], capsys))
-    assert (told["failed"], told["error"]) == (2, "TypeError: no len() [2J")
-    write_run_page(read_run(tmp_path), tmp_path / "page.html", time.time())
-    page = (tmp_path / "page.html").read_text("utf-8")
-    assert "2 clients replied with an error: TypeError: no len()" in page
-    for wrong in ("did not take part", "raise least_share"):
-        assert wrong not in page
-    assert "no client had reported a purchase for them" in page
-    assert "had bought before" not in page
-    assert page.count("<td>replied with an error</td>") == (2 if rounds == 3 else 0)
-
-
-def test_models_that_are_refused_are_as_loud_as_silence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    play(tmp_path, poisoned=True)
-    capsys.readouterr()
-    told = json.loads(look([str(tmp_path), "--json"], capsys))
-    assert told["answered"] == told["orders"] == 4
-    assert told["rounds_without_models"] == ROUNDS
-
-
 def test_a_model_that_has_diverged_does_not_look_well(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -513,23 +367,6 @@ def test_a_model_that_has_diverged_does_not_look_well(
     assert "nan in round 8, highest 0.4" in shown
     assert "××××" in shown
     assert set(read_run(tmp_path).metrics["server/accuracy"]) == set(range(ROUNDS + 1))
-
-
-def test_samples_set_aside_are_told_on_screen_and_page(tmp_path: Path) -> None:
-    play(tmp_path)
-    view = read_run(tmp_path)
-    rows = [*view.rounds[:-1], replace(view.rounds[-1], health={"set_aside": 3})]
-    console = Console(width=140, record=True, file=io.StringIO())
-    for shown in (view, replace(view, rounds=rows)):
-        console.print(live_view(shown))
-    words = "3 samples could not be read, acquired or stored; the log names the clients"
-    assert console.export_text().count("could not be read") == 1
-    page = tmp_path / "page.html"
-    write_run_page(replace(view, rounds=rows), page, time.time())
-    assert words in page.read_text("utf-8")
-    assert "those that a supplier had delivered are paid for" in page.read_text("utf-8")
-    write_run_page(view, page, time.time())
-    assert "could not be read" not in page.read_text("utf-8")
 
 
 def test_purchases_suppliers_and_spools_are_told_on_screen_and_page(tmp_path: Path) -> None:

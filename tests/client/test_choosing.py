@@ -1,7 +1,6 @@
 """A gate that chooses among candidates, on both stores; SQLite is opened anew for every order."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ from tidegate.client.buying import TRIES
 from tidegate.client.gate import Gate
 from tidegate.client.store import BooksMovedError, Store
 from tidegate.client.streams import IndexedStream
-from tidegate.errors import ConfigurationError, WireError
+from tidegate.errors import ConfigurationError
 from tidegate.selection import Selection
-from tidegate.server.account import Account
-from tidegate.wire import Address, Introduction, Order, Receipt
+from tidegate.wire import Address, Order, Receipt
 
 RUN = "run-1"
 FEW = Selection(candidates=5, backlog=4)
@@ -311,65 +309,3 @@ def test_candidates_that_were_pushed_out_are_overwritten(tmp_path: Path) -> None
     files = b"".join(one.read_bytes() for one in tmp_path.iterdir())
     found = {f"secret-{n:03}" for n in range(99) if f"secret-{n:03}".encode() in files}
     assert found == kept
-
-
-def test_a_lost_buffer_does_not_show_its_candidates_again() -> None:
-    """The server counts what was read, and what an order that was not answered may have read."""
-    account = Account(buffer_capacity=10, buffer_id="a").introduced(_introduction(10))
-    account = _sent(account, order(1, 2)).after(_receipt(1, 2, read=5))
-    assert account.with_new_buffer("b").lost.read == 5
-    unanswered = _sent(account, order(2, 2)).with_new_buffer("b")
-    assert (unanswered.lost.read, unanswered.lost.unsure) == (10, 5)
-    # A choice that was never followed by a receipt is known from the next introduction.
-    again = account.introduced(_introduction(10, read=10, last_taken="x"))
-    assert again.with_new_buffer("b").lost.read == 10
-
-
-def test_an_order_that_fills_a_large_buffer_may_read_more_than_the_candidates() -> None:
-    """It dies after its choice, says so when it comes back, and is believed."""
-    account = Account(buffer_capacity=500, buffer_id="a").introduced(_introduction(500, 20))
-    account = account.introduced(_introduction(500, 20, read=500, last_taken="x"))
-    assert account.newest.read == 500
-    receipt = Receipt(run=RUN, round_number=2, read=520)
-    assert _sent(account, order(2, 0)).after(receipt).newest.read == 520
-
-
-def test_what_a_client_says_it_has_read_never_falls_below_what_is_booked() -> None:
-    account = Account(buffer_capacity=10, buffer_id="a", candidates=5)
-    account = _sent(account, order(1, 2)).after(_receipt(1, 2, read=2))
-    lie = _introduction(10, read=1)
-    assert account.introduced(lie).with_new_buffer("b").lost.read == 2
-
-
-@pytest.mark.parametrize(("read", "more"), [(4, "-1"), (5_000, "4995")])
-def test_a_receipt_that_claims_to_have_read_less_or_too_much_is_refused(
-    read: int, more: str
-) -> None:
-    account = Account(buffer_capacity=10, buffer_id="a", candidates=5)
-    account = _sent(account, order(1, 2)).after(_receipt(1, 2, read=5))
-    with pytest.raises(WireError, match=f"it reports {more} samples read for round 2, but at"):
-        _sent(account, order(2, 2)).after(_receipt(2, 4, read=read))
-
-
-def _introduction(capacity: int, candidates: int = 5, **read: Any) -> Introduction:
-    known = {"run": RUN, "client": "site", "buffer_id": "a", **read}
-    return Introduction(buffer_capacity=capacity, candidates=candidates, **known)
-
-
-def _sent(account: Account, order_sent: Order) -> Account:
-    return replace(account, outstanding=order_sent)
-
-
-def _receipt(now: int, total: int, read: int) -> Receipt:
-    """Of two samples a round, from the first on."""
-    return Receipt(
-        run=RUN,
-        round_number=now,
-        bought=total,
-        admitted=total,
-        spent=2.0 * total,
-        holding=(2,) * now,
-        occupancy=total,
-        uses=2 * sum(range(now + 1)),
-        read=read,
-    )

@@ -74,34 +74,6 @@ def test_another_order_for_an_applied_round_is_refused(open_store: Opener) -> No
     assert open_store().books().admitted == 4
 
 
-def test_a_client_that_was_away_uses_its_samples_as_often_as_others(open_store: Opener) -> None:
-    gate(open_store).apply(order(1, 4))
-    gate(open_store).apply(order(2, 3))
-    receipt = gate(open_store).apply(order(40, 1))  # the third round of round 1's samples
-    assert receipt.occupancy == 8
-    assert receipt.uses == 4 * 3 + 3 * 2 + 1
-    assert receipt.holding == (1, 3, 4)  # by orders, not by rounds
-    assert receipt.expiring == 4
-    assert gate(open_store).apply(order(50)).occupancy == 4
-
-
-def test_capacity_is_never_exceeded(open_store: Opener) -> None:
-    receipt = gate(open_store).apply(order(1, 25))
-    assert (receipt.admitted, receipt.occupancy, receipt.spent) == (10, 10, 20.0)
-    assert not receipt.is_dry  # the stream had more; memory did not
-    assert gate(open_store).apply(order(2, 5)).admitted == 10
-
-
-def test_a_dry_stream_says_so(open_store: Opener, caplog: pytest.LogCaptureFixture) -> None:
-    receipt = gate(open_store, size=3).apply(order(1, 5))
-    assert (receipt.admitted, receipt.is_dry) == (3, True)
-    assert "has run dry" in caplog.text
-    receipt = gate(open_store, size=3).apply(order(2, 5))
-    assert (receipt.admitted, receipt.is_dry, receipt.spent) == (3, True, 6.0)
-    assert gate(open_store, size=3).apply(order(3, 0)).is_dry  # nobody asked for a sample since
-    assert not gate(open_store, size=4).apply(order(4, 1)).is_dry
-
-
 def test_a_dry_stream_is_told_once_until_it_has_samples_again(
     open_store: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -128,14 +100,6 @@ def test_a_stream_that_runs_dry_after_a_failure_is_told(
     assert "has run dry" in caplog.text
 
 
-def test_the_oldest_makes_room(open_store: Opener) -> None:
-    gate(open_store).apply(order(1, 10, retention="oldest_first", retention_horizon=0))
-    receipt = gate(open_store).apply(order(2, 4, retention="oldest_first", retention_horizon=0))
-    assert (receipt.admitted, receipt.occupancy, receipt.uses) == (14, 10, 6 * 2 + 4)
-    assert receipt.holding == (4, 6)
-    assert list(gate(open_store).samples()) == list(range(4, 14))
-
-
 def test_thresholds_replace_what_is_old_enough_for_the_price(open_store: Opener) -> None:
     rule: dict[str, Any] = {
         "retention": "oldest_first",
@@ -148,14 +112,6 @@ def test_thresholds_replace_what_is_old_enough_for_the_price(open_store: Opener)
     assert gate(open_store).apply(order(2, price=2.0, **rule)).admitted == 10  # used once: up to 1
     assert gate(open_store).apply(order(3, price=2.0, **rule)).admitted == 20  # twice: up to 3
     assert gate(open_store).apply(order(4, price=9.0, **rule)).admitted == 20
-
-
-def test_frozen_samples_stay(open_store: Opener) -> None:
-    frozen = {"retention": "frozen", "retention_horizon": 0}
-    gate(open_store).apply(order(1, 6, **frozen))
-    receipt = gate(open_store).apply(order(90, 9, **frozen))
-    assert (receipt.admitted, receipt.occupancy, receipt.expiring) == (10, 10, 0)
-    assert list(gate(open_store).samples()) == list(range(10))
 
 
 def test_acquisition_is_called_once_for_each_sample_with_its_own_key(open_store: Opener) -> None:
@@ -260,18 +216,6 @@ def test_what_a_trainer_does_to_a_sample_stays_its_own(open_store: Opener) -> No
     assert one.samples()[0].tolist() == [1, 1]
 
 
-def test_what_a_rule_takes_in_fills_empty_slots_before_the_oldest_make_room(
-    open_store: Opener,
-) -> None:
-    rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
-    gate(open_store).apply(order(1, 4, **rule))
-    gate(open_store).apply(order(2, 3, **rule))
-    old_enough = (0.0, 0.0, 5.0)  # four samples were used twice; empty slots ask for none
-    receipt = gate(open_store).apply(order(3, NO_LIMIT, thresholds=old_enough, **rule))
-    assert (receipt.admitted, receipt.occupancy) == (11, 10)
-    assert list(gate(open_store).samples()) == list(range(1, 11))
-
-
 def test_a_rule_leads_to_no_more_than_the_count_beside_it(open_store: Opener) -> None:
     rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
     receipt = gate(open_store).apply(order(1, 6, thresholds=(5.0,), **rule))
@@ -283,11 +227,6 @@ def test_a_price_at_the_threshold_is_cheap_enough(open_store: Opener) -> None:
     rule: dict[str, Any] = {"retention": "oldest_first", "retention_horizon": 0}
     receipt = gate(open_store).apply(order(1, 10, price=3.0, thresholds=(3.0, 0.0), **rule))
     assert receipt.admitted == 10
-
-
-def test_samples_kept_one_round_expire_at_once(open_store: Opener) -> None:
-    receipt = gate(open_store).apply(order(1, 4, retention_horizon=1))
-    assert receipt.expiring == 4
 
 
 @dataclass
@@ -364,20 +303,6 @@ def test_any_sequence_of_orders_equals_the_model(
         assert uses_of(store) == [sample[1] for sample in model.stored]
     if durable:
         store.close()
-
-
-def test_a_backlog_that_is_enough_hides_that_the_stream_is_dry(
-    open_store: Opener, caplog: pytest.LogCaptureFixture
-) -> None:
-    def told(number: int, count: int) -> int:
-        caplog.clear()
-        stream = IndexedStream(list(range(6)))
-        chosen = Selection(candidates=6, backlog=6)
-        Gate(open_store(), stream, selection=chosen).apply(order(number, count))
-        return caplog.text.count("has run dry")
-
-    assert [told(1, 2), told(2, 2), told(3, 0)] == [0, 0, 0]
-    assert [told(4, 3), told(5, 0), told(6, 1)] == [1, 0, 0]  # 2 were left, then none
 
 
 class Killed(BaseException):

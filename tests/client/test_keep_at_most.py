@@ -20,7 +20,7 @@ from histories import (
 
 from tidegate.client.auditing import audit_file
 from tidegate.client.gate import Gate
-from tidegate.client.limits import OwnTime, duration
+from tidegate.client.limits import duration
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
 from tidegate.client.sweeping import sweep
@@ -131,23 +131,6 @@ def test_a_limit_that_passes_while_an_order_is_applied_is_kept(tmp_path: Path) -
         assert gate.apply(order(3, 0)).health == {"expired": 2}
 
 
-def test_a_clock_that_is_corrected_while_an_order_is_applied_leaves_the_record_right(
-    tmp_path: Path,
-) -> None:
-    device = Device(tmp_path, 0)
-
-    def corrected(sample: str, key: str) -> str:
-        device.now -= 1.0
-        return sample
-
-    with Store(tmp_path / "a.sqlite", RUN, CLIENT, 8, clock=device.clock) as store:
-        gate = Gate(store, IndexedStream(device), acquire=corrected)
-        for now in range(1, 4):
-            gate.apply(order(now, 2))
-            (audit,) = audit_file(tmp_path / "a.sqlite", device.clock)
-            assert (audit.problems, audit.broken) == ([], [])
-
-
 def test_what_is_past_its_limit_once_it_is_paid_for_is_not_stored(tmp_path: Path) -> None:
     """A message was on the device for 59 minutes when an order began that takes two."""
     device = Device(tmp_path, 0)
@@ -223,15 +206,6 @@ def test_a_clock_that_is_years_ahead_is_believed_and_reported(
         assert len(gate.samples()) == 2
         device.now += 0.2 * DAY
         assert list(gate.samples()) == []
-
-
-def test_time_goes_on_however_often_a_clock_is_wrong() -> None:
-    now = OwnTime(0, 0)
-    for wall in (5, 9, 2, 3, 3, 8, 1, 4):
-        after = now.at(wall)
-        assert after.own >= max(now.own, wall)
-        now = after
-    assert now.own == 9 + 1 + 5 + 3
 
 
 @pytest.mark.process

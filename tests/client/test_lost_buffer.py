@@ -173,13 +173,3 @@ def test_a_folder_passes_over_what_was_never_answered(tmp_path: Path, heard_befo
     client.lose_buffer()
     client.round(2)
     assert held(client) == [heard_before + 7, heard_before + 8]
-
-
-def test_a_folder_that_nothing_was_taken_from_begins_at_its_start(tmp_path: Path) -> None:
-    client = folder_client(tmp_path)
-    client.round(3)
-    files(tmp_path, range(10))
-    client.round(4, heard=False)
-    client.lose_buffer()
-    client.round(2)
-    assert held(client) == [4, 5]

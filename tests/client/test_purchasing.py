@@ -15,7 +15,7 @@ from tidegate.buffer import without_oldest
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
-from tidegate.client.supplier import Delivered, Outcome, Refused, Request
+from tidegate.client.supplier import Delivered, Outcome, Refused
 from tidegate.errors import ConfigurationError
 from tidegate.server.ledger import Ledger
 from tidegate.wire import NO_LIMIT, Order, Receipt
@@ -124,20 +124,6 @@ def test_no_more_than_a_limit_is_under_way(store: Store) -> None:
     assert gate.apply(order(4)).under_way == 6
 
 
-def test_a_rule_by_age_counts_orders_since_the_purchase(store: Store) -> None:
-    supplier = ByHand()
-    gate = Gate(store, IndexedStream("abcdefghij"), supplier=supplier)
-    rule = (5.0, 0.0, 1.0, 5.0)
-    assert gate.apply(order(1, thresholds=rule)).bought == 4
-    assert gate.apply(order(2, thresholds=rule)).bought == 4
-    assert gate.apply(order(3, thresholds=rule)).bought == 4
-    supplier.answers = [Delivered(key, "1") for key in supplier.asked]
-    fourth = gate.apply(order(4, thresholds=rule, count=2))  # three orders old, and just come
-    assert (fourth.bought, fourth.holding, fourth.occupancy) == (6, (2, 0, 0, 2), 4)
-    assert gate.apply(order(5, thresholds=rule)).bought == 8
-    assert gate.apply(order(6, thresholds=rule)).bought == 8
-
-
 def test_a_refusal_brings_back_what_the_purchase_had_replaced_in_the_plan(store: Store) -> None:
     supplier = ByHand()
     gate = Gate(store, IndexedStream("abcdefghij"), supplier=supplier)
@@ -243,14 +229,6 @@ def test_a_gate_has_a_hook_or_a_supplier() -> None:
         Gate(
             Store(None, "run", "a", 4), IndexedStream("abcd"), lambda one, key: one, None, ByHand()
         )
-
-
-def test_receipts_of_samples_that_come_at_once_say_nothing_of_it() -> None:
-    receipt = Gate(Store(None, "run", "a", 4), IndexedStream("abcd")).apply(order(1, 2))
-    assert (receipt.admitted, receipt.bought, receipt.under_way) == (2, 2, 0)
-    assert (receipt.under_way_spent, receipt.holding, receipt.occupancy) == (0.0, (2,), 2)
-    assert Receipt.from_record(receipt.to_record()) == receipt
-    assert Request("k", "a", 1.0).price == 1.0
 
 
 class AfterOrders(ByHand):

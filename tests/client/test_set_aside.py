@@ -124,14 +124,6 @@ def test_a_source_that_is_gone_costs_no_sample(
     assert open_store().failures() == []
 
 
-def test_neighbours_that_fail_are_set_aside_together(open_store: Opener) -> None:
-    supplier = Supplier(sells_not={1, 2})
-    receipts = [apply(open_store, now, 2, Sick(1000, {3}), supplier) for now in range(1, 8)]
-    assert receipts[-1].health == {"set_aside": 3}
-    assert list(open_store().samples())[:3] == [0, 4, 5]
-    assert supplier.asked.count(1) <= 2 * TRIES
-
-
 def test_the_last_sample_waits_for_one_after_it(open_store: Opener) -> None:
     for now in range(1, 6):
         assert apply(open_store, now, 3, Sick(3, {2})).health == {}
@@ -154,30 +146,6 @@ def test_a_file_that_leaves_before_it_is_read_is_not_noted(
     assert (receipt.admitted, receipt.health) == (2, {})
     assert list(one.samples()) == [b"1", b"3"]
     assert open_store().failures() == []
-
-
-def test_what_lies_ahead_keeps_its_tries(open_store: Opener) -> None:
-    supplier = Supplier(sells_not={0, 1})
-    for now in range(1, 5):
-        apply(open_store, now, 1, acquire=supplier)
-    assert [one.tries for one in open_store().failures()] == [4, 2]
-    supplier.sells_not = {1}
-    assert apply(open_store, 5, 1, acquire=supplier).admitted == 1
-    assert [(one.key, one.tries) for one in open_store().failures()] == [("run-1/site/2", 2)]
-
-
-def test_a_name_that_is_no_unicode_is_noted(open_store: Opener) -> None:
-    class Named(IndexedStream):
-        @property
-        def cursor(self) -> str:
-            return f"\udcff{self._position}"
-
-        def seek(self, cursor: str) -> None:
-            self._position = int(cursor[1:])
-
-    data = Sick(9, {0})
-    assert Gate(open_store(), Named(data)).apply(order(1, 1)).health == {"set_aside": 1}
-    assert open_store().failures()[0].key == "run-1/site/\udcff1"
 
 
 def test_the_newest_errors_are_kept_and_all_are_counted(open_store: Opener) -> None:

@@ -18,7 +18,7 @@ from tidegate.client.device_file import SCHEMA, store_path
 from tidegate.client.gate import Gate
 from tidegate.client.store import BooksMovedError, Store
 from tidegate.client.streams import IndexedStream
-from tidegate.errors import ConfigurationError, DamagedFileError, RunDiffersError, WireError
+from tidegate.errors import DamagedFileError, RunDiffersError, WireError
 from tidegate.wire import Order
 
 
@@ -107,20 +107,6 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not a database, certainly" * 100)
     with pytest.raises(ValueError, match=r"cannot be opened as a buffer: .*not a database"):
         Store(path, "r", "site", 5)
-
-
-def test_a_file_that_somebody_holds_is_not_called_damaged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.sqlite"
-    Store(path, "r", "site", 5).close()
-    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.0)
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("PRAGMA locking_mode = EXCLUSIVE")
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(ConfigurationError, match="database is locked; check that") as refused:
-            Store(path, "r", "site", 5)
-    assert "delete" not in str(refused.value)
 
 
 @pytest.mark.parametrize("durable", [True, False])

@@ -116,57 +116,10 @@ def test_two_labels_of_one_policy_do_not_look_alike() -> None:
     assert len({str(look) for look in looks.values()}) == len(looks) == 13
 
 
-def test_debt_counts_against_the_budget_of_all(tmp_path: Path) -> None:
-    folder = make_results(tmp_path, {"tide": [[0.4, 0.5, 0.6]]}, spent=57.0)
-    about, results = read_results(folder)
-    (row,) = Comparison(results, about).rows()
-    assert (row["overspend"], row["cost_debt"]) == (6.0, 6.0)  # 2 above 55, three times
-    thrifty = make_results(tmp_path / "other", {"tide": [[0.4, 0.5, 0.6]]}, spent=50.0)
-    about, results = read_results(thrifty)
-    (row,) = Comparison(results, about).rows()
-    assert (row["overspend"], row["cost_debt"]) == (-15.0, 0.0)
-
-
-def test_an_oracle_that_ran_dry_measures_no_gap(tmp_path: Path) -> None:
-    about, results = read_results(make_results(tmp_path, ACCURACIES, exhausted=3))
-    dry = Comparison(results, about)
-    assert dry.gap_closed("tide") is None
-    assert "Used up their streams: costless_oracle (3 clients), constant" in dry.legend()
-
-
-def test_policies_with_fewer_seeds_are_compared_on_those(tmp_path: Path) -> None:
-    some = {**ACCURACIES, "tide": ACCURACIES["tide"][:1]}
-    about, results = read_results(make_results(tmp_path, some))
-    partly = Comparison(results, about)
-    closed = partly.gap_closed("tide")
-    assert closed is not None
-    assert closed.mean == pytest.approx(0.2 / 0.4)  # of seed 0 alone
-    assert closed.interval is None
-    assert partly.seeds == "1 to 2 seeds"
-
-
 def test_pictures_are_drawn(comparison: Comparison, tmp_path: Path) -> None:
     for path in draw(comparison, tmp_path / "out"):
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size > 20_000
-
-
-def test_one_run_has_no_interval_and_no_oracle_no_gap(tmp_path: Path) -> None:
-    folder = make_results(tmp_path, {"tide": [[0.4, float("nan"), 0.6]]}, limit=None)
-    about, results = read_results(folder)
-    alone = Comparison(results, about)
-    assert alone.baseline == "tide"
-    assert alone.gap_closed("tide") is None
-    headings = [column.header for column in alone.table().columns]
-    assert "gap" not in headings
-    assert "gain" in headings
-    (row,) = alone.rows()
-    assert row["best_accuracy_half_width"] is None
-    assert row["last_accuracy"] == 60.0
-    assert "limit_reached" not in row
-    write_tables(alone, tmp_path / "out")
-    draw(alone, tmp_path / "out")
-    assert "limit" not in alone.legend()
 
 
 def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:

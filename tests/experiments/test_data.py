@@ -200,24 +200,6 @@ def test_neighbouring_classes_and_people_stay_together(folder: str) -> None:
         assert len({number % 5 for number, _ in part}) == 1
 
 
-def test_an_iid_split_of_sorted_rows_gives_everyone_every_class(tmp_path: Path) -> None:
-    labels = np.repeat(np.arange(4), 100)
-    features = Features({"image": Image(), "label": ClassLabel(names=list("abcd"))})
-    rows = {"image": [np.zeros((2, 2), np.uint8)] * 400, "label": labels}
-    made = Dataset.from_dict(rows, features=features)
-    DatasetDict({"train": made, "test": made}).save_to_disk(tmp_path / "sorted")
-    data = FederatedData(str(tmp_path / "sorted"))
-    for client in range(4):
-        counts = np.bincount(data.partition("iid", client, 4, seed=1).rows["label"], minlength=4)
-        assert counts.min() > 10, counts
-
-
-@pytest.mark.parametrize("how", ["", "classes", "classes:0", "classes:x", "iid:2", "by:", "odd:1"])
-def test_a_partition_that_is_none_is_refused(folder: str, how: str) -> None:
-    with pytest.raises(ValueError, match=r"unknown partition .*; write iid, classes:N"):
-        FederatedData(folder).partition(how, 0, 4, 0)
-
-
 @pytest.mark.full
 @needs_mnist
 def test_the_real_mnist(tmp_path: Path) -> None:

@@ -1,10 +1,6 @@
 """``python -m experiments``: its commands ``data``, ``run`` and ``compare``."""
 
 import json
-import lzma
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -105,28 +101,6 @@ def test_a_comparison_for_machines(capsys: pytest.CaptureFixture[str], tmp_path:
     assert [row["reached_70"] for row in told["policies"]] == [1, 0]
 
 
-def test_a_comparison_for_a_page(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    make_results(tmp_path, {"constant_admission": [[0.2, 0.8]], "tide": [[0.3, 0.85]]})
-    code, printed, _ = experiments(capsys, "compare", tmp_path, "--markdown")
-    heading, line, constant, tide = printed.splitlines()
-    assert (code, heading[:22]) == (0, "| policy | best, % | g")
-    assert line == "|" + "---|" * (heading.count("|") - 1)
-    assert constant.startswith("| constant_admission | 80.0 |  | ")
-    assert tide.startswith("| tide | 85.0 | 5.00 | ")
-    code, _, error = experiments(capsys, "compare", tmp_path, "--markdown", "--json")
-    assert (code, "give one of them" in error) == (2, True)
-
-
-def test_runs_of_other_settings_are_named_and_left_out(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    make_results(tmp_path, {"tide": [[0.2, 0.8], [0.2, 0.6]]})
-    make_results(tmp_path, {"tide": [[0.3, 0.7]]})  # seed 0 again, and seed 1 is no longer meant
-    _, printed, error = experiments(capsys, "compare", tmp_path, "--json")
-    assert json.loads(printed)["policies"][0]["best_accuracy"] == 70.0
-    assert "left out, not part of the experiment that ran last: tide/seed-1" in error
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -161,43 +135,6 @@ def test_mistakes_are_named_in_one_line(
     assert code != 0
     assert told in " ".join(error.split())
     assert "Traceback" not in error
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("package", ["torch", "datasets"])
-def test_a_missing_package_is_named(package: str, tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text(EXPERIMENT)
-    code = (
-        f"import sys; sys.modules[{package!r}] = None\n"
-        "from experiments.tool.commands import main; main(['run', 'mine.toml'])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert "pip install '.[experiments]'" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_where_data_are_must_be_said(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TIDEGATE_DATA", raising=False)
-    _, _, error = experiments(capsys, "data", "mnist")
-    assert "with --from FOLDER, or set TIDEGATE_DATA" in error
-
-
-def test_electricity_prices_become_a_trace(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    (tmp_path / "elec.csv.xz").write_bytes(lzma.compress(b"period,nswprice\n0,0.05\n"))
-    _, printed, _ = experiments(
-        capsys, "data", "electricity", "--from", tmp_path, "--to", tmp_path / "made"
-    )
-    made = tmp_path / "made" / "electricity.csv"
-    assert made.read_text() == "period,nswprice\n0,0.05\n"
-    assert f"trace:{made}:nswprice" in printed
 
 
 @needs_mnist

@@ -3,7 +3,6 @@
 import itertools
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -70,24 +69,3 @@ def test_each_row_takes_one_limit_away(limit: ModuleType, tmp_path: Path) -> Non
     told = {row["variant"]: row for row in table}
     step = float(told["Tide"]["best_accuracy"]) - float(told["constant admission"]["best_accuracy"])
     assert float(told["Tide"]["step"]) == pytest.approx(step, abs=0.011)
-
-
-def test_a_purchase_by_margin_begins_at_random_and_takes_the_unsure(limit: ModuleType) -> None:
-    class Sure(limit.Seed):  # type: ignore[misc,name-defined]
-        @property
-        def nothing(self) -> Any:
-            return np.zeros((2, 2), np.float32)
-
-    class Numbered:
-        seed = 0
-
-    draw = np.random.default_rng(0)
-    place = np.concatenate([draw.uniform(-0.1, 0.1, 50), draw.uniform(2, 3, 450)])
-    side = np.where(np.arange(500) % 2, 1.0, -1.0)
-    place[50:] *= side[50:]
-    inputs = np.stack([place, np.ones(500)], axis=1).astype(np.float32)
-    seed = Sure(Numbered(), inputs, (place > 0).astype(int), (inputs, place))
-    chosen = seed.by_margin(100)
-    assert len(set(chosen.tolist())) == 100
-    assert chosen[:10].tolist() == seed.at_random(10).tolist()
-    assert {*range(50)} <= {*chosen.tolist()}  # those near the border, of all 500

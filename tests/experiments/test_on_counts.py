@@ -95,12 +95,6 @@ def test_a_pool_is_read_again_in_another_order(small: str) -> None:
     assert len({tuple(one) for one in passes}) == len(passes)
 
 
-@pytest.mark.parametrize("importance", [(1.0,), (0.0,) * 11])
-def test_importance_that_leaves_nobody_is_refused(small: str, importance: tuple[float]) -> None:
-    with pytest.raises(ValueError, match="one number for each of the 11 clients"):
-        experiment(small, importance=importance)
-
-
 @pytest.mark.parametrize(
     ("changes", "told"),
     [

@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from experiments.tool.config import PolicyChoice
 from experiments.tool.data import AlteredPartition, FederatedData
-from experiments.tool.features import with_features
 from experiments.tool.ranking import rank
 
 LIKELY = np.array([[0.5, 0.4, 0.1], [0.9, 0.05, 0.05], [0.34, 0.33, 0.33]])
@@ -28,10 +27,6 @@ def context() -> Context:
 def test_candidates_are_ranked_by_name(name: str, best_first: list[int]) -> None:
     worths = rank(name, LIKELY, LABELS, context())
     assert np.argsort(worths)[::-1].tolist() == best_first
-
-
-def test_random_is_worth_the_same_for_all() -> None:
-    assert rank("random", LIKELY, LABELS, context()) == [0.0, 0.0, 0.0]
 
 
 def test_a_file_has_a_ranking_of_its_own(tmp_path: Path) -> None:
@@ -81,15 +76,3 @@ def test_labels_are_wrong_and_classes_rare_as_often_as_asked(tmp_path: Path) -> 
     counts = np.bincount([tail[place][1] for place in range(len(tail))], minlength=10)
     expected = 400 * 100 ** (-np.arange(10) / 9)
     assert (abs(counts - expected) <= 4 * np.sqrt(expected) + 1).all()
-
-
-@pytest.mark.long
-def test_features_are_of_images_that_filters_have_not_seen(tmp_path: Path) -> None:
-    source = images(tmp_path / "data", 60)
-    made = with_features(DatasetDict({"train": source.test, "test": source.test}))
-    assert (len(made["train"]), len(made["test"])) == (30, 60)
-    rows = np.array(made["test"]["features"])
-    assert rows.shape == (60, 1024)
-    assert np.isfinite(rows).all()
-    assert len(np.unique(rows.round(4), axis=0)) == 60
-    assert list(made["test"]["label"]) == list(source.test["label"])

@@ -18,12 +18,9 @@ from experiments.tool.runner import (
     matched_budget,
     plan_runs,
     run_experiment,
-    traps,
 )
 from tidegate.flower import run_in_process
-from tidegate.prices import ConstantPrice
 from tidegate.problem.delays import Delays
-from tidegate.server.fleet import ROUNDING
 from tidegate.simulation.rounds import simulate
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("test_runner")]  # they share results
@@ -194,22 +191,6 @@ def test_a_fitted_budget_leaves_k_as_it_was_planned(small: str) -> None:
     assert columns["spent"].mean() == pytest.approx(55.0, rel=0.03)
 
 
-def test_the_nearest_budget_is_taken_where_samples_are_whole(
-    small: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    few = experiment(small, rounds=5, seeds=1)
-    matched_budget(few, PolicyChoice(name="constant_admission", match_spending=True))
-    assert "constant_admission cannot spend exactly 22 a round with whole samples" in caplog.text
-
-
-def test_what_is_perhaps_not_meant_is_told(small: str) -> None:
-    assert traps(experiment(small)) == []
-    some = experiment(small, partition="by:label", capacities=(5, 5), budget=500.0)
-    parts, budget = traps(some)
-    assert parts == "2 of 4 parts take part: one for each capacity"
-    assert budget.startswith("the budget, 500 a round, pays for fresh samples in all 10 slots")
-
-
 def test_a_job_survives_its_way_through_a_run_config(small: str) -> None:
     planned = experiment(small, momentum=0.9, stream="in order")
     job = Job.of(planned, planned.policies[2], seed=7, budget=21.0)
@@ -218,13 +199,6 @@ def test_a_job_survives_its_way_through_a_run_config(small: str) -> None:
     assert Job.from_config({**job.to_config(), "delay": 10}).delay == "10"
     assert [job.memory(client) for client in (0, 3, 9)] == [32, 44, 44]
     assert job.clients == 4
-
-
-@pytest.mark.parametrize("headroom", [1.0, 1.1, 1.5, 2.7, 4.0])
-def test_clients_have_memory_for_what_is_planned_whatever_the_headroom(headroom: float) -> None:
-    job = Job(capacities="1,7,8,9,10,11,12,1000", headroom=headroom)
-    planned = [int(job.memory(client) / headroom + ROUNDING) for client in range(8)]
-    assert planned == [1, 7, 8, 9, 10, 11, 12, 1000]
 
 
 def test_a_client_that_fails_ends_the_run(
@@ -276,11 +250,6 @@ def test_capacities_are_also_a_text_as_on_the_command_line(small: str) -> None:
         experiment(small, capacities="40y3")
 
 
-def test_too_little_money_for_full_buffers_leaves_the_limit_open(small: str) -> None:
-    assert about(experiment(small), []).limit is not None
-    assert about(experiment(small, budget=1e-4), []).limit is None
-
-
 def test_each_seed_takes_its_own_stretch_of_recorded_prices(tmp_path: Path) -> None:
     file = tmp_path / "prices.csv"
     file.write_text("eur\n" + "\n".join(str(number + 1) for number in range(10)) + "\n")
@@ -295,10 +264,6 @@ def test_a_number_is_a_delay_in_an_experiment(small: str) -> None:
     assert experiment(small, delay=10).problem(0).delays == Delays(10, 10)
     with pytest.raises(ValueError, match="delay must be a whole number of rounds"):
         experiment(small, delay="soon")
-
-
-def test_a_number_is_a_price_in_an_experiment(small: str) -> None:
-    assert experiment(small, price=5).prices(seed=0) == ConstantPrice(5.0)
 
 
 def test_mistakes_in_a_file_are_named(small: str, tmp_path: Path) -> None:
@@ -318,19 +283,3 @@ def test_mistakes_in_a_file_are_named(small: str, tmp_path: Path) -> None:
         PolicyChoice(name="tide", preset="x")
     with pytest.raises(ValueError, match="unknown policy 'tid'"):
         PolicyChoice(name="tid")
-
-
-def test_a_stream_that_runs_dry_is_reported(
-    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    in_one_process(monkeypatch)
-    planned = experiment(
-        small, seeds=1, rounds=12, capacities=(60,) * 4, policies=({"name": "costless_oracle"},)
-    )
-    runs = plan_runs(planned, tmp_path)
-    run_experiment(runs, workers=1)
-    about(planned, runs).write(tmp_path)
-    (run,) = read_results(tmp_path)[1]["costless_oracle"]
-    # 900 samples, 240 a round: three rounds, and a part of the fourth.
-    assert run.columns["admitted"].sum() == 900
-    assert run.columns["exhausted"].max() == 4

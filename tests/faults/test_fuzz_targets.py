@@ -9,7 +9,6 @@ import sqlite3
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +18,14 @@ from check_size import at_size
 from flwr.app import ConfigRecord, RecordDict
 
 import fuzz
-from experiments.tool.config import ExperimentConfig
-from fuzz import buffer, checkpoint, choices, run, state
+from fuzz import buffer, checkpoint, run, state
 from fuzz.archives import packed, unpacked
 from fuzz.limits import empty_folder
 from fuzz.mutations import inputs
-from fuzz.receipts import honest_receipt
 from tidegate._internal import saving
 from tidegate.client.codec import ArrayCodec
 from tidegate.errors import WireError
-from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.records import LONGEST_TEXT, TEXT, expect, key_of
-from tidegate.prices import RecordedPrices, price_law
-from tidegate.server.ledger import Ledger
 from tidegate.theory.reuse import ReuseTally
 from tidegate.wire import Order
 
@@ -102,40 +96,6 @@ def test_a_text_of_megabytes_is_not_even_parsed() -> None:
         expect(content_of("[" * LONGEST_TEXT), Order)
 
 
-def test_a_rule_that_takes_nothing_at_this_price_pays_nothing() -> None:
-    ledger = Ledger("r")
-    ledger.open("site", 9)
-    rule = Order(
-        run="r",
-        round_number=1,
-        price=5.0,
-        retention="oldest_first",
-        count=9,
-        thresholds=(4.0, 1.0),
-    )
-    ledger.send("site", rule)
-    with pytest.raises(WireError, match="2 samples bought for round 1, but at least 0 and at most"):
-        ledger.book("site", honest_receipt(ledger.account("site"), rule, 2))
-
-
-def test_what_was_spent_never_falls() -> None:
-    ledger = Ledger("r")
-    ledger.open("site", 9)
-    fill = Order(run="r", round_number=1, price=5.0, count=2, retention="frozen")
-    ledger.send("site", fill)
-    ledger.book("site", honest_receipt(ledger.account("site"), fill, 2))
-    fill = replace(fill, round_number=2)
-    ledger.send("site", fill)
-    honest = honest_receipt(ledger.account("site"), fill, 0)
-    with pytest.raises(WireError, match="money spent in all for round 2, but at least 10 and at"):
-        ledger.book("site", replace(honest, spent=10.0 - 1e-9))
-    with pytest.raises(WireError, match="it reports 1 money refunded for round 2, but at least 0"):
-        ledger.book("site", replace(honest, refunded=1.0))
-    assert ledger.account("site").paid == 10.0
-    ledger.book("site", honest)
-    assert ledger.account("site").paid == 10.0
-
-
 def npy(header: str, data: bytes = b"") -> bytes:
     """An array file with any header."""
     text = header.encode("latin1") + b"\n"
@@ -180,12 +140,6 @@ def npy_of(array: Any) -> bytes:
 def test_an_archive_is_checked_before_memory_is_set_aside(content: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         saving.read(ReuseTally(), io.BytesIO(content), "a state")
-
-
-def test_a_part_of_an_archive_is_given_once() -> None:
-    tree = '{"version": 1, "state": [{"array": 0}, {"array": 0}]}'
-    with pytest.raises(ValueError, match="no unread part 'array_0'"):
-        saving.read((), io.BytesIO(packed(tree=tree, array_0=np.zeros(5))))
 
 
 @pytest.mark.parametrize(
@@ -250,24 +204,6 @@ def with_value(place: tuple[str, ...], value: object) -> Callable[[dict[str, Any
         return told
 
     return change
-
-
-WRONG_CONTROL = [
-    (("progress", "round_number"), "3", "round_number must be int in Progress, got '3'"),
-    (("progress", "round_number"), 2.0, "round_number must be int in Progress, got 2.0"),
-    (("progress", "overspend"), float("nan"), "overspend must be float in Progress, got nan"),
-    (("booked", "spent"), "x", "spent must be float in RoundTotals, got 'x'"),
-    (("progress", "decision", "ordered"), [], "ordered must be float . None in "),
-]
-
-
-@pytest.mark.parametrize(("place", "value", "reason"), WRONG_CONTROL)
-def test_a_checkpoint_of_other_kinds_of_values_is_refused(
-    tmp_path: Path, place: tuple[str, ...], value: object, reason: str
-) -> None:
-    files = changed_books("run", "state", with_value(place, value))
-    with pytest.raises(ValueError, match=reason):
-        checkpoint.load(tmp_path, files)
 
 
 @pytest.mark.parametrize(
@@ -410,31 +346,6 @@ def test_no_pickle_is_ever_run(tmp_path: Path) -> None:
     assert trace.exists()
 
 
-def test_traces_and_files_of_settings_say_what_is_wrong(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text('usd\n"' + "1" * 200_000 + '"\n')
-    with pytest.raises(ValueError, match=r"line .* is not CSV: field larger than field limit"):
-        RecordedPrices.from_csv(path, ["usd"])
-    path.write_text('"' + "1" * 200_000)
-    with pytest.raises(ValueError, match="has no header: field larger than field limit"):
-        RecordedPrices.from_csv(path, ["usd"])
-    with pytest.raises(ValueError, match=r"must be 0 or more and at most 1e\+15, got 1e\+308"):
-        price_law("uniform:0,1e308")
-    path.write_text("rounds = " + "[" * 3000)
-    with pytest.raises(ValueError, match="is not TOML"):
-        ExperimentConfig.read(path)
-
-
-def test_decisions_are_the_same_for_the_same_bytes() -> None:
-    tree = {"a": [1, {"b": 2.5}], "c": "text"}
-    data = bytes(range(90))
-    assert choices.text_of(choices.Choices(data).edited(tree)) == choices.text_of(
-        choices.Choices(data).edited(tree)
-    )
-    assert choices.Choices(b"").edited(tree) == tree
-    assert tree == {"a": [1, {"b": 2.5}], "c": "text"}
-
-
 def test_an_input_is_replayed_without_atheris(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -444,8 +355,3 @@ def test_an_input_is_replayed_without_atheris(
     assert "nothing happened" in capsys.readouterr().out
     assert run.main(["nothing"]) == 2
     assert "no target 'nothing'; choose from records" in capsys.readouterr().out
-
-
-def test_a_checkpoint_as_it_was_written_is_read(tmp_path: Path) -> None:
-    checkpoint.load(tmp_path, checkpoint.real_files())
-    assert Checkpoint(tmp_path / "none").load(checkpoint.terms(), checkpoint._strategy()) is None

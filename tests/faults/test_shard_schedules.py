@@ -9,7 +9,7 @@ from check_size import at_size
 from meetings import BOTH, meeting_place
 from postgres import needs_postgres
 from quiet import quietly
-from shard_world import Network, Server, play_schedule
+from shard_world import Server, play_schedule
 
 from tidegate.errors import DamagedFileError
 from tidegate.integrations import postgres
@@ -142,16 +142,3 @@ def _notices(meeting: Meeting, folder: Path, schedules: int, enough: int) -> int
         except (AssertionError, DamagedFileError):  # by the schedule, or by a shard itself
             noticed += 1
     return noticed
-
-
-def test_the_network_of_the_schedules_loses_what_it_says(tmp_path: Path) -> None:
-    """A lost question changes nothing there, a lost answer has divided the round."""
-    network = Network(MemoryMeeting())
-    server = Server("s0", tmp_path, network, {"s0": 1}, "r")
-    assert server.start()
-    for fault, divided_to in (("lost question", 0), ("late", 0), ("lost answer", 1)):
-        network.fault = fault
-        server.meet()
-        assert (network.look("r").round_number, server.membership is not None) == (divided_to, True)
-        assert server.membership is not None
-        assert not server.membership.purse.grant.budgets

@@ -109,6 +109,7 @@ def assert_same(bare: ArrayRecord, wrapped: ArrayRecord, initial: ArrayRecord) -
         assert mine.tobytes() == theirs.tobytes(), name
 
 
+@pytest.mark.contract
 @pytest.mark.no_cover
 @pytest.mark.parametrize(("case", "strategy"), pairs(), ids=lambda one: getattr(one, "name", one))
 def test_the_model_is_that_of_the_bare_strategy_bit_for_bit(case: Case, strategy: str) -> None:
@@ -153,6 +154,7 @@ MODS: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("name", [*CLIPPING, "local"])
 def test_flowers_own_privacy_works_beside_the_gate(name: str) -> None:
     """Its noise is drawn from NumPy's global generator: the same for both."""
@@ -185,6 +187,7 @@ def test_trees_are_bagged_as_bare() -> None:
     assert len(wrapped["0"].numpy())
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("name", WHOLE_NUMBERS)
 def test_a_strategy_that_cannot_average_a_model_is_refused_before_anything_is_bought(
     name: str,
@@ -202,6 +205,7 @@ def test_a_strategy_that_cannot_average_a_model_is_refused_before_anything_is_bo
     assert not grid.answers.sent
 
 
+@pytest.mark.contract
 def test_no_strategy_of_flower_is_left_out() -> None:
     tested = {*STRATEGIES, "FedXgbBagging", *CYCLIC, *CLIPPING}
     others = {"Result", "Strategy"}
@@ -278,16 +282,6 @@ def test_clients_buy_less_and_less_while_the_average_is_refused(
     assert told == ["2", "4", "8", "16", "32"][: len(told)]  # each pause once, as it begins
     assert len(told) >= 3
     assert "again, no update of a client that bought samples could be used" in caplog.text
-
-
-def test_a_pause_of_one_round_is_not_told_apart_from_the_round_that_was_in_vain(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    wrong = Overflowing(range(4, 5))
-    with caplog.at_level(logging.WARNING, logger="tidegate"):
-        spent_by(wrong, app_that_sends(lambda now: MODEL), "constant_admission", 8)
-    assert "no client's model was used in round 4" in caplog.text
-    assert "buy nothing" not in caplog.text
 
 
 def test_clients_buy_again_as_soon_as_a_model_is_used() -> None:

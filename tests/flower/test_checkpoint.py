@@ -2,9 +2,7 @@
 
 import json
 import math
-import sqlite3
 from collections.abc import Callable, Iterable
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 from check_size import at_size
 from flwr.app import Array, ArrayRecord, Message
-from flwr.serverapp import strategy as flower
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideAdaptiveClipping,
     FedAdagrad,
@@ -36,7 +33,6 @@ from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
-from tidegate.runs.folder import FORMAT_VERSION
 from tidegate.runs.reader import read_run
 from tidegate.runs.retirements import ask
 
@@ -164,6 +160,7 @@ def test_a_killed_server_resumes_with_the_same_decisions_and_model(
     ]
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize(
     "make",
     [
@@ -197,19 +194,7 @@ def test_an_adaptive_clipping_norm_comes_back(tmp_path: Path) -> None:
     assert first.clipping_norm == second.clipping_norm
 
 
-def test_the_wrapped_strategy_sees_the_true_round_after_a_restart(tmp_path: Path) -> None:
-    seen: list[Any] = []
-
-    def note(message: Message, context: Any) -> None:
-        seen.append(message.content.config_records["config"]["server-round"])
-
-    with pytest.raises(Killed):
-        before_sending(tmp_path, control(tmp_path / "run"), 4)
-    grid = LocalGrid(gated_app(note), nodes(tmp_path / "buffers"))
-    control(tmp_path / "run").start(grid, MODEL, ROUNDS)
-    assert sorted(set(seen)) == [4, 5, 6]
-
-
+@pytest.mark.contract
 def test_rounds_keep_their_numbers_over_a_restart(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         before_sending(tmp_path, control(tmp_path / "run"), 3)
@@ -440,52 +425,6 @@ def test_a_lock_that_cannot_be_had_is_not_called_another_run(tmp_path: Path) -> 
         control(tmp_path / "run").start(grid, MODEL, 2)
 
 
-def test_clients_that_lost_their_buffers_begin_again_and_the_books_stay_right(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    paid: list[str] = []
-
-    def acquire(sample: Any, key: str) -> Any:
-        paid.append(key)
-        return sample
-
-    def grid(folder: Path) -> LocalGrid:
-        return LocalGrid(gated_app(acquire=acquire), nodes(folder))
-
-    with pytest.raises(Killed):
-        _dying("save_round", grid)(tmp_path, control(tmp_path / "run"), 3)
-    before = len(paid)
-    resumed = control(tmp_path / "run")
-    with caplog.at_level("WARNING"):
-        resumed.start(grid(tmp_path / "elsewhere"), MODEL, ROUNDS)  # all files are gone
-    assert "partition-0 has lost its buffer, with the receipts up to round 2" in caplog.text
-    assert len(paid) > before
-    ledger = resumed._running().ledger
-    booked = sum(ledger.account(client).admitted for client in ledger.clients)
-    spent = sum(ledger.account(client).paid for client in ledger.clients)
-    assert sum(row.spent for row in resumed.rounds) == pytest.approx(spent)
-    # Round 3 was applied and lost with the files: its samples are not known, its money is booked.
-    lost = len(paid) - booked
-    assert 0 < lost <= resumed.rounds[2].orders * 10
-    assert [row.answered for row in resumed.rounds[3:]] == [3, 3, 3]
-
-
-@pytest.mark.parametrize(
-    ("version", "told"),
-    [
-        (FORMAT_VERSION + 1, f"has format {FORMAT_VERSION + 1}, .* another version of Tidegate"),
-        (0, "is damaged .it has other tables than a server's books"),
-    ],
-)
-def test_a_format_that_is_not_known_is_refused(version: int, told: str, tmp_path: Path) -> None:
-    grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
-    control(tmp_path / "run").start(grid, MODEL, 1)
-    with closing(sqlite3.connect(tmp_path / "run" / "books.sqlite")) as books, books:
-        books.execute(f"PRAGMA user_version = {version}")
-    with pytest.raises(ValueError, match=told):
-        control(tmp_path / "run").start(grid, MODEL, 1)
-
-
 def test_a_privacy_accountant_is_not_resumed(tmp_path: Path) -> None:
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
     control(tmp_path / "run").start(grid, MODEL, 1)
@@ -499,6 +438,7 @@ UNCHANGING = {"current_arrays", "strategy", "initial_parameters"}
 """Set anew from the model in every round."""
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("kind", [FedAdagrad, FedAdam, FedYogi, FedAvgM, FedAvg], ids=str)
 def test_nothing_else_of_a_strategy_changes_from_round_to_round(
     kind: type[FedAvg], tmp_path: Path
@@ -512,30 +452,12 @@ def test_nothing_else_of_a_strategy_changes_from_round_to_round(
     assert changed - UNCHANGING == set(STRATEGY_STATE.get(kind, ()))
 
 
-def test_every_strategy_that_flower_has_is_known_here() -> None:
-    """A new one may carry a state that a checkpoint must hold: look, and add it to this list."""
-    assert set(flower.__all__) == {
-        "Bulyan", "DifferentialPrivacyClientSideAdaptiveClipping",
-        "DifferentialPrivacyClientSideFixedClipping",
-        "DifferentialPrivacyServerSideAdaptiveClipping",
-        "DifferentialPrivacyServerSideFixedClipping", "FedAdagrad", "FedAdam", "FedAvg", "FedAvgM",
-        "FedMedian", "FedProx", "FedTrimmedAvg", "FedXgbBagging", "FedXgbCyclic", "FedYogi",
-        "Krum", "MultiKrum", "QFedAvg", "Result", "Strategy",
-    }  # fmt: skip
-
-
 def test_a_run_that_is_over_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     grid = LocalGrid(gated_app(), nodes(tmp_path / "buffers"))
     control(tmp_path / "run").start(grid, MODEL, 2)
     with caplog.at_level("WARNING", logger="tidegate"):
         control(tmp_path / "run").start(grid, MODEL, 2)
     assert "all 2 rounds of run r are done; use another folder" in caplog.text
-
-
-@pytest.mark.parametrize("budget", [0.0, -5.0, float("nan"), float("inf")])
-def test_a_budget_that_is_none_is_refused_before_anything_is_asked(budget: float) -> None:
-    with pytest.raises(ValueError, match="budget must be a number above 0, got"):
-        control(None, budget=budget)
 
 
 class Fragile:

@@ -84,6 +84,7 @@ def model(folder: Path) -> list[Any]:
     ]
 
 
+@pytest.mark.contract
 @pytest.mark.share(at_size(240, 600))  # Ray alone takes half a minute of work
 def test_what_new_writes_admits_the_same_by_counts_and_on_three_engines(
     fleet: Fleet, tmp_path: Path

@@ -51,6 +51,8 @@ from tidegate.flower.flower_internals import (
     run_of,
 )
 
+pytestmark = pytest.mark.contract
+
 HINT = "Flower's private interface has changed: mend tidegate/flower/flower_internals.py"
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 NODES = [{"partition-id": number} for number in range(2)]

@@ -52,29 +52,9 @@ def test_flowers_console_shows_each_line_once(said: str) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("cut_off", "times"), [(False, 2), (True, 1)])
-def test_the_root_logger_gets_what_flower_passes_on_to_it(cut_off: bool, times: int) -> None:
-    root = f"logging.basicConfig(); logging.getLogger('flwr').propagate = {not cut_off}"
-    text = printed("-c", f"import logging, tidegate.flower; {root}; {WARN}")
-    assert [text.count(f"from {name}") for name in LOGGERS] == [times, times], text
-
-
-@pytest.mark.process
-def test_flowers_level_holds() -> None:
-    quiet = "logging.getLogger('flwr').setLevel('ERROR')"
-    assert "from" not in printed("-c", f"import logging, tidegate.flower; {quiet}; {WARN}")
-
-
-@pytest.mark.process
 def test_a_level_of_ones_own_holds() -> None:
     quiet = "logging.getLogger('tidegate').setLevel('ERROR')"
     assert "from" not in printed("-c", f"import logging; {quiet}; import tidegate.flower; {WARN}")
-
-
-@pytest.mark.process
-def test_without_flower_it_is_pythons_usual_logging() -> None:
-    text = printed("-c", f"import logging, tidegate; {WARN}; {INFORM}")
-    assert text.splitlines() == [f"from {name}" for name in LOGGERS]
 
 
 @pytest.mark.process
@@ -96,9 +76,3 @@ def test_the_runs_folder_has_each_line_once(tmp_path: Path) -> None:
     assert [line.partition(" UTC ")[2] for line in lines] == [
         f"{kind} from {name}" for name in LOGGERS for kind in ("INFO", "WARNING")
     ]
-
-
-def test_a_handler_of_the_root_gets_each_line_once(caplog: pytest.LogCaptureFixture) -> None:
-    for name in LOGGERS:
-        logging.getLogger(name).warning("from %s", name)
-    assert caplog.messages == [f"from {name}" for name in LOGGERS]

@@ -18,7 +18,6 @@ from flwr.app import (
     RecordDict,
 )
 from flwr.clientapp import ClientApp
-from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
 from gated_apps import MODEL, gated_app
 
@@ -222,35 +221,3 @@ def test_who_still_answers_is_waited_for_and_who_does_not_is_not() -> None:
     assert len(found) == 6
     assert 0.3 < time.monotonic() - began < 60
     assert max(grid.asked) == 3
-
-
-def test_a_grid_that_is_slow_to_ask_is_not_taken_for_silence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    grid = SlowGrid(gated_app(), nodes(7))
-    pull = grid.pull_messages
-
-    def slow(message_ids: Iterable[str]) -> list[Message]:
-        time.sleep(0.4)
-        if len(grid.asked) == 1:  # nothing in a whole pass
-            grid.asked.append(0)
-            return []
-        return pull(message_ids)
-
-    monkeypatch.setattr(grid, "pull_messages", slow)
-    messages = [Message(RecordDict(), node_id, "query") for node_id in grid.get_node_ids()]
-    assert len(list(replies_as_they_arrive(grid, messages, 600.0, patience=0.3, at_once=1000))) == 7
-
-
-def test_a_grid_of_arrivals_is_the_grid_that_it_wraps() -> None:
-    grid = LocalGrid(gated_app(), nodes(3))
-    arrivals = PromptGrid(grid)
-    assert list(arrivals.get_node_ids()) == grid.get_node_ids()
-    inherited = [name for name in vars(Grid) if not name.startswith("_")]
-    assert all(name in vars(PromptGrid) for name in inherited)  # each asks the grid that it wraps
-    assert list(arrivals.get_nodes()) == list(grid.get_nodes())
-    assert arrivals.run is grid.run
-    arrivals.set_run(grid.run)
-    message = arrivals.create_message(RecordDict(), "query", 2, "1")
-    ids = list(arrivals.push_messages([message]))
-    assert [one.metadata.reply_to_message_id for one in arrivals.pull_messages(ids)] == ids

@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.client import NumPyClient
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, fixedclipping_mod, message_size_mod
 from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, dataset, echo_app, gated_app
+from gated_apps import MODEL, dataset, gated_app
 
 from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.flower.flower_internals import is_client_fn
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.records import asks_who
 
@@ -84,42 +83,6 @@ def test_a_mod_that_fails_before_the_gate_stops_the_run_with_the_remedy(before: 
         control().start(LocalGrid(app, NODES), MODEL, num_rounds=3)
 
 
-def test_a_gate_that_fails_is_asked_again() -> None:
-    failing = [True]
-
-    def opens_later(context: Context) -> Any:
-        if failing[0]:
-            raise OSError("not mounted")
-        return dataset(context)
-
-    gate = ClientGate(opens_later, 8)
-
-    class Mounted(HalfGated):
-        def _answer(self, message: Message) -> Message:
-            failing[0] = self.asked.count(3) < 1
-            return super()._answer(message)
-
-    strategy = control()
-    strategy.start(Mounted(echo_app(gate), {3}), MODEL, num_rounds=4)
-    assert [row.answered for row in strategy.rounds] == [2, 3, 3, 3]
-
-
-def test_a_node_that_could_not_be_reached_is_not_taken_for_one_without_a_gate() -> None:
-    class Unreachable(HalfGated):
-        def _answer(self, message: Message) -> Message:
-            if asks_who(message.content) and not self.asked.count(3) and self._is_third(message):
-                self.asked.append(3)
-                return Message(Error(code=5, reason="node unavailable"), reply_to=message)
-            return super()._answer(message)
-
-        def _is_third(self, message: Message) -> bool:
-            return message.metadata.dst_node_id == 3
-
-    strategy = control()
-    strategy.start(Unreachable(ClientApp(), set()), MODEL, num_rounds=3)
-    assert [row.answered for row in strategy.rounds] == [2, 3, 3]
-
-
 class Legacy(NumPyClient):
     def fit(self, parameters: Any, config: Any) -> Any:
         return parameters, 1, {}
@@ -144,24 +107,6 @@ def test_an_app_made_of_a_client_fn_is_refused_before_money_is_spent(
         control().start(LocalGrid(app, NODES), MODEL, num_rounds=2)
     assert not bought
     assert "Move its fit() into a function under @app.train()" in caplog.text
-
-
-def test_what_comes_after_a_gate_is_told_apart() -> None:
-    seen = []
-
-    def look(message: Message, context: Context, call_next: Any) -> Message:
-        seen.append(is_client_fn(call_next))
-        return Message(RecordDict(), reply_to=message)
-
-    def call(app: ClientApp) -> None:
-        LocalGrid(app, NODES).send_and_receive([Message(RecordDict(), 2, "train")])
-
-    plain = ClientApp(mods=[look, message_size_mod])
-    plain.train(mods=[message_size_mod])(echo)
-    call(plain)
-    call(ClientApp(client_fn, mods=[look]))
-    call(ClientApp(client_fn, mods=[look, message_size_mod]))
-    assert seen == [False, True, True]
 
 
 @pytest.mark.parametrize("returned", [None, {"loss": 1.0}, ArrayRecord([np.zeros(1)])])

@@ -313,16 +313,6 @@ class Evaluating(LocalGrid):
         return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
-def test_metrics_of_another_form_do_not_stop_an_evaluation(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    grid = Evaluating(gated_app(), [{"partition-id": number} for number in range(3)])
-    with caplog.at_level("WARNING"):
-        result = control(FedAvg()).start(grid, MODEL, num_rounds=2)
-    assert result.evaluate_metrics_clientapp[2]["accuracy"] == 0.5
-    assert f"node {LIAR} is left out of the average" in caplog.text
-
-
 @pytest.mark.parametrize(
     "odd",
     [
@@ -399,16 +389,6 @@ def test_an_introduction_that_lies_leaves_one_node_out(told: dict[str, Any]) -> 
     strategy.start(grid, MODEL, num_rounds=3)
     assert len(strategy.rounds) == 3
     assert [row.answered for row in strategy.rounds] == [2, 2, 2]
-
-
-def test_a_name_that_two_nodes_claim_is_given_to_one() -> None:
-    """Which of them, only registered names can tell (`flwr supernode register --name`)."""
-    grid = Renaming(gated_app(), [{"partition-id": number} for number in range(3)])
-    grid.told = {"client": "partition-1"}
-    strategy = control()
-    strategy.start(grid, MODEL, num_rounds=3)
-    assert [row.orders for row in strategy.rounds] == [2, 2, 2]
-    assert strategy._running().ledger.clients == ["partition-1", "partition-2"]
 
 
 class Renamed(Renaming):

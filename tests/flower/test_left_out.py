@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, dataset, gated_app
+from gated_apps import MODEL, gated_app
 from meetings import settled
 
-from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
+from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.flower_internals import NodeInfo
-from tidegate.report.alarms import Alarm, alarms, state_of
+from tidegate.report.alarms import Alarm, alarms
 from tidegate.report.live import summary
 from tidegate.report.run_state import run_state
 from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
-from tidegate.runs.reader import RunView, read_run
+from tidegate.runs.reader import read_run
 from tidegate.runs.sinks import Moment
 
 ROUNDS = 8
@@ -96,13 +96,6 @@ def test_whoever_fails_in_training_is_told_apart(tmp_path: Path) -> None:
     assert STILL_BUYING in told.to_do
 
 
-def test_everybody_is_named_if_nobody_is_left(tmp_path: Path) -> None:
-    told = play(tmp_path, until=6, damaged=range(NODES))
-    assert "NOTHING LEARNED" in told
-    assert "partition-0 (replied with an error), partition-1 (" in told["CLIENTS FAIL"].what
-    assert "; partition-0 because: it replied without" in told["CLIENTS FAIL"].what
-
-
 def test_a_server_that_starts_again_knows_the_node_and_not_yet_the_client(tmp_path: Path) -> None:
     play(tmp_path, until=5, damaged=[1])
     told = play(tmp_path, until=7)
@@ -117,14 +110,6 @@ def test_nothing_is_told_of_who_is_back(tmp_path: Path) -> None:
         path.unlink()
     told = play(tmp_path, until=7)
     assert not told.keys() & {"CLIENTS FAIL", "CLIENTS AWAY", "NODES LEFT OUT"}
-
-
-def test_reasons_are_written_once(tmp_path: Path) -> None:
-    play(tmp_path, until=7, damaged=[1])
-    lines = (tmp_path / "run" / METRICS).read_text("utf-8").splitlines()
-    written = [json.loads(line) for line in lines if '"left_out"' in line]
-    assert [list(line["left_out"]["clients"]) for line in written] == [["partition-1"]]
-    assert len(lines) > 2 * written[0]["round"] + 3  # more rounds followed
 
 
 def noted(folder: Path) -> list[dict[str, Any] | None]:
@@ -144,29 +129,6 @@ def test_a_thousand_nodes_fill_no_file(tmp_path: Path) -> None:
     assert len(first["clients"]) == 1000
     assert [len(one) for one in first["reasons"]] == [len("a damaged buffer"), 500]
     assert (first["clients"]["site-1"], first["clients"]["node 7"]) == (0, 1)
-
-
-def test_a_journal_that_begins_again_says_again_who_was_left_out(tmp_path: Path) -> None:
-    journal, row = Journal(tmp_path), settled(1)
-    for _ in range(2):
-        journal.begin()
-        journal.settled(Moment(row, 1.0, 0, 0, left_out={"node 3": "no gate"}))
-    first, second = noted(tmp_path)
-    assert first == second is not None
-
-
-def test_who_takes_part_again_is_not_said_to_have_failed(tmp_path: Path) -> None:
-    """While the round is still under way, and the last one left it out."""
-    play(tmp_path, until=5, damaged=[1])
-    before = read_run(tmp_path / "run")
-    (client,) = [one for one in before.clients if one.name == "partition-1"]
-    assert (client.failed, state_of(client)) == (True, "replied with an error")
-    for path in (tmp_path / "buffers" / "1").iterdir():
-        path.unlink()
-    under_way: list[RunView] = []
-    play(tmp_path, until=8, at_training=lambda: under_way.append(read_run(tmp_path / "run")))
-    (client,) = [one for one in under_way[0].clients if one.name == "partition-1"]
-    assert not client.failed
 
 
 class Named(LocalGrid):
@@ -193,22 +155,6 @@ def test_names_that_others_have_or_that_cannot_be_sent_are_told() -> None:
     assert "another node is already 'partition-0'; give each node its own name" in told
     (told,) = left_out(gated_app(), [0, 1, 2], {4: "a" * 201})
     assert told.startswith("node 4: client must be a name of at most 200 printable")
-
-
-def test_a_registered_node_that_fails_has_its_name() -> None:
-    def refuse(context: Context) -> int:
-        if context.node_config["partition-id"] == 0:
-            raise OSError(28, "No space left on device")
-        return 9
-
-    app = ClientApp(mods=[ClientGate(dataset, refuse)])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return Message(RecordDict(), reply_to=message)
-
-    (told,) = left_out(app, [0, 1, 2], {2: "site-9"})
-    assert told.startswith("site-9: it replied without an introduction: SupplierError: this node")
 
 
 def test_an_app_that_cannot_be_loaded_is_told_and_a_node_that_is_gone_is_not() -> None:

@@ -17,6 +17,8 @@ from tidegate.flower.nodes import address_of
 from tidegate.flower.records import attach, expect
 from tidegate.wire import Address, Introduction
 
+pytestmark = pytest.mark.contract
+
 
 def counting_app() -> ClientApp:
     app = ClientApp()

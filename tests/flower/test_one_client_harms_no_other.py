@@ -1,7 +1,6 @@
 """One client that lies, breaks or is unknown: the others go on, and pay no more for it."""
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from tidegate.flower.records import asks_who
 from tidegate.prices import Prices
 from tidegate.runs.server_log import how_stopped
 
-LIAR = "partition-0"
 FIRST_NODE = 2
 """Of partition 0."""
 Change = Callable[[RecordDict], None]
@@ -85,27 +83,6 @@ def test_a_sender_of_wider_numbers_does_not_widen_the_model(make: type[FedAvg]) 
     wrapped = control(make(fraction_evaluate=0.0))
     result = wrapped.start(grid, cast(MODEL, "float16"), num_rounds=3)
     assert {array.dtype for array in result.arrays.values()} == {"float16"}
-
-
-class Feed:
-    """Prices by name, of all clients but one."""
-
-    def mean(self, num_rounds: int) -> float:
-        return 2.0
-
-    def at(self, round_number: int, clients: Sequence[str]) -> Mapping[str, float]:
-        return {client: 2.0 + int(client[-1]) for client in clients if client != LIAR}
-
-
-def test_a_node_that_the_price_feed_does_not_know_gets_no_order(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    wrapped = control(FedAvg(fraction_evaluate=0.0), prices=Feed())
-    with caplog.at_level(logging.WARNING, "tidegate"):
-        wrapped.start(Changed(lambda content: None), MODEL, num_rounds=3)
-    assert [row.orders for row in wrapped.rounds] == [2, 2, 2]
-    assert all(row.admitted for row in wrapped.rounds)
-    assert f"no order for '{LIAR}' in round 1: the price feed only knows" in caplog.text
 
 
 def test_the_text_of_an_exception_writes_no_line_of_its_own(tmp_path: Path) -> None:

@@ -29,17 +29,6 @@ def test_a_server_that_was_killed_ends_with_the_same_model(tmp_path: Path, name:
     assert model(serve(tmp_path / "killed", STRATEGIES[name]())) == expected
 
 
-@pytest.mark.process
-@pytest.mark.long
-def test_without_the_two_methods_it_begins_anew(tmp_path: Path) -> None:
-    """So the test above can fail."""
-    expected = model(serve(tmp_path / "whole", SavedMomentum()))
-    killed(tmp_path / "killed", "SavedMomentum")
-    forgets = SavedMomentum()
-    forgets.restore = lambda state: None  # type: ignore[method-assign]
-    assert model(serve(tmp_path / "killed", forgets)) != expected
-
-
 class Everything(FedAvg):
     """Holds one of each kind that can be saved."""
 

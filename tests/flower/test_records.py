@@ -1,7 +1,6 @@
 """Our records in Flower's messages: any JSON reader can read them, and nothing else is believed."""
 
 import json
-import math
 
 import pytest
 from flwr.app import ConfigRecord, RecordDict
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidegate.errors import WireError
 from tidegate.flower.records import TEXT, attach, find, key_of
-from tidegate.wire import LARGEST_AMOUNT, LARGEST_INTEGER, Address, Order, Receipt, Record
+from tidegate.wire import LARGEST_AMOUNT, LARGEST_INTEGER, Address, Order, Record
 
 names = st.text(min_size=1, max_size=200).filter(str.isprintable)
 amounts = st.floats(0, LARGEST_AMOUNT)
@@ -89,20 +88,3 @@ def test_what_was_refused_is_refused(old: str, new: str) -> None:
         with pytest.raises(WireError) as refused:
             read(text.replace(old, new))
         assert len(str(refused.value)) < 500
-
-
-def test_receipts_are_read_as_they_are() -> None:
-    receipt = Receipt(
-        run="r",
-        round_number=3,
-        bought=5,
-        admitted=3,
-        spent=math.pi,
-        holding=(1, 0, 2),
-        occupancy=3,
-        uses=7,
-        is_dry=True,
-        health={"expired": 2, "battery": 0.25},
-    )
-    assert read(json.dumps(receipt.to_record()), Receipt) == receipt
-    assert read(str(packed(receipt)[TEXT]), Receipt) == receipt

@@ -15,9 +15,8 @@ from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.flower_internals import NodeInfo
 from tidegate.flower.prompt_grid import PromptGrid
-from tidegate.flower.records import GATE_FAILS, asks_who
+from tidegate.flower.records import asks_who
 from tidegate.runs.reader import read_run
-from tidegate.runs.retirements import ask
 
 POINTS = np.random.default_rng(0).normal(size=(300, 2))
 MODEL = ArrayRecord({"mean": Array(np.zeros(2))})
@@ -126,17 +125,6 @@ def test_a_new_run_stops_with_the_same_words(mistake: str, tmp_path: Path) -> No
         control(tmp_path).start(Grid(app(**made)), MODEL, ROUNDS)
 
 
-@pytest.mark.parametrize("mistake", sorted(MISTAKES.keys() - {"no gate"}))
-def test_only_who_has_no_gate_is_told_to_add_one(
-    mistake: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    stopped_in_round_three(tmp_path)
-    made, _ = MISTAKES[mistake]
-    with pytest.raises(ConfigurationError) as refused:
-        control(tmp_path).start(Grid(app(**made)), MODEL, ROUNDS)
-    assert "mods" not in f"{refused.value}{caplog.text}"
-
-
 def test_a_fleet_of_which_one_node_is_fine_goes_on(tmp_path: Path) -> None:
     stopped_in_round_three(tmp_path)
     resumed = control(tmp_path)
@@ -161,37 +149,6 @@ def test_a_node_that_cannot_be_reached_may_come_back(tmp_path: Path) -> None:
     resumed = control(tmp_path)
     resumed.start(Away(app(capacity=larger_at_two)), MODEL, ROUNDS)
     assert [row.answered for row in resumed.rounds] == [3, 3, 0, 0, 1, 1]
-
-
-def test_a_run_whose_nodes_all_fail_later_goes_on(tmp_path: Path) -> None:
-    class FailsInRoundTwo(Grid):
-        asked = 0
-
-        def _answer(self, message: Message) -> Message:
-            if asks_who(message.content):
-                self.asked += 1
-            failing = not asks_who(message.content) and self.asked == 3 and self._left < -1
-            if failing or 3 < self.asked < 7:
-                reason = "SupplierError: this node cannot open its data: OSError: not mounted"
-                return Message(Error(GATE_FAILS, reason), reply_to=message)
-            return super()._answer(message)
-
-    strategy = control(tmp_path)
-    strategy.start(FailsInRoundTwo(app()), MODEL, ROUNDS)
-    assert [row.answered for row in strategy.rounds] == [3, 0, 0, 3, 3, 3]
-
-
-def test_a_retired_client_is_not_taken_for_a_refused_one(tmp_path: Path) -> None:
-    def stops(now: int, arrays: ArrayRecord) -> None:
-        if now == 2:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        control(tmp_path).start(Grid(app()), MODEL, ROUNDS, evaluate_fn=stops)
-    ask(tmp_path, [f"partition-{number}" for number in range(3)], retired=True)
-    resumed = control(tmp_path)
-    resumed.start(Grid(app()), MODEL, ROUNDS)
-    assert [row.answered for row in resumed.rounds] == [3, 3, 0, 0, 0, 0]
 
 
 class Deployed(PromptGrid):
@@ -229,20 +186,6 @@ def test_a_failure_of_all_nodes_that_passes_is_waited_for(
     assert "node 2 is left out: it replied without an introduction: SupplierError: t" in caplog.text
 
 
-def test_a_resumed_run_waits_likewise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped_in_round_three(tmp_path)
-
-    def mounted_later(context: Context) -> Indexed:
-        context.node_config["tidegate-folder"] = str(tmp_path / "buffers")
-        return full_disk(context) if not grid.pauses else POINTS
-
-    grid = Deployed(app(mounted_later), monkeypatch)
-    resumed = control(tmp_path)
-    resumed.start(grid, MODEL, ROUNDS)
-    assert len(grid.pauses) == 1
-    assert sum(row.answered for row in resumed.rounds[2:]) > 0
-
-
 def test_a_failure_that_does_not_pass_stops_the_run_when_a_round_would_be_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -251,18 +194,6 @@ def test_a_failure_that_does_not_pass_stops_the_run_when_a_round_would_be_over(
         strategy.start(grid, MODEL, ROUNDS, timeout=20)
     assert grid.pauses == [1.0, 2.0, 4.0, 8.0]
     assert strategy.rounds == []
-
-
-def test_a_first_node_whose_data_are_missing_does_not_keep_others_from_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def only_at_others(context: Context) -> Indexed:
-        return POINTS if context.node_config["partition-id"] else missing(context)
-
-    grid, strategy = Deployed(app(only_at_others), monkeypatch), control(tmp_path)
-    grid.until = {3: 2, 4: 2}
-    strategy.start(grid, MODEL, ROUNDS)
-    assert [row.answered for row in strategy.rounds] == [2] * ROUNDS
 
 
 @pytest.mark.parametrize("mistake", ["no room", "no gate"])
@@ -275,22 +206,6 @@ def test_what_cannot_get_better_stops_a_deployment_at_once(
     with pytest.raises(ConfigurationError, match=told):
         control(tmp_path).start(grid, MODEL, ROUNDS)
     assert grid.pauses == []
-
-
-def test_no_round_is_played_while_some_are_refused_and_others_are_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Away(Grid):
-        def _answer(self, message: Message) -> Message:
-            if message.metadata.dst_node_id != 2 and len(grid.pauses) < 2:
-                return Message(Error(code=5, reason="node unavailable"), reply_to=message)
-            return super()._answer(message)
-
-    made = app(capacity=lambda context: 20 if context.node_config["partition-id"] else 0)
-    grid, strategy = Deployed(made, monkeypatch), control(tmp_path)
-    grid._grid = Away(made)
-    strategy.start(grid, MODEL, ROUNDS)
-    assert [row.answered for row in strategy.rounds] == [2] * ROUNDS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from flwr.app import Context, Message
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, gated_app
-from killed_server import STRATEGIES, killed, serve
 
 from tidegate.admission.debt import certificate_holds
 from tidegate.flower import AdmissionControl, LocalGrid
@@ -18,7 +17,7 @@ from tidegate.flower.checkpoint import Checkpoint
 from tidegate.prices import PricePath, UniformPrice
 from tidegate.runs.folder import RETIRED
 from tidegate.runs.reader import read_run
-from tidegate.runs.retirements import ask, asked, take_up
+from tidegate.runs.retirements import ask, asked
 from tidegate.runs.sinks import Moment
 
 ROUNDS = 8
@@ -163,18 +162,6 @@ def test_a_request_survives_a_server_that_dies_anywhere_around_it(
         assert mine.data == theirs.data
 
 
-@pytest.mark.process
-@pytest.mark.long
-def test_a_server_that_was_killed_takes_it_up_after_the_round_that_was_under_way(
-    tmp_path: Path,
-) -> None:
-    killed(tmp_path, "FedAdam")
-    ask(tmp_path, [GONE], retired=True)
-    serve(tmp_path, STRATEGIES["FedAdam"]())
-    rounds = read_run(tmp_path).rounds
-    assert [(row.answered, row.retired) for row in rounds] == [(3, 0)] * 4 + [(2, 1)] * 2
-
-
 def test_money_of_an_order_that_is_never_answered_is_spent(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     one = control(folder)
@@ -232,12 +219,3 @@ def test_a_new_run_knows_nothing_of_requests_to_an_older_one(tmp_path: Path) -> 
     one.start(grid(tmp_path), MODEL, 2)
     assert {row.fleet for row in one.rounds} == {4}
     assert asked(folder) == {}
-
-
-def test_a_name_that_the_books_do_not_know_is_passed_over(tmp_path: Path) -> None:
-    one = control(tmp_path / "run")
-    one.start(grid(tmp_path), MODEL, 2)
-    ask(tmp_path / "run", ["nobody"], retired=True)
-    controller = one._running()
-    take_up(tmp_path / "run", controller)
-    assert "nobody" not in controller.ledger

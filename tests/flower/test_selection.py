@@ -54,31 +54,6 @@ def test_the_model_of_the_message_decides_what_is_bought() -> None:
         np.testing.assert_array_equal(bought, best)
 
 
-def test_with_only_a_ranking_the_defaults_hold() -> None:
-    counts = []
-
-    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
-        counts.append(len(candidates))
-        return [0.0] * len(candidates)
-
-    play(ClientGate(dataset, 2, worth=worth), rounds=1)
-    assert counts == [Selection().candidates] * 2
-
-
-@pytest.mark.parametrize("selection", [None, lambda context: None])
-def test_without_a_selection_samples_come_as_they_are(selection: Any) -> None:
-    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
-        raise AssertionError("nobody chooses here")
-
-    given = {"worth": worth, "selection": selection} if selection else {}
-    strategy, trained = play(ClientGate(dataset, 3, **given), rounds=1)
-    assert sum(row.admitted for row in strategy.rounds) == 6
-    for node in NODES:
-        first = dataset(Context(0, 0, node, {}, {}))[:3]  # type: ignore[arg-type]
-        bought = trained[node["partition-id"]]
-        np.testing.assert_array_equal([one for one, _ in bought], [one for one, _ in first])
-
-
 def test_a_node_may_choose_and_another_not() -> None:
     def selection(context: Context) -> Selection | None:
         return Selection(30, 0) if context.node_config["partition-id"] else None
@@ -131,9 +106,3 @@ def test_a_function_that_gives_no_selection_stops_the_run_with_what_it_must_give
     told = "the result of selection must be a Selection, got .*; such as Selection\\(candidates=20"
     with pytest.raises(ConfigurationError, match=told):
         play(gate, rounds=1)
-
-
-def test_a_ranking_may_name_its_arguments_as_it_likes() -> None:
-    gate = ClientGate(dataset, 3, worth=lambda some, msg, ctx: [0.0 for _ in some])
-    strategy, _ = play(gate, rounds=1)
-    assert strategy.rounds[0].admitted == 6

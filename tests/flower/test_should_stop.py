@@ -24,6 +24,8 @@ from tidegate.report.run_state import run_state
 from tidegate.runs.reader import read_run
 from tidegate.runs.server_log import last_lines
 
+pytestmark = pytest.mark.contract
+
 ROUNDS, STOP, CLIENTS, DELAY = 9, 4, 3, 2
 
 

@@ -39,7 +39,7 @@ from tidegate.flower.records import TEXT, asks_who, expect, key_of
 from tidegate.flower.wrapped_strategies import reached
 from tidegate.policies import ControlOptions, JointPolicy
 from tidegate.policies.acdpp import acdpp
-from tidegate.prices import PricePath, RecordedPrices, UniformPrice
+from tidegate.prices import PricePath, UniformPrice
 from tidegate.problem import Problem
 from tidegate.runs.reader import read_run
 from tidegate.server.controller import Controller
@@ -127,13 +127,7 @@ def round_of(message: Message) -> int:
     return expect(message.content, Order).round_number
 
 
-def test_a_trace_that_ends_before_the_run_is_refused_before_anybody_is_asked() -> None:
-    grid, trace = recording(), PricePath(RecordedPrices([2.0] * 4), seed=0)
-    with pytest.raises(ConfigurationError, match="prices for 4 rounds, but the run has 5"):
-        fit(control(prices=trace), grid, rounds=5)
-    assert not grid.sent
-
-
+@pytest.mark.contract
 def test_a_run_learns_spends_and_keeps_books() -> None:
     grid, strategy = recording(), control()
     result = fit(strategy, grid, rounds=40)
@@ -148,6 +142,7 @@ def test_a_run_learns_spends_and_keeps_books() -> None:
     assert last.training_size <= sum(capacity(context) for context in grid._contexts.values())
 
 
+@pytest.mark.contract
 def test_every_message_has_its_own_order_a_time_to_live_and_shared_arrays() -> None:
     grid = recording()
     fit(control(), grid, rounds=2, timeout=77)
@@ -188,6 +183,7 @@ def test_orders_live_from_when_they_are_sent_however_long_introductions_took(
     assert all(time.time() < one.metadata.created_at + 60.0 for one in grid.training)
 
 
+@pytest.mark.contract
 def test_the_average_weighs_each_client_by_importance_times_samples() -> None:
     seen: list[dict[int, Any]] = []
 
@@ -230,6 +226,7 @@ def test_replies_are_settled_and_averaged_in_the_order_of_names() -> None:
     assert one.rounds == other.rounds  # money, too, is added up in this order
 
 
+@pytest.mark.contract
 def test_a_client_that_fails_is_a_failure_and_the_round_goes_on() -> None:
     def fail(message: Message, context: Context) -> None:
         now = message.content.config_records["config"]["server-round"]
@@ -251,15 +248,7 @@ def assert_books_agree(strategy: AdmissionControl) -> None:
     assert sum(row.spent for row in strategy.rounds) == pytest.approx(booked)
 
 
-def test_a_reply_that_never_comes_is_a_failure() -> None:
-    grid, strategy = recording(), control()
-    grid.lost = lambda message: round_of(message) in (2, 3) and node(message) == 2
-    fit(strategy, grid, rounds=5)
-    assert [row.answered for row in strategy.rounds] == [3, 2, 2, 3, 3]
-    assert strategy.rounds[-1].exposure == 0
-    assert_books_agree(strategy)
-
-
+@pytest.mark.contract
 def test_a_late_reply_is_settled_and_kept_out_of_the_average() -> None:
     grid, strategy = recording(), control()
     grid.late = lambda message: round_of(message) == 1 and node(message) == 2
@@ -283,14 +272,7 @@ def test_a_late_reply_that_expired_is_not_asked_for_again() -> None:
     assert_books_agree(strategy)
 
 
-def test_clients_without_samples_are_left_out_and_never_divide_by_zero() -> None:
-    grid, strategy = recording(), control(budget=0.01)  # nobody can afford a sample for a while
-    result = fit(strategy, grid, rounds=3)
-    assert [row.training_size for row in strategy.rounds] == [0, 0, 0]
-    for name, array in MODEL.items():
-        np.testing.assert_array_equal(weights(result)[name], array.numpy())
-
-
+@pytest.mark.contract
 def test_evaluation_of_nothing_does_not_divide_by_zero() -> None:
     app = gated_app()
 
@@ -304,58 +286,6 @@ def test_evaluation_of_nothing_does_not_divide_by_zero() -> None:
     assert result.evaluate_metrics_clientapp[1]["accuracy"] == 0.5
     result = fit(control(FedAvg(), run="s"), recording(app, NODES[:2]), rounds=1)
     assert not result.evaluate_metrics_clientapp
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [
-        {"bought": 999, "admitted": 999, "occupancy": 999},
-        {"spent": 1e9},
-        {"refunded": 1.0},
-        {"under_way_spent": 1.0},
-        {"holding": [999]},
-        {"uses": 10**6},
-        {"read": 10**6},
-        {"run": "another"},
-        {"version": 2},
-        {"spent": float("nan")},
-        {"unknown": 1},
-    ],
-)
-def test_a_receipt_that_cannot_be_is_refused_and_its_model_too(lie: Mapping[str, Any]) -> None:
-    class Lying(RecordingGrid):
-        def _answer(self, message: Message) -> Message:
-            reply = super()._answer(message)
-            if node(message) == 2 and round_of(message) == 2:
-                told = {**expect(reply.content, Receipt).to_record(), **lie}
-                reply.content[key_of(Receipt)] = ConfigRecord({TEXT: json.dumps(told)})
-            return reply
-
-    strategy = control()
-    fit(strategy, Lying(gated_app(), NODES), rounds=4)
-    assert [row.answered for row in strategy.rounds] == [3, 2, 3, 3]
-    assert_books_agree(strategy)
-
-
-def test_a_client_that_joins_in_mid_run_is_planned_for_and_one_that_leaves_frees_its_share() -> (
-    None
-):
-    grid, strategy = recording(), control(policy="constant_admission", budget=27.5)
-    grid.offline = {4}
-
-    def evaluate(now: int, arrays: ArrayRecord) -> None:
-        if now == 2:
-            grid.offline.clear()
-        if now == 4:
-            grid.offline.add(2)
-
-    fit(strategy, grid, rounds=14, evaluate_fn=evaluate)
-    assert [row.fleet for row in strategy.rounds][:4] == [2, 2, 3, 3]
-    assert strategy.rounds[-1].fleet == 2
-    assert [row.orders for row in strategy.rounds] == [2, 2, 3, 3] + [2] * 10
-    end = strategy.rounds[-6:]  # all that is ordered, still
-    assert sum(row.admitted for row in end) == pytest.approx(sum(row.ordered for row in end), abs=1)
-    assert_books_agree(strategy)
 
 
 def test_a_node_that_comes_back_under_another_id_is_the_same_client() -> None:
@@ -375,14 +305,7 @@ def test_a_node_that_comes_back_under_another_id_is_the_same_client() -> None:
     assert strategy.rounds == other.rounds
 
 
-def test_a_part_of_the_fleet_in_each_round_keeps_within_the_plan() -> None:
-    strategy = control(FedAvg(fraction_train=0.5, fraction_evaluate=0.0, min_train_nodes=2))
-    fit(strategy, recording(), rounds=30)
-    assert {row.orders for row in strategy.rounds} == {2}
-    assert {row.fleet for row in strategy.rounds} == {3}
-    assert_books_agree(strategy)
-
-
+@pytest.mark.contract
 def test_the_plan_is_for_the_part_of_the_fleet_that_the_strategy_trains() -> None:
     seen: list[float] = []
 
@@ -426,18 +349,6 @@ def test_capacity_is_a_hard_limit_unless_there_is_memory_for_peaks(
     planning = Planning(headroom=headroom, retention_horizon=2)
     fit(control(policy=watched, planning=planning), recording(), rounds=1)
     assert {(one.hard_capacity, one.retention_horizon) for one in seen} == {(is_hard, 2)}
-
-
-def test_two_nodes_of_one_name_and_nodes_that_cannot_say_are_left_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    nodes = [*NODES, {"partition-id": 2}, {}]
-    strategy = control()
-    with caplog.at_level("WARNING", logger="tidegate"):
-        fit(strategy, recording(nodes=nodes), rounds=2)
-    assert {row.orders for row in strategy.rounds} == {3}
-    assert "another node is already 'partition-2'" in caplog.text
-    assert "this node has no name" in caplog.text
 
 
 def test_a_node_without_a_name_is_told_how_to_get_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -486,21 +397,6 @@ def test_a_node_that_introduces_itself_as_another_is_left_out(
     assert reason in caplog.text
 
 
-def test_a_node_registered_by_a_name_that_cannot_be_sent_is_left_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Registered(RecordingGrid):
-        def get_nodes(self) -> list[NodeInfo]:
-            names = {2: "partition-0", 3: "partition-1", 4: "a" * 201}
-            return [NodeInfo(node_id=one, name=names[one]) for one in self.get_node_ids()]
-
-    strategy = control()
-    with caplog.at_level("WARNING", logger="tidegate"):
-        fit(strategy, Registered(gated_app(), NODES), rounds=1)
-    assert strategy._running().fleet == ["partition-0", "partition-1"]
-    assert "node 4 is left out: client must be a name of at most 200 printable" in caplog.text
-
-
 def test_a_registered_node_wins_its_name_from_a_stranger(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -522,47 +418,11 @@ def test_a_registered_node_wins_its_name_from_a_stranger(
     assert "node 2 is left out: another node is already 'partition-0'" in caplog.text
 
 
-def test_a_client_with_samples_that_sends_no_model_is_left_out_of_the_average() -> None:
-    gate = ClientGate(lambda context: range(99), buffer_capacity=9)
-    app = ClientApp(mods=[gate])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        return Message(RecordDict(), reply_to=message)
-
-    strategy = control()
-    result = fit(strategy, recording(app), rounds=2)
-    assert strategy.rounds[-1].training_size > 0
-    for name, array in MODEL.items():
-        np.testing.assert_array_equal(weights(result)[name], array.numpy())
-
-
 def test_clients_of_no_importance_do_not_divide_by_zero() -> None:
     importance = {f"partition-{number}": 0.0 for number in range(3)}
     result = fit(control(trust=ClientTrust(importance=importance)), recording(), rounds=3)
     for name, array in MODEL.items():
         np.testing.assert_array_equal(weights(result)[name], array.numpy())
-
-
-def test_a_receipt_of_another_round_than_was_asked_is_refused() -> None:
-    class Swapping(RecordingGrid):
-        """Answers round 2's message only in round 3, with round 3's receipt in it."""
-
-        def _answer(self, message: Message) -> Message:
-            reply = super()._answer(message)
-            if node(message) == 2 and round_of(message) == 3:
-                old = self.delayed_content
-                old[key_of(Receipt)] = reply.content[key_of(Receipt)]
-                reply.content = RecordDict({"metrics": MetricRecord({"num-examples": 1})})
-            elif node(message) == 2 and round_of(message) == 2:
-                self.delayed_content = reply.content
-            return reply
-
-    grid, strategy = Swapping(gated_app(), NODES), control()
-    grid.late = lambda message: round_of(message) == 2 and node(message) == 2
-    fit(strategy, grid, rounds=4)
-    assert [row.answered for row in strategy.rounds][:3] == [3, 2, 2]
-    assert_books_agree(strategy)
 
 
 def test_a_client_overtaken_by_another_process_gives_that_ones_receipt(
@@ -582,25 +442,6 @@ def test_a_client_overtaken_by_another_process_gives_that_ones_receipt(
     strategy = control()
     fit(strategy, recording(), rounds=3)
     assert [row.answered for row in strategy.rounds] == [3, 3, 3]
-
-
-def test_money_of_clients_that_fail_after_admitting_is_settled_in_the_next_round() -> None:
-    def fail(message: Message, context: Context) -> None:
-        if context.node_config["partition-id"] == 1:
-            raise RuntimeError("never gets to the end")
-
-    strategy = control()
-    fit(strategy, recording(gated_app(fail)), rounds=30)
-    account = strategy._running().ledger.account("partition-1")
-    assert account.newest.spent > 0
-    assert account.outstanding is not None  # only the last round's
-    assert account.outstanding.round_number == 30
-    assert_books_agree(strategy)
-
-
-def test_other_strategies_around_it_are_refused_with_the_reason() -> None:
-    with pytest.raises(RuntimeError, match="AdmissionControl must be the outermost strategy"):
-        control().configure_train(1, MODEL, ConfigRecord(), recording())
 
 
 def test_a_strategy_can_be_started_again() -> None:
@@ -667,20 +508,6 @@ def test_values_out_of_range_are_refused_at_once(
         group(**values)
 
 
-@pytest.mark.parametrize("prices", ["uniform:1,10", UniformPrice(1, 10)], ids=["text", "law"])
-def test_prices_may_be_given_as_a_text_or_a_law(prices: Any) -> None:
-    strategy, same = control(prices=prices), control(prices=PricePath(UniformPrice(1, 10), seed=0))
-    fit(strategy, recording(), rounds=3)
-    fit(same, recording(), rounds=3)
-    assert strategy.rounds == same.rounds
-
-
-def test_one_price_for_ever_is_given_as_a_number() -> None:
-    strategy = control(prices=3)
-    fit(strategy, recording(), rounds=2)
-    assert [row.price for row in strategy.rounds] == [3.0, 3.0]
-
-
 @pytest.mark.parametrize("policy", ["tide", "acdpp"])
 def test_a_budget_is_never_spent_ahead_unless_that_is_asked_for(policy: str) -> None:
     leads = []
@@ -692,16 +519,6 @@ def test_a_budget_is_never_spent_ahead_unless_that_is_asked_for(policy: str) -> 
     assert nothing <= 0
     assert 0 < some <= 2
     assert unlimited > some
-
-
-def test_a_limit_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="spend_ahead must be 0 or more and at most"):
-        control(spend_ahead=-1)
-
-
-def test_what_is_not_a_price_is_refused_at_once() -> None:
-    with pytest.raises(ConfigurationError, match=r"prices must be a number, a text.*got None"):
-        control(prices=None)
 
 
 def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
@@ -771,50 +588,7 @@ def test_clients_whose_supplier_or_stream_fails_are_known_by_name(tmp_path: Path
     assert last.empty_clients == 0
 
 
-def test_a_damaged_sample_is_set_aside_and_told(caplog: pytest.LogCaptureFixture) -> None:
-    class Damaged(list[float]):
-        def __getitem__(self, index: Any) -> Any:
-            if index == 1:
-                raise OSError("the file is cut short")
-            return super().__getitem__(index)
-
-    gate = ClientGate(lambda context: Damaged(range(900)), buffer_capacity=9)
-    app = ClientApp(mods=[gate])
-
-    @app.train()
-    def train(message: Message, context: Context) -> Message:
-        assert 1 not in gate.samples(context)
-        return Message(RecordDict({"arrays": MODEL}), reply_to=message)
-
-    strategy = control(policy="constant_admission", budget=55.0)
-    with caplog.at_level("WARNING", logger="tidegate"):
-        fit(strategy, recording(app), rounds=4)
-    assert [row.health.get("set_aside") for row in strategy.rounds][-2:] == [3, 3]
-    assert [row.exhausted for row in strategy.rounds] == [0] * 4
-    assert caplog.text.count("partition-0 set aside samples") == 1
-
-
-def test_half_a_migration_is_told_what_is_missing(caplog: pytest.LogCaptureFixture) -> None:
-    bare = ClientApp()
-
-    @bare.train()
-    def train(message: Message, context: Context) -> Message:
-        metrics = MetricRecord({"num-examples": 1})
-        return Message(RecordDict({"arrays": MODEL, "metrics": metrics}), reply_to=message)
-
-    with (
-        caplog.at_level("WARNING", logger="tidegate"),
-        pytest.raises(ValueError, match="no client can take part"),
-    ):
-        fit(control(), recording(bare), rounds=1)
-    assert "put a ClientGate first into the ClientApp's mods" in caplog.text
-
-
-def test_an_unknown_policy_is_named_at_once() -> None:
-    with pytest.raises(ValueError, match="unknown policy 'acdp'; did you mean acdpp"):
-        control(policy="acdp")
-
-
+@pytest.mark.contract
 @pytest.mark.parametrize(
     ("ours", "reason"),
     [
@@ -833,19 +607,6 @@ def test_a_message_without_a_proper_order_is_refused_by_the_gate(ours: Any, reas
         content[key_of(Order)] = ours
     (reply,) = recording().send_and_receive([Message(content, 2, "train")])
     assert reason in reply.error.reason
-
-
-def test_a_used_run_name_without_its_checkpoint_is_refused_with_a_remedy(
-    caplog: pytest.LogCaptureFixture, tmp_path: Path
-) -> None:
-    nodes = [{**one, "tidegate-folder": str(tmp_path)} for one in NODES]
-    fit(control(), recording(nodes=nodes), rounds=2)
-    with (
-        caplog.at_level("WARNING", logger="tidegate"),
-        pytest.raises(ValueError, match="no client"),
-    ):
-        fit(control(), recording(nodes=nodes), rounds=2)
-    assert "which this server does not know: resume the run from its folder, or give" in caplog.text
 
 
 def test_files_and_memory_give_the_same_run(tmp_path: Path) -> None:

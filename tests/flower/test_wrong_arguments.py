@@ -119,11 +119,6 @@ def test_of_a_gate(change: dict[str, Any], told: str) -> None:
         ClientGate(**{"open_stream": data, "buffer_capacity": 10, **change})
 
 
-@pytest.mark.parametrize("acquire", [max, lambda *given: given[0], lambda sample, key, more=1: 0])
-def test_a_hook_that_can_be_called_is_taken(acquire: Any) -> None:
-    ClientGate(data, lambda context: 10, acquire=acquire)
-
-
 def test_of_a_stream_that_lacks_a_method() -> None:
     with pytest.raises(ConfigurationError, match="SimpleNamespace, which has no seek; a stream"):
         as_stream(SimpleNamespace(take=list, cursor="0"))

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from deployment import free_port, wait_for
 from mosquitto import PASSWORD, Broker, needs_mosquitto, stream, subscribed, trouble
-from paho.mqtt.client import Client
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.reasoncodes import ReasonCode
 
@@ -19,7 +18,6 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.errors import ConfigurationError, RunDiffersError, SupplierError
 from tidegate.integrations.mqtt import Message, MqttConnection, MqttStream, Spool
-from tidegate.integrations.mqtt.spool import NO_SESSION
 from tidegate.testing import check_stream
 from tidegate.wire import Order
 
@@ -104,20 +102,6 @@ def test_a_full_spool_leaves_messages_at_the_broker(
         reader.close()
 
 
-@process
-@needs_mosquitto
-def test_a_full_spool_drops_the_oldest_where_that_is_asked(tmp_path: Path) -> None:
-    with Broker(tmp_path / "broker") as broker:
-        given = {"most_messages": 10, "when_full": "drop_oldest"}
-        reader = subscribed(stream(broker, tmp_path / "a.spool", **given))
-        broker.device().publish_and_wait(35)
-        wait_for(lambda: reader.health().received == 35 or None, "35 messages", 20, every=0.01)
-        assert reader.take(10) == list(range(25, 35))
-        health = reader.health()
-        assert (health.dropped, health.missing, health.waiting) == (25, {}, 10)
-        reader.close()
-
-
 def collects(reader: MqttStream) -> bool:
     """Whether this stream has the connection."""
     return reader._collector._session is not None
@@ -141,37 +125,6 @@ def test_of_two_streams_one_collects_and_both_read(tmp_path: Path) -> None:
         health = reader.health()
         assert (health.received, health.gaps) == (10, 0)
         reader.close()
-
-
-@process
-@needs_mosquitto
-def test_collecting_alone_stores_and_hands_out_nothing(tmp_path: Path) -> None:
-    with Broker(tmp_path / "broker") as broker:
-        collector = stream(broker, tmp_path / "a.spool")
-        work = threading.Thread(target=collector.collect, args=[60.0])
-        work.start()
-        wait_for(lambda: collector._collector._session, "a session", 20, every=0.01)
-        subscribed(collector)
-        broker.device().publish_and_wait(5)
-        wait_for(lambda: collector.health().waiting == 5 or None, "5 messages", 20, every=0.01)
-        collector.close()
-        work.join()
-
-
-@process
-@needs_mosquitto
-def test_a_stream_that_is_closed_closes_its_sockets_at_once(tmp_path: Path) -> None:
-    gc.collect()
-    gc.disable()
-    try:
-        with Broker(tmp_path / "broker") as broker:
-            reader = subscribed(stream(broker, tmp_path / "a.spool"))
-            reader.close()
-            del reader
-        held = [one for one in gc.get_objects() if type(one) is Client]
-    finally:
-        gc.enable()
-    assert not held
 
 
 @process
@@ -255,26 +208,6 @@ def test_without_tls_a_password_reaches_a_broker_on_this_machine(tmp_path: Path)
 
 @process
 @needs_mosquitto
-def test_a_spool_that_fails_when_a_session_begins_leaves_the_broker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full_disk(*_: object, **__: object) -> None:
-        raise OSError("database or disk is full")
-
-    with Broker(tmp_path / "broker") as broker:
-        reader = stream(broker, tmp_path / "a.spool", patience=0.5)
-        with monkeypatch.context() as patch:
-            patch.setattr(Spool, "has_session", full_disk)
-            assert re.search(r"the spool failed .*disk is full", trouble(reader))
-        reader.close()
-        again = subscribed(stream(broker, tmp_path / "a.spool"))
-        broker.device().publish_and_wait(1)
-        assert again.take(1) == [0]
-        again.close()
-
-
-@process
-@needs_mosquitto
 def test_a_message_that_has_no_number_is_kept_all_the_same(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -315,22 +248,6 @@ def test_a_spool_that_cannot_be_written_acknowledges_nothing(
         assert reader.take(3) == [0, 1, 2]
         reader.close()
     assert "a message could not be stored" in caplog.text
-
-
-@process
-@needs_mosquitto
-def test_a_session_that_expired_is_a_gap(tmp_path: Path) -> None:
-    with Broker(tmp_path / "broker", "persistence false") as broker:
-        device = broker.device()
-        subscribed(stream(broker, tmp_path / "a.spool")).close()
-        broker.kill()
-        broker.start()
-        reader = subscribed(stream(broker, tmp_path / "a.spool"))
-        device.publish(2)
-        assert reader.take(2) == [0, 1]
-        health = reader.health()
-        assert (health.gaps, [one.reason for one in health.newest_gaps]) == (1, [NO_SESSION])
-        reader.close()
 
 
 def test_a_spool_belongs_to_one_client_and_topic(tmp_path: Path) -> None:

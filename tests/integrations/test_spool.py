@@ -361,13 +361,6 @@ def test_a_lost_session_is_a_gap_and_the_first_one_is_not(
     assert (health.gaps, len(health.newest_gaps)) == (KEPT_GAPS + 6, KEPT_GAPS)
 
 
-def test_a_client_that_was_killed_while_it_connected_records_no_gap(spool: Spool) -> None:
-    spool.ask_for_session()
-    was_asked_for = spool.ask_for_session()  # the next process
-    spool.has_session(is_old=True, was_asked_for=was_asked_for)
-    assert spool.health().gaps == 0
-
-
 def test_a_spool_that_was_lost_is_a_gap(tmp_path: Path) -> None:
     before, after = Spool(tmp_path / "a.spool"), Spool(tmp_path / "b.spool")
     put(before, "a", "b")

@@ -172,11 +172,6 @@ def test_an_empty_record_is_refused() -> None:
         RecordedPrices([])
 
 
-def test_a_record_of_each_client_has_a_mean_for_each() -> None:
-    mean = RecordedPrices([[1.0, 10.0], [3.0, 10.0]]).mean(2)
-    assert np.array_equal(mean, [2.0, 10.0])
-
-
 def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
     file = tmp_path / "prices.csv"
     file.write_bytes(b"\xef\xbb\xbfeur\n2.5\n")
@@ -186,16 +181,6 @@ def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
 def test_the_mean_of_a_record_is_that_of_the_rounds_played() -> None:
     assert RecordedPrices([1.0, 3.0, 100.0]).mean(2) == 2.0
     assert math.isclose(RecordedPrices([1.0, 3.0]).mean(10), 2.0)
-
-
-@pytest.mark.parametrize(
-    ("law", "mean"),
-    [(ConstantPrice(5), 5.0), (UniformPrice(1, 10), 5.5), (MarkovPrice(2, 9, 0, 0), 5.5)],
-)
-def test_whole_numbers_are_prices(law: PriceLaw, mean: float) -> None:
-    assert law.mean(3) == mean
-    assert all(isinstance(price, float) for price in path(law, 3))
-    assert np.array(path(law, 1, size=2)).dtype == np.float64
 
 
 def test_a_path_of_several_columns_says_what_to_do() -> None:
@@ -216,11 +201,6 @@ def test_a_trace_must_last_for_the_whole_run(prices: PriceLaw | PriceFeed) -> No
     check_length(prices, 2)
     with pytest.raises(ConfigurationError, match="prices for 2 rounds, but the run has 3; shorten"):
         check_length(prices, 3)
-
-
-def test_other_prices_have_no_end() -> None:
-    check_length(UniformPrice(1, 10), 10**6)
-    check_length(PricePath(UniformPrice(1, 10), seed=0), 10**6)
 
 
 class Market:
@@ -262,16 +242,6 @@ def test_a_feed_can_be_simulated() -> None:
         path(law, 1)
 
 
-def test_a_text_from_a_simulated_feed_is_refused() -> None:
-    class Texts(Market):
-        def at(self, round_number: int, clients: Sequence[str]) -> Any:
-            return dict.fromkeys(clients, "3") or "3"
-
-    for size in (None, 2):
-        with pytest.raises(SupplierError, match=r"the price of round 1 for .*, got '3'"):
-            path(law_of(Texts()), 1, size=size)
-
-
 @pytest.mark.parametrize("wrong", [None, True, [1.0, 2.0], UniformPrice, object()])
 def test_what_is_not_a_price_is_named(wrong: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"prices must be a number.*got") as refused:
@@ -304,18 +274,6 @@ def test_rows_that_are_added_to_a_file_are_known_at_once(tmp_path: Path) -> None
     with file.open("a") as rows:
         rows.write("2\n4\n1")  # the last is still being written: it may become 12
     assert (feed.at(3), list(feed.known(1, 2)), list(feed.known(3, 48))) == (2.0, [1.0, 2.0], [4.0])
-
-
-@pytest.mark.parametrize(
-    ("price", "told"),
-    [
-        ("growing:prices.csv", "must have the form growing:FILE.csv:COLUMN"),
-        ("growing:nowhere.csv:eur", "there is no file nowhere.csv"),
-    ],
-)
-def test_a_growing_file_that_cannot_be_read_is_named(price: str, told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        price_feed(price)
 
 
 def test_a_growing_file_that_goes_away_is_named(tmp_path: Path) -> None:

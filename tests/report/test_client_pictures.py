@@ -1,11 +1,10 @@
 """Clients beside each other: everybody has a row, and a large fleet says who is left out."""
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from recorded_run import ROUNDS, recorded_run
+from recorded_run import recorded_run
 
 from tidegate.report.client_pictures import MOST_CLIENTS, client_pictures
 from tidegate.report.page import drawing
@@ -36,16 +35,3 @@ def test_every_client_has_a_row_with_what_it_bought(tmp_path: Path) -> None:
     assert held.caption.startswith(f"The largest dot is {most} sample")
     assert some.caption == f"The first {MOST_CLIENTS} of 50 clients."
     assert "none at all" in nothing.svg
-
-
-def test_the_ages_of_samples_lead_back_to_rounds_that_bought_some(tmp_path: Path) -> None:
-    recorded_run(tmp_path)
-    view = read_run(tmp_path)
-    admitted = {row.round_number: row.admitted for row in view.rounds}
-    held = Counter[int]()
-    for one in view.clients:
-        assert one.last_round == ROUNDS  # it had an order in every round
-        held.update({ROUNDS + 1 - age: count for age, count in one.held})
-    assert held
-    assert all(0 < count <= admitted[number] for number, count in held.items())
-    assert max(held) == max(number for number, count in admitted.items() if count)

@@ -1,21 +1,14 @@
 """What went wrong in a run is found in its folder, and marked where it was."""
 
-import io
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from recorded_run import ALL, ROUNDS, recorded_run
-from rich.console import Console
 
 from tidegate.report.incidents import incidents
-from tidegate.report.live import live_view
-from tidegate.report.over_rounds import Curve, curves
-from tidegate.report.page import drawing
 from tidegate.report.run_page import write_run_page
-from tidegate.runs.folder import METRICS
 from tidegate.runs.journal import Journal
 from tidegate.runs.reader import RunView, read_run
 
@@ -58,29 +51,6 @@ def test_a_restart_is_marked_before_the_round_that_came_next(tmp_path: Path) -> 
         assert f"R: the server was restarted, round {played + 1}." in label
 
 
-def test_a_finished_run_that_is_started_again_is_not_restarted(tmp_path: Path) -> None:
-    recorded_run(tmp_path)
-    recorded_run(tmp_path)
-    view = read_run(tmp_path)
-    assert len(view.starts) == 2
-    assert incidents(view) == []
-    assert (tmp_path / METRICS).read_text("utf-8").startswith("{")
-
-
-@pytest.mark.usefixtures("no_pictures")
-def test_what_is_only_rounding_is_not_told_as_money(tmp_path: Path) -> None:
-    recorded_run(tmp_path)
-    view = read_run(tmp_path)
-    rows = [replace(row, overspend=1.4e-13, cost_debt=1.4e-13) for row in view.rounds]
-    exact = replace(view, rounds=rows)
-    console = Console(width=140, record=True, file=io.StringIO())
-    console.print(live_view(exact))
-    write_run_page(exact, tmp_path / "page.html", now=0.0)
-    for shown in (console.export_text(), (tmp_path / "page.html").read_text("utf-8")):
-        assert "n budget" in shown
-        assert "e-13" not in shown
-
-
 def test_rounds_without_an_average_and_pauses_are_found(tmp_path: Path) -> None:
     recorded_run(tmp_path, failing=ALL)
     view = read_run(tmp_path)
@@ -107,35 +77,6 @@ def test_clients_that_replied_with_an_error_are_told_from_those_away(tmp_path: P
     assert away["A"].where == f"rounds 1 to {ROUNDS}"
 
 
-def test_a_round_whose_line_a_dying_server_did_not_write_names_both_reasons(
-    tmp_path: Path,
-) -> None:
-    recorded_run(tmp_path, failing=0)
-    journal = tmp_path / "metrics.jsonl"
-    lines = [json.loads(line) for line in journal.read_text("utf-8").splitlines() if line]
-    left = [line for line in lines if (line["source"], line["round"]) != ("settled", ROUNDS)]
-    assert len(left) == len(lines) - 1
-    journal.write_text("".join(f"{json.dumps(line)}\n" for line in left), "utf-8")
-    found = {one.mark: one for one in incidents(read_run(tmp_path))}
-    assert found["E"].where == f"rounds 3 to {ROUNDS - 1}"
-    assert found["A"].where == f"round {ROUNDS}"
-    reasons = "1 node did not take part: offline, no reply in time, or a reply"
-    assert found["A"].what.startswith(reasons)
-    assert "server.log" in found["A"].what
-
-
-def test_nodes_that_were_away_are_counted(tmp_path: Path) -> None:
-    recorded_run(tmp_path, failing=0)
-    known = read_run(tmp_path)
-    view = replace(known, failures=dict.fromkeys(known.failures, (0, "")))
-    (away,) = (one for one in incidents(view) if one.mark == "A")
-    assert away.what.startswith("1 node did not take part")
-    assert away.where == f"rounds 3 to {ROUNDS}"
-    rows = [replace(row, orders=2, answered=2) for row in view.rounds]
-    assert "A" not in marks(replace(view, rounds=rows, fraction_train=0.5))  # 2 of 4, by lot
-    assert marks(replace(view, rounds=rows))["A"] == f"rounds 1 to {ROUNDS}"
-
-
 def test_suppliers_spools_and_metrics_that_failed_are_found(tmp_path: Path) -> None:
     recorded_run(tmp_path)
     Journal(tmp_path).measured(5, "server", {"loss": float("nan")})
@@ -151,15 +92,3 @@ def test_suppliers_spools_and_metrics_that_failed_are_found(tmp_path: Path) -> N
     assert (found["S"].what, found["S"].where) == ("up to 3 suppliers failed", "rounds 1 to 2")
     assert found["F"].what.startswith("2 streams had no room")
     assert found["D"].where == "round 5"
-
-
-def test_letters_that_would_lie_on_each_other_are_one_word(tmp_path: Path) -> None:
-    recorded_run(tmp_path)
-    view = read_run(tmp_path)
-    trouble_of_both = {"failing_suppliers": 1, "full_spools": 1}
-    rows = [replace(row, health=trouble_of_both) for row in view.rounds[:2]]
-    trouble = incidents(replace(view, rounds=[*rows, *view.rounds[2:]]))
-    with drawing() as picture:
-        numbers = list(range(1, ROUNDS + 1))
-        svg = curves("title", {"line": Curve(numbers, numbers)}, picture, trouble).svg
-    assert ">FS</text>" in svg

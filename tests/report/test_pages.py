@@ -11,17 +11,11 @@ from pathlib import Path
 
 import pytest
 from check_size import at_size
-from flwr.serverapp.strategy import FedAvg
-from gated_apps import MODEL, dataset, echo_app
 from recorded_run import recorded_run
 
 from tidegate.cli import main
-from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
-from tidegate.prices import price_feed
 from tidegate.report.page import TEMPLATES
 from tidegate.runs.journal import Journal
-from tidegate.runs.reader import read_run
-from tidegate.selection import Selection
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("test_pages")]  # the same pages for all
 
@@ -59,46 +53,6 @@ def test_a_report_after_one_round_shows_its_points(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text("utf-8")
     marks = re.findall(r"<g clip-path=[^>]*>\s*<use", page)
     assert len(marks) >= page.count("<svg") > 5  # the marks of curves; those of ticks are not cut
-
-
-def test_a_price_that_never_changes_is_words_and_no_picture(tmp_path: Path) -> None:
-    recorded_run(tmp_path, prices=price_feed(1.0))
-    assert command("report", str(tmp_path)) == 0
-    page = (tmp_path / "report.html").read_text("utf-8")
-    assert "A sample always cost 1." in " ".join(page.split())
-    assert 'aria-label="price of a sample' not in page  # a straight line
-    (slots,) = re.findall(r'aria-label="samples stored by round.*?</svg>', page, re.DOTALL)
-    assert "<title>round 8: stored " in slots
-    table = page[page.index("What each client holds") :].partition("</table>")[0]
-    assert table.count("<td>answered</td>") == 4
-    assert "assumed by the planner" in page
-
-
-def test_how_clients_choose_is_told_as_far_as_the_server_knows(tmp_path: Path) -> None:
-    recorded_run(tmp_path)
-    assert command("report", str(tmp_path)) == 0
-    assert "by a ranking" not in (tmp_path / "report.html").read_text("utf-8")
-    folder = tmp_path / "choosing"
-    gate = ClientGate(
-        dataset,
-        4,
-        worth=lambda candidates, message, context: [0.0] * len(candidates),
-        selection=Selection(candidates=7, backlog=2),
-    )
-    app = echo_app(gate)
-
-    control = AdmissionControl(
-        FedAvg(fraction_evaluate=0.0), "tide", budget=9.0, prices=1.0, folder=folder
-    )
-    control.start(LocalGrid(app, [{"partition-id": 0}, {"partition-id": 1}]), MODEL, num_rounds=3)
-    assert command("report", str(folder)) == 0
-    page = (folder / "report.html").read_text("utf-8")
-    assert "2 of 2 clients choose by a ranking of their own among 7 new candidates" in page
-    admitted = sum(row.admitted for row in control.rounds)
-    assert f"samples from their streams and admitted {admitted}." in page
-    read = sum(one.read for one in read_run(folder).clients)
-    assert admitted < read
-    assert f"They have read {read} samples" in page
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -214,15 +168,6 @@ def test_words_and_lines_stand_out(theme: int) -> None:
         assert contrast(colours[name], colours["shade"]) >= 4.5, name
     for number in range(7):
         assert contrast(colours[f"series-{number}"], colours["paper"]) >= 3, number
-
-
-def test_paper_is_light_and_cuts_nothing() -> None:
-    style = (TEMPLATES / "base.html").read_text("utf-8")
-    dark = re.findall(r"@media ([^{]*prefers-color-scheme: dark[^{]*)", style)
-    assert [one.partition(" ")[0] for one in dark] == ["screen"]
-    on_paper = style[style.index("@media print") :]
-    assert re.search(r"\.scroll \{ overflow: visible;", on_paper)
-    assert re.search(r"figure, tr \{ break-inside: avoid; \}", on_paper)
 
 
 BROWSER = (

@@ -98,11 +98,6 @@ def test_constant_admission_is_counted_for_the_same_money(
     assert "constant admission would" not in words(replace(view, policy="constant_admission"))
 
 
-def test_what_was_not_measured_is_not_told_of(view: RunView, words: Words) -> None:
-    page = words(replace(view, metrics={"train/loss": {1: 0.5}}))
-    assert "Accuracy not measured" in page
-
-
 def test_what_only_the_theory_needs_is_folded_away(
     view: RunView, words: Words, tmp_path: Path
 ) -> None:
@@ -150,12 +145,3 @@ def test_every_reason_for_money_that_is_left_is_named(view: RunView, words: Word
     assert "In 2 rounds all slots were full." in page
     assert "What these do not explain, the policy saved for lower prices." in page
     assert "slots were full" not in words(replace(behind, rounds=apart, policy="tide"))
-
-
-def test_purchases_that_never_came_are_not_awaited(view: RunView, words: Words) -> None:
-    late = {"under_way": 3, "under_way_spent": 7.5, "oldest_under_way": 12}
-    rounds = [*view.rounds[:-1], replace(view.rounds[-1], **late)]  # type: ignore[arg-type]
-    over = words(replace(view, rounds=rounds))
-    assert "3 samples, for 7.5, did not arrive before the run ended" in over
-    going = words(replace(view, rounds=rounds, num_rounds=100, ending=""))
-    assert "3 samples, for 7.5, are bought and have not arrived yet" in going

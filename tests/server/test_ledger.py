@@ -5,7 +5,6 @@ import pytest
 from check_size import at_size
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from saved_controller import saved_again
 
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
@@ -189,22 +188,6 @@ def test_a_rule_leads_to_no_more_than_slots_that_are_empty_or_old_enough() -> No
     assert account.most_bought(order(8, NO_LIMIT, 3.0, **RULE)) == 6  # used twice by now
 
 
-def test_samples_are_used_once_in_every_round_of_their_client() -> None:
-    ledger, one = opened("a"), gate()
-    for now in (3, 4, 6):  # it was not there in round 5
-        ledger.send("a", order(now, 1, retention_horizon=9))
-        receipt = one.apply(order(now, 1, retention_horizon=9))
-        if now < 6:
-            ledger.book("a", receipt)
-            ledger.close_round(now)
-    assert receipt.uses == 3 + 2 + 1
-    for uses in (2, 7):  # fewer than samples, or more than before and one for each
-        with pytest.raises(WireError, match=f"it reports {uses} uses for round 6, but at least 3"):
-            ledger.book("a", replace(receipt, uses=uses))
-    assert ledger.book("a", receipt).admitted == 1
-    assert ledger.close_round(6).prior_uses == 3  # two of the first sample, one of the second
-
-
 def test_a_buffer_that_never_changes_is_filled_once() -> None:
     ledger, one = opened("a"), gate()
     fill: dict[str, Any] = {"retention": "frozen", "retention_horizon": 0}
@@ -228,23 +211,6 @@ def test_orders_go_forward_to_clients_with_an_account() -> None:
     ledger.open("a", 99)
     assert ledger.account("a").buffer_capacity == 10
     assert ledger.clients == ["a"]
-
-
-def test_a_saved_ledger_goes_on() -> None:
-    ledger, one = opened("a", "b"), gate()
-    ledger.send("a", order(1, 3))
-    ledger.book("a", replace(one.apply(order(1, 3)), health={"set_aside": 2}))
-    unclosed = saved_again(ledger)
-    assert unclosed.health == ledger.health == {"set_aside": 2}
-    assert unclosed.close_round(1) == ledger.close_round(1)
-    ledger.send("a", order(2, 1))
-    back = saved_again(ledger)
-    assert [back.account(name) for name in back.clients] == [
-        ledger.account(name) for name in ledger.clients
-    ]
-    with pytest.raises(ValueError, match="round 1 is closed already"):
-        back.close_round(1)
-    assert back.book("a", one.apply(order(2, 1))).admitted == 1
 
 
 deliveries = st.lists(

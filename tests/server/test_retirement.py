@@ -19,7 +19,6 @@ from tidegate.prices import PricePath, UniformPrice
 from tidegate.server.controller import Controller
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound
-from tidegate.server.shards import Coordinator, Purse
 from tidegate.wire import Introduction, Order, Receipt
 
 ROUNDS = 40
@@ -201,20 +200,3 @@ def test_rounds_go_on_without_orders_when_everybody_is_retired() -> None:
     controller.join(replace(hello("site-0"), client="new"))
     assert list(controller.decide(["new"], ["new"])) == ["new"]
     assert controller.fleet == ["new"]
-
-
-def test_a_shard_goes_on_without_it_too() -> None:
-    coordinator = Coordinator("r", BUDGET, {"east": 60, "west": 60})
-    purse = Purse("r", "east")
-    controller = Controller(terms("tide", purse=purse, spend_ahead=None), "r")
-    gates = fleet(controller)
-    for now in range(1, 21):
-        report = controller.report()
-        for grant in coordinator.divide(now, [] if report is None else [report]):
-            if grant.shard == "east":
-                purse.take(grant)
-        if now == 10:
-            controller.ledger.retire(GONE, now)
-        row = play(controller, gates, GONE if now == 9 else "")
-    assert (row.fleet, row.retired, row.exposure) == (5, 1, 0.0)
-    assert row.overspend <= row.cost_debt + 1e-9

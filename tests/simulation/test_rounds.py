@@ -1,5 +1,3 @@
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -8,7 +6,7 @@ from tidegate.policies import ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.constant_admission import constant_admission
 from tidegate.policies.hybrid import hybrid
-from tidegate.prices import ConstantPrice, Prices, RecordedPrices, UniformPrice, price_feed
+from tidegate.prices import ConstantPrice, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import begin, play_round, simulate
 
@@ -94,20 +92,6 @@ def test_a_budget_too_small_for_a_sample_a_round_still_works() -> None:
     assert run.columns["distinct_samples"][-1] == 3  # 60 rounds * 0.0625, whole samples only
 
 
-@pytest.mark.parametrize("per_client", [False, True])
-def test_prices_may_be_whole_numbers(per_client: bool) -> None:
-    policy = acdpp(PROBLEM)
-    whole, same = (
-        simulate(policy, PROBLEM, ConstantPrice(price), 0, price_per_client=per_client)
-        for price in (2, 2.0)
-    )
-    assert np.array_equal(whole.columns["spent"], same.columns["spent"])
-    prices: list[Any] = [2, np.int64(2), np.array([2, 2])]
-    for price in prices:
-        _, row = play_round(policy, PROBLEM, begin(policy, PROBLEM), price)
-        assert row.spent == same.columns["spent"][0]
-
-
 def test_a_trace_that_ends_before_the_run_is_refused_before_the_first_round() -> None:
     policy, played = acdpp(PROBLEM), []
     trace = RecordedPrices([2.0] * 39)
@@ -115,15 +99,3 @@ def test_a_trace_that_ends_before_the_run_is_refused_before_the_first_round() ->
         simulate(policy, PROBLEM, trace, 0, each_round=lambda: played.append(1))
     assert not played
     assert len(simulate(policy, PROBLEM, trace, 0, until=39).columns["spent"]) == 39
-
-
-@pytest.mark.parametrize("prices", ["uniform:1,3", UNIFORM, price_feed(UNIFORM, seed=5)])
-def test_prices_may_be_a_text_a_law_or_a_feed(prices: Prices) -> None:
-    run = simulate(acdpp(PROBLEM), PROBLEM, prices, 5)
-    same = simulate(acdpp(PROBLEM), PROBLEM, UNIFORM, 5)
-    assert np.array_equal(run.columns["price"], same.columns["price"])
-
-
-def test_one_price_for_ever_may_be_a_number() -> None:
-    run = simulate(acdpp(PROBLEM), PROBLEM, 2, 0)
-    assert set(run.columns["price"]) == {2.0}
