@@ -18,7 +18,7 @@ from tidegate.errors import (
 def test_every_kind_is_a_tidegate_error() -> None:
     kinds = [one for one in vars(errors).values() if isinstance(one, type)]
     assert all(issubclass(one, TidegateError) for one in kinds)
-    assert len(kinds) == 7
+    assert len(kinds) == 8
     assert not issubclass(SupplierError, ValueError)  # no value of the caller's is wrong
 
 

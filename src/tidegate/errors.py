@@ -52,6 +52,10 @@ class RunDiffersError(TidegateError, ValueError):
         self.given = given
 
 
+class NothingLearnedError(TidegateError):
+    """A run has used no client's model in any round, or in as many as it may go without."""
+
+
 class SampleGoneError(TidegateError):
     """A sample was deleted while a round trained on it: it may no longer be held."""
 

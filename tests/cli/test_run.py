@@ -179,15 +179,6 @@ def test_an_app_that_is_not_python_is_shown_where(
     assert len(printed.strip().splitlines()) < 8
 
 
-def test_what_tidegate_refuses_in_an_app_is_told_in_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    prices = "PricePath(UniformPrice(1, 10), seed=1)"
-    wrong = f"AdmissionControl(FedAvg(), 'tide', budget=-1.0, prices={prices})"
-    code, printed = run(capsys, app_with(tmp_path, wrong))
-    assert (code, printed.strip()) == (2, "tidegate: budget must be a number above 0, got -1.0")
-
-
 def test_tables_in_the_config_have_names_with_dots(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -198,40 +189,6 @@ def test_tables_in_the_config_have_names_with_dots(
         0,
         "{'rounds': 3, 'name': 'a', 'model.rate': 0.2, 'model.deep.x': 1}",
     )
-
-
-LEARNS = """import numpy as np
-from flwr.app import Array, ArrayRecord, Message, RecordDict
-from tidegate.flower import ClientGate
-"""
-
-
-def test_a_run_in_which_no_model_is_used_ends_with_1(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    body = """prices = PricePath(UniformPrice(1, 10), seed=1)
-    control = AdmissionControl(FedAvg(fraction_evaluate=0.0), 'tide', budget=9.0, prices=prices)
-    control.start(grid, ArrayRecord({'w': Array(np.zeros(2))}), num_rounds=3)
-
-gate = ClientGate(lambda context: range(99), buffer_capacity=3)
-client = ClientApp(mods=[gate])
-
-@client.train()
-def train(message, context):
-    gate.samples(context)
-    arrays = ArrayRecord({'w': Array(np.full(2, np.nan))})
-    return Message(RecordDict({'arrays': arrays}), reply_to=message)
-"""
-    app = app_with(tmp_path, body)
-    module = tmp_path / "lonely.py"
-    module.write_text(LEARNS + module.read_text())
-    for flags in ([], ["--verbose"]):
-        code, printed = run(capsys, app, "--clients", "2", *flags)
-        sys.modules.pop("lonely")
-        assert code == 1, printed
-        last = printed.strip().splitlines()[-1]
-        assert last.startswith("no client's model was used in any of these rounds")
-        assert last.endswith("run with --verbose to see why") == (flags == [])
 
 
 def test_a_component_that_the_module_lacks_is_named(

@@ -130,7 +130,7 @@ def test_who_is_away_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     play(tmp_path, until=4, failing=2)
     capsys.readouterr()
     shown = look([str(tmp_path), "--once"], capsys, code=1)  # its server has stopped
-    assert "2 (replied with an error): RuntimeError: no disk" in " ".join(shown.split())
+    assert "2 (failed): RuntimeError: no disk" in " ".join(shown.split())
     assert "fix this error in the client app" in shown
     assert "supernode list" not in shown
     assert "3 of 4 replied" in shown

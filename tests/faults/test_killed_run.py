@@ -17,7 +17,8 @@ from tidegate.errors import TidegateError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.flower.local_grid import BUFFERS
 from tidegate.prices import PricePath, UniformPrice
-from tidegate.runs.reader import read_accounts
+from tidegate.report.live import summary
+from tidegate.runs.reader import read_accounts, read_run
 
 KILLS = at_size(20, 500)
 ROUNDS = at_size(200, 4000)
@@ -49,7 +50,10 @@ def play(folder: Path, paid: Path, tell: int) -> None:
 
 
 def check(folder: Path) -> list[Audit]:
-    """What clients have agrees with their record, and the server's books are not ahead of it."""
+    """What clients have agrees with their record, and the server's books are not ahead of it.
+
+    What `tidegate watch` shows as spent and exposed is at no moment below what clients have paid.
+    """
     audits = audit_file(folder / "buffers" / BUFFERS)
     try:
         _, accounts = read_accounts(folder)
@@ -59,6 +63,10 @@ def check(folder: Path) -> list[Audit]:
         if audit.books.client in accounts:
             compare(audit, accounts[audit.books.client])
         assert (audit.problems, audit.broken) == ([], []), audit.books.client
+    if accounts:
+        figures = summary(read_run(folder), now=0.0)
+        paid = sum(audit.books.spent for audit in audits)
+        assert figures.get("spent", 0.0) + figures["exposure"] >= paid * (1 - 1e-9)
     return audits
 
 

@@ -404,12 +404,6 @@ def test_a_model_that_cannot_be_averaged_is_refused_before_anything_is_bought(
     assert not grid.answers.sent
 
 
-@pytest.mark.parametrize("strategy", ["FedAvg", object(), FedAvg])
-def test_what_is_not_a_strategy_is_refused_by_its_name(strategy: Any) -> None:
-    with pytest.raises(ConfigurationError, match="wraps a strategy of flwr"):
-        everything_admitted(strategy)
-
-
 def test_flower_cannot_carry_bfloat16() -> None:
     """So docs/flower.md asks for ``.float()``; if this fails, Flower has learned it."""
     torch = pytest.importorskip("torch")

@@ -83,7 +83,7 @@ def test_a_client_whose_buffer_is_damaged_is_named_with_the_reason(
 ) -> None:
     told = play(tmp_path, until=5, damaged=[1])
     assert "node 3 (partition-1) is left out: it replied without an introduction" in caplog.text
-    assert "partition-1 (replied with an error): it replied" in told["CLIENTS FAIL"].what
+    assert "partition-1 (failed): it replied" in told["CLIENTS FAIL"].what
     assert ".sqlite cannot be opened as a buffer" in told["CLIENTS FAIL"].what
     assert STILL_BUYING not in told["CLIENTS FAIL"].to_do
     assert not told.keys() & {"CLIENTS AWAY", "NODES LEFT OUT"}
@@ -91,7 +91,7 @@ def test_a_client_whose_buffer_is_damaged_is_named_with_the_reason(
 
 def test_whoever_fails_in_training_is_told_apart(tmp_path: Path) -> None:
     told = play(tmp_path, until=5, damaged=[1], failing=[0])["CLIENTS FAIL"]
-    assert "partition-1 (replied with an error): RuntimeError: no memory" in told.what
+    assert "partition-1 (failed): RuntimeError: no memory" in told.what
     assert ": it replied without an introduction" in told.what
     assert STILL_BUYING in told.to_do
 

@@ -91,14 +91,17 @@ def larger_at_two(context: Context) -> int:
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
-    "another capacity": ({"capacity": 30}, "with capacity 20, .* with 30; restore these settings"),
+    "another capacity": (
+        {"capacity": 30},
+        "with capacity 20, .* with capacity 30; restore these settings",
+    ),
     "no room": (
         {"capacity": lambda context: 0},
-        "buffer_capacity of partition-0 must be a whole number of at least 1 .*got 0",
+        "the result of buffer_capacity must be a whole number of at least 1 .*got 0",
     ),
     "no gate": ({"gated": False}, "put a ClientGate first into the ClientApp's mods"),
-    "a missing file": ({"opens": missing}, "cannot open its data: FileNotFoundError: points.csv"),
-    "a full disk": ({"opens": full_disk}, "cannot open its data: OSError: .* No space left"),
+    "a missing file": ({"opens": missing}, "open_stream raised FileNotFoundError: points.csv"),
+    "a full disk": ({"opens": full_disk}, "open_stream raised OSError: .* No space left"),
 }
 
 
@@ -183,7 +186,7 @@ def test_a_failure_of_all_nodes_that_passes_is_waited_for(
     assert grid.pauses == [1.0, 2.0]
     told = "every online node is refused for now; the run waits for one and continues"
     assert caplog.text.count(told) == 2
-    assert "node 2 is left out: it replied without an introduction: SupplierError: t" in caplog.text
+    assert "node 2 is left out: it replied without an introduction: SupplierError: o" in caplog.text
 
 
 def test_a_failure_that_does_not_pass_stops_the_run_when_a_round_would_be_over(

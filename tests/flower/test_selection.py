@@ -4,13 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from gated_apps import MODEL, dataset
 
-from tidegate.errors import ConfigurationError
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 from tidegate.selection import Selection
 
@@ -68,41 +66,3 @@ def test_a_node_may_choose_and_another_not() -> None:
     assert takes_next.newest.read == takes_next.admitted > 0
     assert chooses.candidates == 30
     assert chooses.newest.read >= 30
-
-
-def test_a_ranking_that_fails_is_the_clients_error_and_buys_nothing(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def worth(candidates: Sequence[Any], message: Message, context: Context) -> list[float]:
-        raise KeyError("no such layer")
-
-    strategy, trained = play(ClientGate(dataset, 3, worth=worth), rounds=2)
-    assert trained == {}
-    assert sum(row.admitted for row in strategy.rounds) == 0
-    assert "no such layer" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"worth": 5}, "worth must be a function of candidates and a message and a context"),
-        ({"worth": lambda candidates: []}, "which does not accept them"),
-        ({"selection": 20}, "selection must be a Selection, got 20; such as Selection"),
-        ({"selection": lambda: None}, "selection must be a function of a context"),
-    ],
-)
-def test_what_cannot_rank_or_choose_is_refused_when_the_gate_is_made(
-    given: dict[str, Any], told: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=told):
-        ClientGate(dataset, 3, **given)
-
-
-@pytest.mark.parametrize("given", [{"candidates": 20}, 20, Selection])
-def test_a_function_that_gives_no_selection_stops_the_run_with_what_it_must_give(
-    given: Any,
-) -> None:
-    gate = ClientGate(dataset, 3, selection=lambda context: given)
-    told = "the result of selection must be a Selection, got .*; such as Selection\\(candidates=20"
-    with pytest.raises(ConfigurationError, match=told):
-        play(gate, rounds=1)

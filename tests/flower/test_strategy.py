@@ -521,13 +521,6 @@ def test_a_budget_is_never_spent_ahead_unless_that_is_asked_for(policy: str) -> 
     assert unlimited > some
 
 
-def test_importance_of_somebody_else_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
-    trust = ClientTrust(importance={"site-0": 2.0})
-    with caplog.at_level("WARNING", logger="tidegate"):
-        fit(control(trust=trust), recording(), rounds=2)
-    assert caplog.text.count("importance names clients that are not in this run: ['site-0']") == 1
-
-
 @pytest.mark.parametrize("samples", [0, 2, 4])
 def test_a_stream_that_runs_dry_is_told_once(
     samples: int, caplog: pytest.LogCaptureFixture, tmp_path: Path
@@ -592,7 +585,7 @@ def test_clients_whose_supplier_or_stream_fails_are_known_by_name(tmp_path: Path
 @pytest.mark.parametrize(
     ("ours", "reason"),
     [
-        (None, "no order was applied, so there are no samples"),
+        (None, "this message has no order, so it has no samples"),
         (MODEL, "tidegate-order is not a ConfigRecord with a text named 'json'"),
         (ConfigRecord({TEXT: 1}), "tidegate-order is not a ConfigRecord with a text named 'json'"),
         (ConfigRecord({"x": "y"}), "tidegate-order is not a ConfigRecord with a text named 'json'"),

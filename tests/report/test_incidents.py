@@ -69,7 +69,7 @@ def test_clients_that_replied_with_an_error_are_told_from_those_away(tmp_path: P
     (failed,) = incidents(view)
     assert failed.mark == "E"
     error = "RuntimeError: no disk; see server.log"
-    assert failed.what == f"1 client replied with an error: {error}"
+    assert failed.what == f"1 client failed: {error}"
     assert failed.where == f"rounds 3 to {ROUNDS}"
     rows = [replace(row, answered=row.answered - 1) for row in view.rounds]
     away = {one.mark: one for one in incidents(replace(view, rounds=rows))}

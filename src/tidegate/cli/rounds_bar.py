@@ -115,7 +115,9 @@ class Rounds(logging.Handler):
         return text
 
     def _tell(self, record: logging.LogRecord) -> None:
-        text = self.once(self.format(record).strip())
+        whole = self.format(record).strip()
+        text = self.once(whole)
+        text = text if text == whole else text.partition("\n")[0]  # the trace was above, too
         alike = re.sub(r"\d+", "0", text)
         if alike in self._shown:
             self.repeated[self._shown[alike].partition("\n")[0]] += self._tells

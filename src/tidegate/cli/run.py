@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tidegate._internal.words import counted
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, NothingLearnedError
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
 from tidegate.runs.reader import read_run
@@ -77,23 +77,27 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
     if rounds.finished and not verbose:
         taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
         typer.echo("; ".join([taken, *rounds.measured]))
-    for told, more in rounds.repeated.items():
-        typer.echo(f"{more:,} more like this, of other clients or rounds: {told}", err=True)
-    for told in _money(answers):
-        typer.echo(told)
+    for text, more in rounds.repeated.items():
+        typer.echo(f"{more:,} more like this, of other clients or rounds: {text}", err=True)
+    for line in _money(answers, app):
+        typer.echo(line)
     for kind, failed in answers.failed.items():
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
         typer.echo(told, err=True)
     if answers.errors:
         typer.echo(rounds.once(f"the first failed with {answers.errors[0]}"), err=True)
-    in_vain = 0 < sum(run.in_vain for run in answers.runs) == rounds.finished
-    if in_vain:
-        told = "no client's model was used in any of these rounds"
+    in_vain = [run for run in answers.runs if run.in_vain]
+    for run in in_vain:
+        those = "the last round" if run.in_vain == 1 else f"the last {run.in_vain:,} rounds"
+        if run.in_vain == len(run.rounds) - run.rounds_before:
+            those = "any of these rounds"
         known = verbose or bool(answers.errors)
-        typer.echo(told if known else f"{told}; run with --verbose to see why", err=True)
+        why = "" if known else "; run with --verbose to see why"
+        typer.echo(f"no client's model was used in {those}{why}", err=True)
     if rounds.asked_for_none:
         typer.echo("no round was run: the app started its strategy with zero rounds", err=True)
-    if in_vain or rounds.asked_for_none or 0 < answers.sent["train"] == answers.failed["train"]:
+    all_failed = any(answers.failed[kind] == sent > 0 for kind, sent in answers.sent.items())
+    if in_vain or rounds.asked_for_none or all_failed:
         raise typer.Exit(1)
 
 
@@ -109,7 +113,8 @@ def _played(
     try:
         with rounds_followed(answers, verbose=verbose) as rounds:
             run_app(app, num_clients=num_clients, changes=changes, answers=answers)
-            return rounds, answers
+    except NothingLearnedError:
+        pass  # whoever called says so, after what was spent
     except AppError as raised:
         traceback.print_exception(raised.__cause__)
         typer.echo(f"tidegate: {raised}", err=True)
@@ -122,6 +127,7 @@ def _played(
     except KeyboardInterrupt as stopped:
         typer.echo(_told_of_stop(rounds, answers), err=True)
         raise typer.Exit(INTERRUPTED) from stopped
+    return rounds, answers
 
 
 def _told_of_stop(rounds: "Rounds", answers: "Answers") -> str:
@@ -145,10 +151,10 @@ def _folders(answers: "Answers") -> list[Path]:
     return list(dict.fromkeys(run.folder for run in answers.runs if run.folder is not None))
 
 
-def _money(answers: "Answers") -> list[str]:
+def _money(answers: "Answers", app: Path) -> list[str]:
     """Return what each run has spent, and where it is saved."""
     if folders := _folders(answers):
-        return [_saved(folder) for folder in folders]
+        return [_saved(folder, app) for folder in folders]
     sums = [sums_of(run.rounds) for run in answers.runs if run.has_ended and run.rounds]
     return [
         f"{counted(bought, 'sample')} for {amount(spent)} of {amount(allowed)}; {NOT_SAVED}"
@@ -156,15 +162,22 @@ def _money(answers: "Answers") -> list[str]:
     ]
 
 
-def _saved(folder: Path) -> str:
-    """Return where a run is saved, and what it has spent."""
+def _saved(folder: Path, app: Path) -> str:
+    """Return where a run is saved, and what it has spent; warn of a place in the app's folder."""
+    inside = ""
+    if folder.resolve().is_relative_to(app.resolve()):
+        inside = (
+            "; this is inside the app's folder, which `flwr run` packs and sends to every node: "
+            "choose a folder outside"
+        )
     with contextlib.suppress(ValueError):
         folder = folder.relative_to(Path.cwd())
     told = summary(read_run(folder), time())
     spent = ""
     if "spent" in told:
         spent = f"spent {amount(told['spent'])} of {amount(told['allowed'])}; "
-    return f"saved in {folder}: {spent}tidegate watch {folder}, tidegate report {folder}"
+    commands = f"tidegate watch {folder}, tidegate report {folder}"
+    return f"saved in {folder}: {spent}{commands}{inside}"
 
 
 def key_and_value(text: str) -> tuple[str, str]:

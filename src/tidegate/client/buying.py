@@ -340,7 +340,7 @@ class Buying:
         failure = None if after == before else self.batch.fails(key, wrong)
         if failure is None or (self._asks and failure.tries < TRIES):
             logger.exception(
-                "the stream failed after %a; the sample stays in the stream",
+                "the sample after %a could not be had; it stays in the stream",
                 f"{self._source.owner}/{before}",
             )
             return True
@@ -438,7 +438,6 @@ class Buying:
         if failed:
             logger.error(
                 "%d samples in a row of %s failed, and none after them could be taken; they stay "
-                "in the stream. If the gate chooses among candidates, its codec must be able to "
-                "store samples as the stream returns them. The first is %a: %a",
+                "in the stream. The first is %a: %a",
                 *(len(failed), self._source.owner, failed[0].key, failed[0].error),
             )

@@ -12,11 +12,13 @@ from types import FrameType
 from typing import Any
 
 from flwr.app import UserConfigValue
+from flwr.app.exception import AppExitException
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
 from tidegate.flower.local_grid import Answers, run_in_process
+from tidegate.flower.users_trace import users_trace
 
 PACKAGE = Path(__file__).parents[1]
 KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
@@ -65,9 +67,11 @@ def run_app(
             answers=answers,
         )
     except Exception as wrong:
+        if isinstance(wrong, AppExitException):
+            raise ConfigurationError(f"the app's strategy ends the run: {wrong}") from wrong
         if _raised_by(wrong, folder):
             raised = f"{type(wrong).__name__}: {wrong}"
-            raise AppError(f"the app in {folder} raised {raised}") from _from_app_on(wrong, folder)
+            raise AppError(f"the app in {folder} raised {raised}") from users_trace(wrong)
         raise
     finally:
         sys.path.remove(str(folder.absolute()))
@@ -90,14 +94,6 @@ def run_config_of(
             raise ConfigurationError(f"{folder}: the app's config has no key {key!r}; {hint}")
         config[key] = _as_default(key, value, config[key])
     return config
-
-
-def _from_app_on(wrong: Exception, folder: Path) -> Exception:
-    """Return an exception whose traceback starts where the app does."""
-    begins = wrong.__traceback__
-    while begins is not None and not _is_in(begins.tb_frame, folder):
-        begins = begins.tb_next
-    return wrong.with_traceback(begins)
 
 
 def _is_in(frame: FrameType, folder: Path) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 
-from tidegate._internal.arguments import check_function, check_number, check_whole_number
+from tidegate._internal.arguments import check_function, check_number, check_whole_number, shown
 from tidegate.client.buying import Acquire, Group, Subject
 from tidegate.client.codec import SampleCodec
 from tidegate.client.gate import MOST_UNDER_WAY, Gate, check_one_source
@@ -35,6 +35,7 @@ from tidegate.flower.node_buffer import (
     NodeBuffers,
     OfNode,
     buffer_folder,
+    named,
     own_name,
     tell_if_random,
 )
@@ -50,6 +51,7 @@ from tidegate.flower.records import (
     has_model,
     key_of,
 )
+from tidegate.flower.users_trace import users_trace
 from tidegate.selection import Selection
 from tidegate.wire import Address, Introduction, Order, Receipt
 
@@ -61,6 +63,11 @@ NO_CLIENT_FN = (
     "under @app.train() of app = ClientApp(mods=[gate])"
 )
 
+NO_ORDER = (
+    "this message has no order, so it has no samples. Only the training function may ask for them, "
+    "with its own context; evaluate on other data of the node. If this is the training function, "
+    f"{NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
+)
 CANNOT_TAKE_PART = "this node cannot take part: %s"
 MAY_PASS = (SupplierError, DamagedFileError)
 """Errors that may pass, such as data that are not mounted yet: a node that is asked again may reply
@@ -197,6 +204,11 @@ class ClientGate:
         if give_up_after is not None:
             remedy = "leave it out to wait as long as it takes"
             check_whole_number("give_up_after", give_up_after, remedy=remedy)
+            if supplier is None:
+                raise ConfigurationError(
+                    f"give_up_after = {give_up_after} needs a supplier: samples that arrive at "
+                    "once are never waited for; give supplier=..., or leave it out"
+                )
         check_whole_number("most_under_way", most_under_way)
         limit = "a number of rounds, 0 or more"
         check_number("spend_ahead", spend_ahead, limit, lambda rounds: 0 <= rounds < math.inf)
@@ -212,11 +224,11 @@ class ClientGate:
             supplier=supplier,
             make_gate=partial(
                 Gate,
-                acquire=acquire,
+                acquire=None if acquire is None else _with_result(named("acquire", acquire)),
                 give_up_after=give_up_after,
                 keep_at_most=keep_at_most,
-                subject=subject,
-                group=group,
+                subject=None if subject is None else named("subject", subject),
+                group=None if group is None else named("group", group),
                 keep_bought=keep_bought,
                 most_under_way=most_under_way,
                 spend_ahead=spend_ahead,
@@ -272,10 +284,7 @@ class ClientGate:
         try:
             training = _ROUNDS[id(context)]
         except KeyError:
-            raise ConfigurationError(
-                "no order was applied, so there are no samples: ask for them in the training "
-                f"function, {NOT_IN_MODS}, and wrap the server's strategy in AdmissionControl"
-            ) from None
+            raise ConfigurationError(NO_ORDER) from None
         training.was_asked_for = True
         return training.samples if transform is None else training.samples.transformed(transform)
 
@@ -306,7 +315,10 @@ class ClientGate:
     ) -> Callable[[Samples], Sequence[float]] | None:
         """The user's ranking, with the model of this message."""
         worth = self._worth
-        return None if worth is None else lambda candidates: worth(candidates, message, context)
+        if worth is None:
+            return None
+        rate = named("worth", worth)
+        return lambda candidates: _numbers(rate(candidates, message, context))
 
     def _introduce(self, message: Message, question: Address, context: Context) -> Message:
         """Tell the server who this node is, and the last order that it applied in this run."""
@@ -342,18 +354,39 @@ class ClientGate:
         return Message(content, reply_to=message)
 
 
+def _with_result(acquire: Acquire) -> Acquire:
+    """Refuse None from ``acquire``: no sample is, but a function without a return gives it."""
+
+    def call(sample: Any, key: str) -> Any:
+        acquired = acquire(sample, key)
+        if acquired is None:
+            raise SupplierError("acquire", "returned None; it must return the sample to store")
+        return acquired
+
+    return call
+
+
+def _numbers(worths: Any) -> list[float]:
+    """Return what the user's ``worth`` has returned as numbers, of which one at least is one."""
+    try:
+        numbers = [float(number) for number in worths]
+    except (TypeError, ValueError):
+        numbers = [math.nan]
+    if numbers and all(map(math.isnan, numbers)):
+        raise ConfigurationError(
+            f"worth returned {shown(worths)}; it must return one number for each candidate, such "
+            "as a list of floats or an array with one dimension"
+        )
+    return numbers
+
+
 def _refusal(message: Message, failure: Exception) -> Message:
     """Tell the server why a node cannot take part, and whether the reason may pass."""
     known = isinstance(failure, TidegateError)
-    wrong = (
-        failure
-        if known
-        else SupplierError(
-            "this node", f"the client cannot open its data: {type(failure).__name__}: {failure}"
-        )
-    )
+    cannot = f"cannot open its data: {type(failure).__name__}: {failure}"
+    wrong = failure if known else SupplierError("this node", cannot)
     reason = f"{type(wrong).__name__}: {wrong}"
-    logger.error(CANNOT_TAKE_PART, reason, exc_info=None if known else failure)
+    logger.error(CANNOT_TAKE_PART, reason, exc_info=users_trace(failure))
     code = GATE_FAILS if isinstance(wrong, MAY_PASS) else GATE_REFUSES
     return Message(Error(code=code, reason=reason), reply_to=message)
 

@@ -100,12 +100,19 @@ class ClientTrust:
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """How long messages to clients live."""
+    """How long messages to clients live, and how long a run goes on that learns nothing."""
 
+    give_up_after: int | None = None
+    """Consecutive rounds in which no client's model was used, after which the run fails with
+    ``NothingLearnedError``; the same app with the same folder continues it. By default a run fails
+    at its end, on Flower's engines, and only if it has used no model in any round."""
     time_to_live: float | None = None
     """Seconds until an unanswered message expires; by default the ``timeout`` of ``start``."""
 
     def __post_init__(self) -> None:
+        if self.give_up_after is not None:
+            remedy = "leave it out to go on to the last round"
+            check_whole_number("give_up_after", self.give_up_after, remedy=remedy)
         if self.time_to_live is not None:
             check_number(
                 "time_to_live",

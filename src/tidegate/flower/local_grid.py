@@ -16,6 +16,7 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConf
 from flwr.clientapp import ClientApp
 from flwr.serverapp import ServerApp
 
+from tidegate._internal.arguments import shown
 from tidegate.client.device_file import OWNER_ONLY_FOLDER, DeviceFile
 from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import (
@@ -30,11 +31,16 @@ from tidegate.flower.flower_internals import (
 )
 from tidegate.flower.node_buffer import FOLDER, IN_MEMORY, keep_open
 from tidegate.flower.records import asks_who
+from tidegate.flower.users_trace import users_trace
 from tidegate.server.fleet_round import FleetRound
 
 BUFFERS = "clients.sqlite"
 """The file of all buffers of a run in this process."""
 NODE_FAILED = "node %s failed: %s"
+NO_MESSAGE = (
+    "the app's %s function returned %s; it must return a Message, such as "
+    "Message(RecordDict({'metrics': metrics}), reply_to=message)"
+)
 LONGEST_REASON = 500
 """Characters of an error that a server repeats where a node does not introduce itself."""
 
@@ -53,7 +59,7 @@ class PlayedRun:
     rounds: list[FleetRound]
     """What each round did, including these."""
     in_vain: int = 0
-    """Rounds of this start in which no client's model was used."""
+    """The last rounds of this start, in which no client's model was used."""
     has_ended: bool = False
     """Whether all of its rounds were played."""
 
@@ -212,13 +218,15 @@ class LocalGrid(OwnGrid):
         self.answers.sent[kind] += 1
         try:
             reply = self._client_app(arrived, self._contexts[node_id])
+            if not isinstance(reply, Message):
+                raise ConfigurationError(NO_MESSAGE % (kind, shown(reply)))  # noqa: TRY301 - as if the app had raised it
         except Exception as failure:
             reason = f"{type(failure).__name__}: {failure}"
             self.answers.note(kind, reason)
             new = self._is_new(failure)
             level = logging.ERROR if new else logging.INFO
-            is_whole = isinstance(failure, ConfigurationError)  # the message names the remedy
-            logger.log(level, NODE_FAILED, node_id, reason, exc_info=new and not is_whole)
+            trace = users_trace(failure) if new else None
+            logger.log(level, NODE_FAILED, node_id, reason, exc_info=trace)
             return Message(Error(code=CLIENT_RAISED, reason=reason), reply_to=message)
         if reply.has_error():
             self.answers.note(kind, reply.error.reason or "an error without a reason")

@@ -15,6 +15,7 @@ from tidegate._internal.arguments import (
     check_kind,
     check_number,
     check_whole_number,
+    shown,
 )
 from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
@@ -23,7 +24,7 @@ from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import Indexed, IndexedStream, Stream
 from tidegate.client.supplier import Supplier
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.selection import Selection
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_CAPACITY, Address
 
@@ -47,6 +48,9 @@ Setting = TypeVar("Setting")
 OfNode: TypeAlias = Setting | Callable[[Context], Setting]
 """A setting of all nodes, or a function of the node's context."""
 OF_NODE = "it returns the setting of a node; or give one for all"
+RETURNS_SUPPLIER = "it returns the node's supplier (tidegate.client.supplier.Supplier)"
+PARTS = ("ask", "collect", "cancel", "complete")
+"""Methods of every supplier."""
 OPENS = "such as lambda context: data, which returns a node's data set or stream"
 
 
@@ -101,9 +105,8 @@ class NodeBuffers:
             else:
                 check(name, setting)
         if supplier is not None:
-            remedy = "it returns the node's supplier (tidegate.client.supplier.Supplier)"
-            check_function("supplier", supplier, ("a context",), remedy)
-        self._open_stream = open_stream
+            check_function("supplier", supplier, ("a context",), RETURNS_SUPPLIER)
+        self._open_stream = named("open_stream", open_stream)
         self._buffer_capacity, self._train_on = buffer_capacity, train_on
         self._spend_at_most = spend_at_most
         self._codec = codec
@@ -145,11 +148,18 @@ class NodeBuffers:
         return _of_node("selection", self._selection, context, _check_selection)
 
     def _new_gate(self, store: Store, context: Context) -> Gate:
+        supplier = None if self._supplier is None else named("supplier", self._supplier)(context)
+        for name in PARTS if supplier is not None else ():
+            if not callable(getattr(supplier, name, None)):
+                raise ConfigurationError(
+                    f"supplier returned {shown(supplier)}, which has no {name}(); "
+                    f"{RETURNS_SUPPLIER}, or None"
+                )
         return self._make_gate(
             store,
             as_stream(self._open_stream(context)),
             selection=self.selection(context),
-            supplier=None if self._supplier is None else self._supplier(context),
+            supplier=supplier,
             spend_at_most=_of_node("spend_at_most", self._spend_at_most, context, _check_ceiling),
         )
 
@@ -184,9 +194,24 @@ def _of_node(
     """Return a setting that may differ by node, for this one."""
     if not callable(setting):
         return setting  # checked when the gate was made
-    value = setting(context)
+    value: Setting = named(name, setting)(context)
     check(f"the result of {name}", value)
     return value
+
+
+def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of the user's: whatever it raises says which function it was."""
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except TidegateError:
+            raise
+        except Exception as failure:
+            reason = f"raised {type(failure).__name__}: {failure}"
+            raise SupplierError(name, reason) from failure
+
+    return call
 
 
 def _check_capacity(name: str, capacity: object) -> None:

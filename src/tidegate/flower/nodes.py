@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from tidegate._internal.words import on_a_line
 from tidegate.errors import ConfigurationError, WireError
 from tidegate.flower.flower_internals import CLIENT_RAISED, MOD_FAILED, NO_REPLY, NodeInfo
 from tidegate.flower.local_grid import LocalGrid
@@ -21,6 +20,7 @@ from tidegate.flower.records import (
     expect,
     find,
     key_of,
+    reason_of,
 )
 from tidegate.server.controller import Controller
 from tidegate.wire import Address, Introduction, Receipt
@@ -310,7 +310,7 @@ def _lacks_gate(reply: Message) -> bool:
 def _introduction_in(reply: Message, address: Address) -> tuple[Introduction, Receipt | None]:
     """Return a node's introduction, under the name that it is registered with, or else its own."""
     if reply.has_error():
-        reason = on_a_line(reply.error.reason)
+        reason = reason_of(reply)
         remedy = f"; {REMEDIES[Introduction]}" if _lacks_gate(reply) else ""
         raise WireError(f"it replied without an introduction: {reason}{remedy}")
     introduction = expect(reply.content, Introduction)

@@ -6,12 +6,14 @@ is packed once and shared, like the model's arrays; clients in one process read 
 """
 
 import functools
+import re
 from collections.abc import Mapping
 from typing import TypeVar, cast
 
-from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from pydantic_core import from_json, to_json
 
+from tidegate._internal.words import on_a_line
 from tidegate.errors import WireError
 from tidegate.wire import Address, Introduction, Order, Receipt, Record
 
@@ -27,6 +29,9 @@ LONGEST_TEXT = 100_000
 GATE_REFUSES, GATE_FAILS = 39_001, 39_002
 """Error codes with which a gate replies to the question who it is: for a reason that stays, such as
 a setting or a version, or for one that may pass, such as data that are not mounted yet."""
+
+RAISED = re.compile(r"<class '[^']*?(\w+)'>:<'(.*)'>", re.DOTALL)
+"""How Flower's engines write an exception of a client."""
 
 NOT_IN_MODS = "put the gate into ClientApp(mods=[gate])"
 """The error for a training function that asks for samples without a gate in front of it."""
@@ -84,6 +89,13 @@ def expect(content: RecordDict, kind: type[Kind]) -> Kind:
     if record is None:
         raise WireError(f"the message has no {key_of(kind)}; {REMEDIES[kind]}")
     return record
+
+
+def reason_of(reply: Message) -> str:
+    """Return why a reply is an error, on one line, the class of an exception by its name."""
+    text = reply.error.reason or "an error without a reason"
+    raised = RAISED.fullmatch(text)
+    return on_a_line(": ".join(raised.groups()) if raised else text)
 
 
 def has_model(content: RecordDict) -> bool:

@@ -12,13 +12,12 @@ from flwr.app import ArrayRecord, Message, Metadata, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from tidegate._internal.words import on_a_line
 from tidegate.errors import WireError
-from tidegate.flower.flower_internals import CLIENT_RAISED
+from tidegate.flower.flower_internals import NO_REPLY
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.nodes import Nodes
 from tidegate.flower.prompt_grid import AT_ONCE
-from tidegate.flower.records import expect, has_model, weigh
+from tidegate.flower.records import expect, has_model, reason_of, weigh
 from tidegate.flower.updates import (
     UpdateCheck,
     check_metrics,
@@ -39,6 +38,10 @@ RAN_SHORT = (
 NO_ARRAYS = (
     "%s sent no model this round and is left out of the average; if it did train, add the "
     "ArrayRecord to its reply"
+)
+NOBODY_EVALUATED = (
+    "no client could evaluate the model, the first because: %s. An app without a function under "
+    "@app.evaluate() needs a strategy with fraction_evaluate=0.0"
 )
 
 logger = logging.getLogger(__name__)
@@ -160,7 +163,7 @@ class RoundReplies:
         client = sent.client
         try:
             if reply.has_error():
-                raise WireError(on_a_line(reply.error.reason))  # noqa: TRY301 - one way for all failures
+                raise WireError(reason_of(reply))  # noqa: TRY301 - one way for all failures
             receipt = expect(reply.content, Receipt)
             if receipt.round_number != sent.round_number:
                 raise WireError(  # noqa: TRY301
@@ -195,9 +198,9 @@ class RoundReplies:
         return bool(weight)
 
     def _note(self, sent: Sent, reply: Message, failure: WireError) -> None:
-        """Note who failed in this round; Flower's own errors say that a client did not reply."""
-        replied = not reply.has_error() or reply.error.code == CLIENT_RAISED
-        if replied and sent.round_number == self.controller.round_number:
+        """Note who failed in this round, also if its process died; not who did not reply."""
+        failed = not reply.has_error() or reply.error.code not in NO_REPLY
+        if failed and sent.round_number == self.controller.round_number:
             self.failed[sent.client] = f"{failure}"
 
 
@@ -218,4 +221,6 @@ def usable_evaluations(replies: Iterable[Message], key: str, model: ArrayRecord)
     alike, odd = of_one_form(useful, model)
     for node in odd:
         logger.warning(FORM_DIFFERS, node)
+    if failed and not alike:
+        logger.warning(NOBODY_EVALUATED, reason_of(failed[0]))
     return [*alike.values(), *failed]

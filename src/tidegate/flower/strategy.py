@@ -21,7 +21,8 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from tidegate._internal.arguments import check_function, check_kind, check_number
-from tidegate.errors import ConfigurationError
+from tidegate._internal.words import counted
+from tidegate.errors import ConfigurationError, NothingLearnedError
 from tidegate.flower import log_lines
 from tidegate.flower.checkpoint import Checkpoint
 from tidegate.flower.control_settings import (
@@ -38,7 +39,7 @@ from tidegate.flower.flower_internals import check_flower, check_later_arguments
 from tidegate.flower.folded_fedavg import FoldedFedAvg
 from tidegate.flower.local_grid import LocalGrid, PlayedRun
 from tidegate.flower.nodes import TRAIN, Nodes
-from tidegate.flower.prompt_grid import PromptGrid
+from tidegate.flower.prompt_grid import PromptGrid, is_in_process
 from tidegate.flower.records import attach
 from tidegate.flower.round_replies import Outbox, RoundReplies, usable_evaluations
 from tidegate.flower.updates import GlobalModel, check_same_model
@@ -92,7 +93,7 @@ class AdmissionControl(Strategy):
         sinks: receive what every round did (``tidegate.runs.sinks``), or names of such.
         planning: how long samples stay, memory for peaks, a run without end.
         trust: how far the server trusts clients, and how much the model of each counts.
-        deployment: how long messages live.
+        deployment: how long messages live, and when a run that learns nothing gives up.
         shard: this server's part of the fleet, if several servers share ``budget`` and ``run``.
     """
 
@@ -135,6 +136,7 @@ class AdmissionControl(Strategy):
         self._importance, self._weight_key = trust.importance, weight_key(strategy)
         self._sinks = Sinks(sinks, None if saved_to is None else Journal(saved_to))
         self._time_to_live = deployment.time_to_live
+        self._give_up_after = deployment.give_up_after
         self._seconds_to_live = self._timeout = 0.0
         self._controller: Controller | None = None
         self._nodes = Nodes()
@@ -240,6 +242,9 @@ class AdmissionControl(Strategy):
                 self._membership.leave(self._running().report(), self.rounds)
             log_lines.tell_of_end(self.rounds, num_rounds)
             self._played.has_ended = True
+            # Elsewhere a run's status is all that Flower says of it; `tidegate run` has a code.
+            if not is_in_process(grid) and 0 < self._played.in_vain == len(self.rounds):
+                raise self._nothing_learned()
         result.arrays = self._model.arrays
         return _numbered_on(result, before)
 
@@ -310,11 +315,16 @@ class AdmissionControl(Strategy):
         self.rounds.append(row)
         if self._checkpoint is not None:
             self._checkpoint.save_round(controller, self._model.average, self.strategy, row)
-        self._played.in_vain += not averaged
+        if averaged:
+            self._played.in_vain = 0
+        elif row.training_size or not row.under_way:  # else all first purchases are under way
+            self._played.in_vain += 1
         log_lines.tell_of(self.rounds, averaged)
         troubles = round_replies.failed, self._nodes.left_out()
         self._sinks.settled(Moment(row, self._budget, controller.away, averaged, *troubles))
         self._sinks.measured(round_number, "train", metrics)
+        if self._played.in_vain == self._give_up_after:
+            raise self._nothing_learned()
         return arrays, metrics
 
     def configure_evaluate(
@@ -371,6 +381,15 @@ class AdmissionControl(Strategy):
         self._rounds_before -= 1
         return []
 
+    def _nothing_learned(self) -> NothingLearnedError:
+        """Return the error for a run that has learned nothing for too long."""
+        rounds = counted(self._played.in_vain, "round")
+        return NothingLearnedError(
+            f"no client's model was used in the last {rounds}, up to round "
+            f"{self.rounds[-1].round_number}: the warnings above say why. The same app with the "
+            "same folder, if there is one, continues the run"
+        )
+
     def _begin(self, grid: Grid, initial_arrays: ArrayRecord, num_rounds: int) -> None:
         """Resume the run that the folder holds, or begin a new one."""
         check_start(self.strategy, initial_arrays, num_rounds)
@@ -423,11 +442,7 @@ def _terms_of(  # noqa: PLR0913 - as many as a run has terms
     is_saved: bool,
 ) -> partial[Terms]:
     """Return the terms of a run, all but its number of rounds."""
-    if not isinstance(strategy, Strategy):
-        raise ConfigurationError(
-            "AdmissionControl wraps a strategy of flwr.serverapp.strategy, got "
-            f"{type(strategy).__module__}.{type(strategy).__qualname__}"
-        )
+    check_kind("strategy", strategy, Strategy, "such as FedAvg() of flwr.serverapp.strategy")
     _check_budget(budget)
     if not isinstance(policy, str):
         check_function("policy", policy, ("a problem", "options"), f"or a name: {NAMES}")
@@ -496,6 +511,7 @@ def _made(
 ) -> JointPolicy[Any]:
     """Make the policy for a fleet, and check that it keeps to a cap on uses."""
     policy = maker(problem, options)
+    check_kind("the result of policy", policy, JointPolicy, f"or give a name: {NAMES}")
     options.check_uses(name, policy, problem.num_rounds)
     return policy
 

@@ -25,7 +25,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-from tidegate._internal.arguments import check_whole_number
+from tidegate._internal.arguments import check_kind, check_whole_number
 from tidegate.errors import ConfigurationError, RunDiffersError
 from tidegate.flower.local_grid import LocalGrid
 from tidegate.flower.log_lines import NOT_KEPT, NOT_SAVED
@@ -197,6 +197,8 @@ def check_enough_nodes(strategy: Strategy, grid: Grid) -> None:
 def check_start(strategy: Strategy, model: ArrayRecord, num_rounds: int) -> None:
     """Refuse a run that cannot learn, before clients spend anything on it."""
     check_whole_number("num_rounds", num_rounds, remedy="no round was run")
+    example = "such as ArrayRecord(model.state_dict()) or ArrayRecord([array])"
+    check_kind("initial_arrays", model, ArrayRecord, example)
     check_model(model)
     for layer in wrapped(strategy):
         both = ("state", "restore")

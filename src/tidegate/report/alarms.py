@@ -140,7 +140,7 @@ def _of_purchases(view: RunView, figures: Mapping[str, Any]) -> Iterator[Alarm]:
 
 
 def _of_clients(view: RunView, figures: Mapping[str, Any], *, goes_on: bool) -> Iterator[Alarm]:
-    """Yield alarms about clients that replied with an error, were left out or are away.
+    """Yield alarms about clients that failed, were left out or are away.
 
     Args:
         view: the run's folder.
@@ -162,7 +162,7 @@ def _of_clients(view: RunView, figures: Mapping[str, Any], *, goes_on: bool) -> 
 
 
 def _of_failing(view: RunView, figures: Mapping[str, Any], *, goes_on: bool) -> Iterator[Alarm]:
-    """Yield the alarm about clients that replied with an error, unless another has the reason."""
+    """Yield the alarm about clients that failed, unless another has the reason."""
     failing = [client for client in view.away if client.failed]
     left_out = [client.name for client in failing if client.name in view.left_out]
     if not failing or (view.rounds and _learns_nothing(view, figures) and not left_out):
@@ -226,7 +226,7 @@ def state_of(client: ClientView) -> str:
     if client.is_retired:
         return "retired"
     if client.failed:
-        return "replied with an error"
+        return "failed"
     if client.owes_answer:
         return "has not replied"
     if client.away_for is None:

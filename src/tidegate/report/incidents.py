@@ -39,7 +39,7 @@ def incidents(view: RunView) -> list[Incident]:
         view: the run's folder.
     """
     found = [
-        _kind(RESTART, _restarts(view), lambda count: _times("the server was restarted", count)),
+        _restarts(view),
         _failed(view),
         _kind(
             "N",
@@ -103,10 +103,12 @@ def _counted(view: RunView, mark: str, count: Callable[[FleetRound], int], words
     return Incident(mark, f"{up_to}{most:,} {words.format(s='s' * (most > 1))}", _spans(numbers))
 
 
-def _restarts(view: RunView) -> list[int]:
-    """Return the rounds with which a server went on; a run that is over has no more."""
+def _restarts(view: RunView) -> Incident:
+    """Return the restarts, each at its own round; a run that is over has no more."""
     rounds = [restart_round(view, at) for at, _ in view.starts[1:]]
-    return [one for one in rounds if view.num_rounds is None or one <= view.num_rounds]
+    within = [one for one in rounds if view.num_rounds is None or one <= view.num_rounds]
+    words = _times("the server was restarted", len(within))
+    return Incident(RESTART, words, [(one, one) for one in sorted(set(within))])
 
 
 def _without_models(view: RunView) -> list[int]:
@@ -142,9 +144,9 @@ def _why_missing(view: RunView) -> str:
 
 
 def _failed(view: RunView) -> Incident:
-    """Return the incident of clients that replied with an error, with the newest error."""
+    """Return the incident of clients that failed, with the newest error."""
     errors = [error for _, error in view.failures.values() if error]
-    words = "client{s} replied with an error"
+    words = "client{s} failed"
     found = _counted(view, "E", lambda row: _failures(view, row), words)
     return replace(found, what=f"{found.what}: {errors[-1]}; see server.log") if errors else found
 

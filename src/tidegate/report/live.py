@@ -28,7 +28,6 @@ WIDE, NARROW = 40, 14
 ROUNDING = 1e-9
 COLOUR: Mapping[Level, str] = {"green": "green", "yellow": "bold yellow", "red": "bold red"}
 LOG_LINE = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d) UTC ([A-Z]+) (.*)")
-_NOTHING_YET = Text("no round is settled yet")
 
 
 def live_view(
@@ -54,7 +53,11 @@ def live_view(
     for alarm in wrong:
         parts.append(Text.assemble((f"{alarm.name}: ", COLOUR[alarm.level]), alarm.what))
         parts.append(Padding(Text(f"what to do: {alarm.to_do}"), (0, 0, 0, 2)))
-    parts.append(_numbers(view, figures, wide=wide) if view.rounds else _NOTHING_YET)
+    if view.rounds:
+        parts.append(_numbers(view, figures, wide=wide))
+    else:
+        open_orders = f"; {_exposure_words(figures)}" * bool(view.exposure)
+        parts.append(Text(f"no round is settled yet{open_orders}"))
     parts += map(_log_line, log)
     return Panel(Group(*parts), title=title, title_align="left", border_style=colour, expand=False)
 
@@ -103,8 +106,7 @@ def _numbers(view: RunView, figures: Mapping[str, Any], *, wide: bool) -> Table:
         f"{overspend_words(figures['overspend'])}",
     )
     if figures["exposure"]:
-        words = f"up to {amount(figures['exposure'])} more in orders without a reply"
-        lines.add_row("exposure", "", words)
+        lines.add_row("exposure", "", _exposure_words(figures))
     for name, values in view.metrics.items():
         lines.add_row(
             Text(name),  # clients choose it: no markup
@@ -150,6 +152,11 @@ def _numbers(view: RunView, figures: Mapping[str, Any], *, wide: bool) -> Table:
     return lines
 
 
+def _exposure_words(figures: Mapping[str, Any]) -> str:
+    """Return what the open orders may have cost, at this moment."""
+    return f"up to {amount(figures['exposure'])} more in orders without a reply"
+
+
 def overspend_words(overspend: float) -> str:
     """Return how far a run is above or under its budget.
 
@@ -176,6 +183,7 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
         "rounds_played": len(rounds),
         "num_rounds": view.num_rounds,
         "budget": view.budget,
+        "exposure": view.exposure,
         "clients": len(view.clients),
         "away": [client.name for client in view.away],
         "retired": [client.name for client in view.retired],
@@ -201,7 +209,6 @@ def summary(view: RunView, now: float) -> dict[str, Any]:
             [row.cost_debt for row in view.rounds],
             [row.spent for row in view.rounds],
         ),
-        "exposure": view.exposure,
         "price": last.price,
         "slots": last.slots,
         "stored": stored[-1],

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, Literal, Protocol, TypeVar, runtime_checkable
 
-from tidegate._internal.arguments import shown
+from tidegate._internal.arguments import check_kind, shown
 from tidegate._internal.guests import guest
 from tidegate.errors import ConfigurationError
 from tidegate.server.fleet_round import FleetRound
@@ -45,7 +45,7 @@ class Moment:
     averaged: int
     """Clients whose models are in the average."""
     failed: Mapping[str, str] = field(default_factory=dict)
-    """Clients that replied with an error, or whose reply was refused, each with the reason."""
+    """Clients that failed, or whose reply was refused, each with the reason."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """Clients that got no order, because of what they replied when the server asked how far they
     had got or because another node has their name, each with the reason; ``node N`` where the
@@ -146,6 +146,9 @@ class Sinks:
 
         def measured(round_number: int, model: Model) -> Measured:
             metrics = evaluate(round_number + rounds_before, model)
+            if metrics is not None:
+                example = "such as MetricRecord({'accuracy': 0.9}), or None"
+                check_kind("the result of evaluate_fn", metrics, Mapping, example)
             self.measured(round_number + rounds_before, "server", metrics)
             return metrics
 
