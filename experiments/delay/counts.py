@@ -35,6 +35,8 @@ class Measured:
     effective: float
     under_way: float
     """The most that was under way."""
+    in_vain: float
+    """For what arrived too late, of the whole run."""
 
 
 VARIANTS = (
@@ -59,6 +61,7 @@ def measured(variant: str, delay: int, seed: int, rounds: int) -> Measured:
         float(run.columns["spent"].mean()),
         float(run.columns["effective_samples"][-1]) / rounds,
         float(run.columns["under_way"].max()),
+        run.spent_in_vain,
     )
 
 
@@ -79,6 +82,7 @@ def rows(delays: Sequence[int], seeds: Sequence[int], rounds: int) -> list[dict[
                     "spent_per_round": f"{spent.mean:.2f}",
                     "spent_half_width": f"{spent.half_width:.2f}",
                     "most_under_way": f"{np.mean([run.under_way for run in runs]):.0f}",
+                    "spent_in_vain": f"{np.mean([run.in_vain for run in runs]):.2f}",
                 }
             )
             print(*table[-1].values(), sep=" | ", flush=True)

@@ -2,11 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from late_samples import LateFleet
 
 from tidegate.cli import main
+from tidegate.policies import ControlOptions
+from tidegate.policies.presets import EXPERIMENTS
+from tidegate.problem.delays import Delays
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[str, str]:
@@ -137,3 +142,25 @@ def test_samples_that_cost_nothing_are_bought(
     told = plan(capsys, f"{flags} --price trace:{file}:eur")
     assert "effective samples a round for nothing, training on" in told
     assert "It pays nothing for a sample on average; the mean price is 4.5 EUR." in told
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("delay", [0, 5, 10])
+def test_real_gates_keep_what_a_plan_promises(
+    capsys: pytest.CaptureFixture[str], delay: int
+) -> None:
+    rounds = 60
+    flags = f"--rounds {rounds} --seeds 1 --delay {delay} --json"
+    promised = json.loads(plan(capsys, flags))["answer"]
+    assert promised["policy"] == "tide"
+    assert not promised["spent_in_vain"]
+    setting = EXPERIMENTS["mnist"]
+    problem = replace(setting.problem(rounds), delays=Delays(delay, delay))
+    options = ControlOptions(spend_ahead=0.0, hard_capacity=True)
+    fleet = LateFleet(promised["policy"], problem, options, setting.price, seed=0)
+    played = [fleet.play() for _ in range(rounds)]
+    spent = sum(row.spent for row in played)
+    effective = played[-1].effective_samples
+    assert spent / rounds == pytest.approx(promised["spent_per_round"], rel=0.03)
+    assert effective / rounds == pytest.approx(promised["effective_per_round"], rel=0.03)
+    assert not played[-1].under_way

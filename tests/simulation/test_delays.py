@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from client_parts import uses_of
-from late_samples import DelayedSamples
+from late_samples import DelayedSamples, LateFleet
 
 from tidegate._internal import saving
 from tidegate._internal.randomness import COHORTS, DELAYS, PRICES, generator, uniform_at
@@ -31,6 +31,8 @@ from tidegate.wire import Introduction
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 MNIST, SEED, ROUNDS = EXPERIMENTS["mnist"], 3, 60
+LONGER = 130
+"""Rounds of a run that knows its delay before it looks at how many are left."""
 POLICIES = ("constant_admission", "acdpp", "drift_plus_penalty", "costless_oracle", "tide")
 WHOLE = ("admitted", "training_size", "distinct_samples", "under_way")
 
@@ -54,44 +56,21 @@ def test_counts_are_those_of_real_gates_with_a_late_supplier(
     name: str, delay: str, cohorts: Cohorts
 ) -> None:
     problem = problem_with(Delays.read(delay), cohorts)
+    is_near = name == "tide" and "uniform" in delay
+    if is_near:  # its last purchases depend on every sample before
+        problem = replace(problem, num_rounds=LONGER)
     options = ControlOptions(hard_capacity=True)
-    terms = Terms(
-        policy=lambda given: make_policy(name, given, options),
-        policy_name=name,
-        budget=problem.budget,
-        prices=PricePath(MNIST.price, SEED),
-        num_rounds=ROUNDS,
-        fraction_train=cohorts.fraction_train,
-        learning=problem.learning,
-    )
-    controller, gates, suppliers, stores = Controller(terms, "r"), {}, {}, {}
-    names = [f"client-{number}" for number in range(problem.num_clients)]
-    for number, client in enumerate(names):
-        capacity = int(problem.capacities[number])
-        stores[client] = Store(None, "r", client, capacity)
-        suppliers[client] = DelayedSamples(problem.delays, SEED, number)
-        stream = IndexedStream(range(100_000))
-        gates[client] = Gate(stores[client], stream, supplier=suppliers[client])
-        controller.join(
-            Introduction(
-                run="r", client=client, buffer_capacity=capacity, buffer_id="b", void_round=0
-            )
-        )
-
+    fleet = LateFleet(name, problem, options, MNIST.price, SEED)
+    names, stores = fleet.names, fleet.stores
     policy = make_policy(name, problem, options)
     state = begin(policy, problem, SEED)
     members = cohorts.rounds(generator(SEED, COHORTS), problem.num_clients)
     prices = MNIST.price.rounds(generator(SEED, PRICES))
     rounds, most_under_way = zip(members, prices, strict=False), 0
     for now, (who, price) in enumerate(itertools.islice(rounds, ROUNDS), start=1):
-        for supplier in suppliers.values():
-            supplier.now = now
-        present = [names[number] for number in np.arange(problem.num_clients)[who]]
-        for client, order in controller.decide(present, names).items():
-            controller.book(client, gates[client].apply(order))
-        real = controller.close()
+        real = fleet.play([names[number] for number in np.arange(problem.num_clients)[who]])
         state, row = play_round(policy, problem, state, price, who)
-        if name == "tide" and "uniform" in delay and not cohorts.everyone:
+        if is_near:
             # An arrival may take the place of a planned sample, which counts alone do not tell.
             for column in ("overspend", "distinct_samples", "effective_samples"):
                 near = pytest.approx(getattr(row, column), rel=0.05, abs=problem.budget)
@@ -144,26 +123,45 @@ def test_a_constant_delay_moves_training_and_not_money() -> None:
     policy = make_policy("constant_admission", problem)
     at_once = simulate(policy, replace(problem, delays=Delays()), MNIST.price, SEED).columns
     later = simulate(policy, problem, MNIST.price, SEED).columns
-    np.testing.assert_array_equal(later["spent"], at_once["spent"])
+    np.testing.assert_array_equal(later["spent"][:-5], at_once["spent"][:-5])
+    assert not later["spent"][-5:].any()  # that could not train any more
     for column in ("admitted", "training_size", "distinct_samples", "effective_samples"):
         np.testing.assert_array_equal(later[column][5:], at_once[column][:-5], err_msg=column)
         assert not later[column][:5].any()
     assert at_once["under_way"].tolist() == [0] * ROUNDS
-    bought = np.cumsum(at_once["admitted"])
-    np.testing.assert_array_equal(later["under_way"], bought - np.cumsum(later["admitted"]))
+    bought = np.append(at_once["admitted"][:-5], np.zeros(5)).cumsum()
+    np.testing.assert_array_equal(later["under_way"], bought - later["admitted"].cumsum())
+    assert not later["under_way"][-1]
 
 
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize("delay", [1, 7])
 def test_a_hard_capacity_holds_what_the_plan_held_the_delay_before(name: str, delay: int) -> None:
-    """What is under way holds no slot: a delay costs its first rounds and nothing else."""
-    problem = problem_with(Delays(delay, delay))
-    policy = make_policy(name, problem, ControlOptions(hard_capacity=True))
-    at_once = simulate(policy, replace(problem, delays=Delays()), MNIST.price, SEED).columns
+    """What is under way holds no slot: a delay costs its first rounds and nothing else.
+
+    So the run is one of as many rounds fewer; of the policies only Tide looks at the last one.
+    """
+    problem = replace(problem_with(Delays(delay, delay)), num_rounds=LONGER)
+    shorter = replace(problem, num_rounds=LONGER - delay, delays=Delays())
+    options = ControlOptions(hard_capacity=True)
+    policy = make_policy(name, problem, options)
+    without = make_policy(name, shorter if name == "tide" else problem, options)
+    at_once = simulate(without, shorter, MNIST.price, SEED).columns
     later = simulate(policy, problem, MNIST.price, SEED).columns
     assert later["training_size"].max() <= problem.total_capacity
     for column in ("admitted", "training_size"):
-        np.testing.assert_array_equal(later[column][delay:], at_once[column][:-delay])
+        np.testing.assert_array_equal(later[column][delay:], at_once[column])
+    np.testing.assert_array_equal(later["spent"][:-delay], at_once["spent"])
+    assert not later["spent"][-delay:].any()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_cannot_train_is_not_bought(name: str) -> None:
+    """Where delays are drawn, less is lost than the budget of the shortest of them."""
+    problem = replace(problem_with(Delays(10, 20)), num_rounds=LONGER)
+    run = simulate(make_policy(name, problem), problem, MNIST.price, SEED)
+    assert not run.columns["spent"][-10:].any()
+    assert run.columns["under_way"][-1] < 0.02 * run.columns["admitted"].sum()
 
 
 def test_tide_with_a_cap_spends_what_it_may() -> None:

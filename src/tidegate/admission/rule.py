@@ -30,6 +30,8 @@ class Quote:
     Slots of clients whose stream has run dry do not count."""
     ahead: tuple[float, ...] = ()
     """The prices of the next rounds, as far as they are known."""
+    delay: int = 0
+    """d: what is bought in round t trains from round t + d on, as far as is known."""
 
     @classmethod
     def of(cls, price: Price, shares: FloatArray) -> "Quote":
@@ -99,6 +101,8 @@ class RoundTotals:
     or under way, without those that expire."""
     slots: int = 0
     """The slots of all clients that took part, whether they replied or not; 0 if not known."""
+    bought: int = 0
+    """Samples that were bought, whether they have arrived or not."""
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ class Tide:
         seen = replace(seen, forecasts=seen.forecasts.heard(state.round_number, quote.ahead))
         if quote.own is None:
             seen = seen.of_the_present_level()
-        allowance = self._allowance(state) / (self.total_capacity * state.taking_part)
+        allowance = self._allowance(state, quote) / (self.total_capacity * state.taking_part)
         old, ahead = seen.solved, seen.believed(quote.ahead)
         if not allowance:
             return seen
@@ -167,7 +167,7 @@ class Tide:
             return NOTHING
         money = math.inf
         if self.num_rounds is not None:
-            money = saved + self._rate * (self._left(state) - 1)
+            money = saved + self._rate * (self._left(state, quote) - 1)
         if not self._rate:
             money = min(money, saved)
         waiting = self._waits(state, quote)
@@ -232,9 +232,9 @@ class Tide:
         weights = quote.parts[::step]
         return quote.own[::step], weights / weights.sum()
 
-    def _allowance(self, state: TideState) -> float:
+    def _allowance(self, state: TideState, quote: Quote) -> float:
         """Return the money for a round: the budget, and a part of what was saved or overspent."""
-        pace = PACE if self.num_rounds is None else min(self._left(state), PACE)
+        pace = PACE if self.num_rounds is None else min(self._left(state, quote), PACE)
         ahead = state.earned + (self.budget - self._rate) - state.spent
         return max(self._rate + ahead / pace, LEAST_ALLOWANCE * self._rate)
 
@@ -243,9 +243,9 @@ class Tide:
         """Money a round in the long run."""
         return self.budget if self.expected is None else self.expected
 
-    def _left(self, state: TideState) -> int:
-        """Return the rounds that are left, including this one."""
-        return max((self.num_rounds or 0) - state.round_number + 1, 1)
+    def _left(self, state: TideState, quote: Quote) -> int:
+        """Return the rounds that are left, including this one, whose purchases can still train."""
+        return max((self.num_rounds or 0) - quote.delay - state.round_number + 1, 1)
 
     def _waits(self, state: TideState, quote: Quote) -> bool:
         """Return whether empty slots wait for θ(0).

@@ -183,6 +183,9 @@ def show_summaries(summaries: list[PolicySummary], limit: float | None) -> None:
     out.print(summary_table(summaries, limit, intervals=wide), highlight=False)
     out.print()
     out.print(legend(distinct=wide, limit=limit), style="dim", highlight=False)
+    if late := [one for one in summaries if one.spent_in_vain.mean > 0]:
+        money = ", ".join(f"{one.policy} {one.spent_in_vain.mean:,.3g}" for one in late)
+        out.print(f"Spent in a run on samples that arrive after its end: {money}.")
     if not wide and summaries[0].seeds > 1:
         note = f"{CONFIDENCE:.0%} intervals, and distinct samples, need {WIDE} columns or --json."
         out.print(note, style="dim", highlight=False)

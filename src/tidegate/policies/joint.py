@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Generic
 
 from tidegate._internal.arrays import FloatArray
-from tidegate.admission.rule import AdmissionRule, State
+from tidegate.admission.rule import AdmissionRule, Quote, State
 from tidegate.retention.buffers import RetentionRule
 
 
@@ -22,8 +22,14 @@ class JointPolicy(Generic[State]):
     """s: by the end of every round t the run has spent at most C·(t + s); None for no limit."""
     least_share: float = 0.0
     """The part of its share of the budget that each client gets whatever its price."""
+    endless: bool = False
+    """The run has no last round to plan for."""
     charge_prefill: bool = False
     """Whether a client pays for samples from before its first round, at that round's price."""
+
+    def buys_in_vain(self, round_number: int, quote: Quote, num_rounds: int) -> bool:
+        """Return whether what is bought in a round cannot train before the last one."""
+        return not self.endless and round_number + quote.delay > num_rounds
 
     def most_uses(self, num_rounds: int) -> int:
         """Return the most rounds that a sample trains in: K, U, or all if it does not expire."""

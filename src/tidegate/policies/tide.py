@@ -39,4 +39,5 @@ def tide(
         hard_capacity=True,
         spend_ahead=options.spend_ahead,
         least_share=options.least_share,
+        endless=options.endless,
     )

@@ -50,6 +50,8 @@ class Answer:
     """For a sample, on average."""
     under_way: float
     """Samples of a run that are paid for and have not arrived when it ends."""
+    spent_in_vain: float
+    """Money of a run for these."""
     spent_per_round: float
     most_in_training: int
     """Samples, in any round of any run."""
@@ -118,6 +120,7 @@ def answer(
         ),
         price_paid=chosen.spent_per_round.mean / bought if bought else None,
         under_way=late,
+        spent_in_vain=chosen.spent_in_vain.mean,
         spent_per_round=chosen.spent_per_round.mean,
         most_in_training=_peak(runs[best]),
         empty_rounds=_empty_rounds(runs[best]),

@@ -18,6 +18,7 @@ from tidegate._internal import saving
 from tidegate._internal.saving import plain
 from tidegate._internal.sqlite_file import connect, opening, prepare, transaction
 from tidegate.admission.allocation import Allocation
+from tidegate.admission.arrivals import Arrivals
 from tidegate.admission.rule import RoundTotals
 from tidegate.errors import RunDiffersError
 from tidegate.runs.books_file import BOOKS_KIND, read, read_only, readable, write
@@ -401,8 +402,14 @@ def _progress(saved: Mapping[str, Any]) -> Progress:
         "tally": plain(ReuseTally, saved["tally"]),
         "decision": None if decision is None else plain(RoundUnderWay, decision),
         "pause": plain(BuyingPause, saved["pause"]),
+        "arrivals": _arrivals(saved["arrivals"]),
     }
     return plain(Progress, values)
+
+
+def _arrivals(saved: Mapping[str, Any]) -> Arrivals:
+    waiting = tuple((int(first), int(count)) for first, count in saved["waiting"])
+    return plain(Arrivals, {**saved, "waiting": waiting})
 
 
 def _check_terms(saved: Mapping[str, Any], terms: Mapping[str, Any]) -> None:

@@ -124,8 +124,11 @@ class Controller:
         members = self._fleet.members(
             {client for client in present if self._ledger.account(client).outstanding is None}
         )
-        round_number, paused = self._at.round_number, self._at.pause.rounds_left > 0
+        round_number = self._at.round_number
         quote, members = self._fleet.quote(round_number, members)
+        quote = replace(quote, delay=self._at.arrivals.delay)
+        in_vain = policy.buys_in_vain(round_number, quote, self._terms.num_rounds)
+        paused = in_vain or self._at.pause.rounds_left > 0
         clients = [client for _, client in members]
         self._rule_state = policy.admission.learn(self._rule_state, quote)
         unsettled = self._ledger.exposure + self._ledger.booked.spent
@@ -198,6 +201,9 @@ class Controller:
             tally=tally,
             overspend=at.overspend + (totals.spent - decision.budget),
             pause=at.pause.after_round(used=used, spent=in_vain),
+            arrivals=at.arrivals.after_round(
+                at.round_number, totals.bought, self._ledger.under_way
+            ),
         )
         return FleetRound(
             round_number=at.round_number,

@@ -185,6 +185,7 @@ def _keep(names: dict[str, None], client: str, *, is_in: bool) -> None:
 class Booking:
     """What one receipt added to the books."""
 
+    bought: int
     admitted: int
     spent: float
     """Committed, less refunds."""
@@ -452,7 +453,7 @@ class Ledger:
         if receipt.run != self.run:
             raise WireError(f"the receipt of {client} is for run {receipt.run!r}")
         if receipt.round_number <= before.round_number:
-            return Booking(0, 0.0, on_time=False)
+            return Booking(0, 0, 0.0, on_time=False)
         order = account.outstanding
         if account.retired_in:
             raise WireError(
@@ -473,6 +474,7 @@ class Ledger:
                 *(client, set_aside),
             )
         booking = Booking(
+            bought=receipt.bought - before.bought,
             admitted=receipt.admitted - before.admitted,
             spent=after.paid - account.paid,
             on_time=receipt.round_number > self.closed_round,
@@ -521,4 +523,5 @@ def _plus(totals: RoundTotals, booking: Booking, receipt: Receipt) -> RoundTotal
         training_size=totals.training_size + trained * receipt.occupancy,
         prior_uses=totals.prior_uses + trained * (receipt.uses - receipt.occupancy),
         carried=totals.carried + trained * (sum(receipt.holding) - receipt.expiring),
+        bought=totals.bought + booking.bought,
     )

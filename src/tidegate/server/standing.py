@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tidegate.admission.arrivals import Arrivals
 from tidegate.server.fleet import Fleet, Terms
 from tidegate.server.ledger import Ledger
 from tidegate.theory.reuse import ReuseTally
@@ -79,6 +80,7 @@ class Progress:
     decision: RoundUnderWay | None = None
     """The decision of the round under way."""
     pause: BuyingPause = field(default_factory=BuyingPause)
+    arrivals: Arrivals = field(default_factory=Arrivals)
 
 
 @dataclass(frozen=True)

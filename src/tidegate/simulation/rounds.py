@@ -25,6 +25,7 @@ from tidegate._internal.arguments import shown
 from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate._internal.randomness import COHORTS, generator
 from tidegate.admission.allocation import Allocation
+from tidegate.admission.arrivals import Arrivals
 from tidegate.admission.debt import certificate_holds
 from tidegate.admission.rule import RoundTotals, State
 from tidegate.errors import ConfigurationError
@@ -59,6 +60,8 @@ class SimulationState(Generic[State]):
     stored: Buffers
     """What has arrived; the planned buffers themselves where samples arrive at once."""
     deliveries: Deliveries
+    arrivals: Arrivals
+    """What a server would know of them."""
     tally: ReuseTally
     bought: IntArray
     """Samples that each client has bought so far."""
@@ -141,6 +144,12 @@ class Run:
         )
 
     @property
+    def spent_in_vain(self) -> float:
+        """Money for what was under way after the last round: the last to be bought."""
+        late = self.final.arrivals.waiting
+        return sum(count * float(self.columns["price"][number - 1]) for number, count in late)
+
+    @property
     def excess(self) -> IntArray:
         """Σ_t (n_m(t) - B_m) over the rounds that each client took part in."""
         state = self.final
@@ -168,6 +177,7 @@ def begin(policy: JointPolicy[State], problem: Problem, seed: int = 0) -> Simula
         planned=planned,
         stored=stored,
         deliveries=Deliveries.start(problem, seed),
+        arrivals=Arrivals(),
         tally=ReuseTally.of(earlier),
         bought=np.zeros(problem.num_clients, dtype=np.int64),
         paid=np.zeros(problem.num_clients),
@@ -210,7 +220,7 @@ def play_round(
     """
     capacities, price = problem.capacities[who], as_price(price)
     quote = quote_for(price, policy.shares, who, state.planned)
-    quote = dataclasses.replace(quote, ahead=ahead)
+    quote = dataclasses.replace(quote, ahead=ahead, delay=state.arrivals.delay)
     if not isinstance(price, float):
         price = price[who]
     now, budget = state.round_number + 1, policy.admission.budget
@@ -229,6 +239,7 @@ def play_round(
         round_number=now,
         who=who,
         cash=money,
+        paused=policy.buys_in_vain(now, quote, problem.num_rounds),
     )
     bought = stock.buys(decision, price)
     state.paid[who] += price * bought
@@ -247,7 +258,9 @@ def play_round(
         prior_uses=stored.prior_uses,
         carried=int(planned.occupancy.sum()) - int(planned.expiring.sum()),
         slots=int(capacities.sum()),
+        bought=int(bought.sum()),
     )
+    under_way = int(state.deliveries.under_way.sum())
     server = policy.admission.settle(server, totals)
     tally = state.tally.after_round(
         admitted=totals.admitted,
@@ -267,13 +280,14 @@ def play_round(
         overflow=int(np.maximum(stored.occupancy - capacities, 0).sum()),
         distinct_samples=tally.distinct_samples,
         effective_samples=tally.effective_sample_size,
-        under_way=int(state.deliveries.under_way.sum()),
+        under_way=under_way,
     )
     after = dataclasses.replace(
         state,
         round_number=row.round_number,
         server=server,
         allocation=decision.allocation,
+        arrivals=state.arrivals.after_round(now, totals.bought, under_way),
         tally=tally,
         overspend=row.overspend,
     )

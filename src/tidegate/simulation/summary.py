@@ -52,6 +52,8 @@ class PolicySummary:
     """N_eff(T) / T."""
     bound_per_round: Estimate
     """Ē_T / T of Theorem 1, without constant terms."""
+    spent_in_vain: Estimate
+    """Money of a run for samples that did not arrive before it ended."""
     final_debt: Estimate
     """Z(T+1)."""
     overspend: Estimate
@@ -84,6 +86,7 @@ MEASURES: Mapping[str, Callable[[Run], float]] = {
     "distinct_per_round": lambda run: _last(run, "distinct_samples") / run.problem.num_rounds,
     "effective_per_round": lambda run: _last(run, "effective_samples") / run.problem.num_rounds,
     "bound_per_round": lambda run: float(run.columns["bound"].mean()),
+    "spent_in_vain": lambda run: run.spent_in_vain,
     "final_debt": lambda run: _last(run, "cost_debt"),
     "overspend": lambda run: _last(run, "overspend"),
 }
