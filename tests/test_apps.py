@@ -31,7 +31,7 @@ HUB_BYTES, HUB_FILES, HUB_NAME = 1024 * 1024, 1000, 32
 """What Flower Hub takes: kinds of files, the size of each, how many, characters of a name."""
 
 
-@pytest.fixture(params=["template", *EXAMPLES])
+@pytest.fixture(params=[pytest.param("template", marks=pytest.mark.contract), *EXAMPLES])
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The folder of an app; the template's as ``tidegate new`` writes it."""
     if request.param != "template":
@@ -72,7 +72,6 @@ def unpacked(app: Path, folder: Path) -> Path:
     return folder / app.name
 
 
-@pytest.mark.contract
 def test_the_bundle_holds_every_file_and_its_components_load_from_it(
     app: Path, tmp_path: Path
 ) -> None:

@@ -311,7 +311,7 @@ def test_a_page_leaves_out_curves_of_policies_that_a_cap_rules_out(
     assert "What money buys" in text
     assert "Not drawn: " in text
     for most in (10, 12):  # too few for K with a tenth more memory, and with four times as much
-        flags = f"--policy constant_admission --most-uses {most} --html {page}"
+        flags = f"--policy constant_admission --most-uses {most}"
         printed = tidegate(f"plan --rounds 20 --seeds 2 {flags}")
         assert tidegate.code == 0
         assert "10 % more budget would change" in printed

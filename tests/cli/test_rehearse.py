@@ -106,6 +106,7 @@ def test_an_app_that_fails_is_told_with_the_end_of_its_log(
     assert processes_of(folder) == []
 
 
+@pytest.mark.full
 @pytest.mark.deployment
 def test_a_strategy_that_waits_for_more_nodes_than_there_are_ends_the_rehearsal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

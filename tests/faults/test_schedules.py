@@ -32,8 +32,8 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
 _quietly = pytest.fixture(autouse=True)(quietly)
 
-SCHEDULES = at_size(160, 2000, quick=20)
-LATE_SCHEDULES = at_size(80, 10_000, quick=20)
+SCHEDULES = at_size(80, 2000, quick=20)
+LATE_SCHEDULES = at_size(40, 10_000, quick=20)
 IN_ONE_TEST = at_size(40, 250, quick=20)
 
 

@@ -131,7 +131,7 @@ DEATHS = {
 
 @pytest.mark.no_cover
 @pytest.mark.parametrize("death", DEATHS)
-@pytest.mark.parametrize("now", at_size([1, 2, 3, 4], [1, 2, 3, 4], quick=[2]))
+@pytest.mark.parametrize("now", at_size([1, 3], [1, 2, 3, 4], quick=[2]))
 @pytest.mark.parametrize("make", [lambda: None, adam], ids=["FedAvg", "FedAdam"])
 def test_a_killed_server_resumes_with_the_same_decisions_and_model(
     tmp_path: Path, death: str, now: int, make: Callable[[], Strategy | None]

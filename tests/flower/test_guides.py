@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from check_size import at_size
+from check_size import SIZE, at_size
 from deployment import BIN
 from documented_lines import APP, LOAD, Quickstart, add_tidegate, gate
 from guide import ADDED, PRICES, RED, ROOT, TLS, Guide, blocks, joined
@@ -314,13 +314,15 @@ def test_clients_have_the_prices_of_the_guide_on_simulation(desk: Guide) -> None
 
 @pytest.fixture(scope="module")
 def deployed(site: Guide, desk: Guide) -> dict[str, str]:
-    """Runs of both apps on the deployment, which go on side by side: each mostly waits."""
+    """Runs of the apps on the deployment, which go on side by side: each mostly waits."""
     printed = line(ADDED, "flwr run plain fleet").replace("plain", str(desk.folder / "plain"))
     values = shlex.quote(" ".join(config(desk, "deployed.pt")))
     gated = f"flwr run {desk.folder / 'gated'} fleet --run-config {values}"
     own = f"num-server-rounds=3 saved={json.dumps(str(site.folder / 'var' / 'own'))}"
     tariff = f"flwr run {desk.folder / 'tariff'} fleet --run-config {shlex.quote(own)}"
-    commands = {"plain": printed, "gated": gated, "tariff": tariff}
+    commands = {"plain": printed}
+    if SIZE == "full":
+        commands |= {"gated": gated, "tariff": tariff}
     return {name: site.begin_run(command) for name, command in commands.items()}
 
 
@@ -367,6 +369,7 @@ def test_an_app_with_the_lines_keeps_to_its_budget_on_a_deployment(
 
 @share
 @with_openssl
+@pytest.mark.full
 @pytest.mark.deployment
 def test_clients_have_the_prices_of_the_guide_on_a_deployment(
     site: Guide, deployed: dict[str, str]
@@ -378,6 +381,7 @@ def test_clients_have_the_prices_of_the_guide_on_a_deployment(
 @share
 @with_openssl
 @with_torch
+@pytest.mark.full
 @pytest.mark.deployment
 def test_a_network_is_that_of_the_bare_app_on_a_deployment(
     site: Guide, desk: Guide, deployed: dict[str, str], bare: dict[str, Any]

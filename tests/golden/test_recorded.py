@@ -12,7 +12,7 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 _quietly = pytest.fixture(autouse=True)(quietly)
 
 RECORDED: dict[str, dict[str, str]] = json.loads(FILE.read_text())
-EVERY = at_size(4, 1, quick=20)
+EVERY = at_size(8, 1, quick=20)
 
 
 @pytest.mark.parametrize("group", everything())

@@ -76,7 +76,7 @@ def spent_with_20_joining(on: Terms, *, silent: int = 0) -> list[float]:
 
 @pytest.mark.parametrize("own", [False, True], ids=["one price", "own prices"])
 @pytest.mark.parametrize("ahead", [0.0, 5.0])
-@pytest.mark.parametrize("policy", ["tide", "acdpp", "constant_admission"])
+@pytest.mark.parametrize("policy", ["tide", "acdpp"])
 def test_20_clients_that_join_at_once_spend_nothing_ahead(
     policy: str, ahead: float, own: bool
 ) -> None:

@@ -45,8 +45,7 @@ def problem_with(delays: Delays, cohorts: Cohorts | None = None) -> Problem:
 @pytest.mark.parametrize(
     ("delay", "cohorts"),
     [
-        ("1", Cohorts()),
-        pytest.param("7", Cohorts(), marks=pytest.mark.long),
+        ("7", Cohorts()),
         pytest.param("uniform:1,9", Cohorts(), marks=pytest.mark.long),
         ("uniform:1,9", Cohorts(fraction_train=0.4)),
     ],
