@@ -121,6 +121,17 @@ def test_a_fleet_of_which_a_cohort_takes_part_does_what_the_simulation_says(name
     assert_alike(rounds, run)
 
 
+def test_clients_whose_part_is_almost_nothing_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    controller = Controller(terms("tide"), "r")
+    gates = fleet(controller, {"a": 10, "b": 10, "c": 10})
+    play(controller, gates)
+    assert not caplog.text
+    play(controller, gates | fleet(controller, {"d": 1_000_000}))
+    rare, large = caplog.messages
+    assert "less than one sample in 50 rounds: 'a', 'b', 'c'. Each gets" in rare
+    assert "100 times the median capacity: 'd'. They" in large
+
+
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_controller_that_is_brought_back_goes_on_as_if_nothing_had_happened(name: str) -> None:
     plain, killed = Controller(terms(name), "r"), Controller(terms(name), "r")

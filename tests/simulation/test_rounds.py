@@ -1,11 +1,14 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.acdpp import acdpp
 from tidegate.policies.constant_admission import constant_admission
 from tidegate.policies.hybrid import hybrid
+from tidegate.policies.presets import make_policy
 from tidegate.prices import ConstantPrice, RecordedPrices, UniformPrice
 from tidegate.problem import Problem
 from tidegate.simulation.rounds import begin, play_round, simulate
@@ -99,3 +102,25 @@ def test_a_trace_that_ends_before_the_run_is_refused_before_the_first_round() ->
         simulate(policy, PROBLEM, trace, 0, each_round=lambda: played.append(1))
     assert not played
     assert len(simulate(policy, PROBLEM, trace, 0, until=39).columns["spent"]) == 39
+
+
+@given(
+    capacities=st.lists(st.integers(1, 60), min_size=2, max_size=6),
+    part=st.floats(0.02, 1.0),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=20)
+def test_one_price_for_all_leaves_nobody_below_the_reserved_part(
+    capacities: list[int], part: float, seed: int
+) -> None:
+    problem = Problem(
+        buffer_capacities=capacities,
+        budget=part * sum(capacities),
+        mean_price=5.5,
+        num_rounds=40,
+    )
+    policy = make_policy("tide", problem, ControlOptions(spend_ahead=0.0))
+    for until in (5, 10, 20, 40):
+        run = simulate(policy, problem, UniformPrice(1, 10), seed, until=until)
+        part_of_all = policy.least_share * policy.shares * run.final.paid.sum()
+        assert (run.final.paid >= part_of_all - 10).all()  # but for one sample

@@ -7,7 +7,16 @@ expire, no client leaves; Tide spends on those that take part, also with a cap o
 
 import logging
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+    Set,
+)
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
@@ -33,6 +42,18 @@ MOST_AHEAD = 512
 """Rounds whose prices a feed is asked for in advance."""
 SHOWN = 3
 """Names of clients in a message."""
+SELDOM = 50
+"""Rounds. A client that buys less than a sample in so many is hardly there."""
+TOO_LARGE = 100
+"""Times the median capacity: more than that is perhaps a typing error."""
+RARE = (
+    f"clients that can buy less than one sample in {SELDOM} rounds: %s. Each gets its part of the "
+    "budget by its capacity: raise the budget, or make capacities more alike"
+)
+LARGE = (
+    f"clients with more than {TOO_LARGE} times the median capacity: %s. They get as many times the "
+    "budget: check their buffer_capacity"
+)
 BY_NAME = (
     "prices are by client name: the SuperNode's registered name, or tidegate-client in its "
     "node-config, or partition-N for its partition-id"
@@ -405,12 +426,28 @@ class Fleet:
         self._policy = None
         self.roster.replace(clients)
         shares = self.policy.shares
+        self._warn_of_uneven_parts(before)
         if old is None:
             self.allocation = Allocation.start(shares)
             return
         owed = old.unserved
         kept = [float(owed[before[client]]) if client in before else 0.0 for client in clients]
         self.allocation = Allocation.start(shares, np.array(kept))
+
+    def _warn_of_uneven_parts(self, known: Container[str]) -> None:
+        """Name new clients whose part of the budget is almost nothing, or almost all.
+
+        Args:
+            known: the clients that were in the plan before.
+        """
+        capacities = np.array([self.planned_capacity(client) for client in self.clients])
+        shares, price = self.policy.shares, self.terms.prices.mean(self.terms.num_rounds)
+        rare = (shares > 0) & (self.terms.budget * shares < price / SELDOM)
+        large = capacities > TOO_LARGE * np.median(capacities)
+        for chosen, warning in ((rare, RARE), (large, LARGE)):
+            names = [self.clients[place] for place in np.flatnonzero(chosen)]
+            if any(client not in known for client in names):
+                logger.warning(warning, _some(names))
 
 
 class FleetStock:
