@@ -10,7 +10,6 @@ import math
 from collections.abc import (
     Callable,
     Collection,
-    Container,
     Iterable,
     Iterator,
     Mapping,
@@ -246,6 +245,7 @@ class Fleet:
         self._policy: JointPolicy[Any] | None = None
         self.allocation: Allocation | None = None
         """None before the first plan."""
+        self._warned = dict[str, str]()
 
     @property
     def clients(self) -> list[str]:
@@ -426,7 +426,7 @@ class Fleet:
         self._policy = None
         self.roster.replace(clients)
         shares = self.policy.shares
-        self._warn_of_uneven_parts(before)
+        self._warn_of_uneven_parts()
         if old is None:
             self.allocation = Allocation.start(shares)
             return
@@ -434,20 +434,18 @@ class Fleet:
         kept = [float(owed[before[client]]) if client in before else 0.0 for client in clients]
         self.allocation = Allocation.start(shares, np.array(kept))
 
-    def _warn_of_uneven_parts(self, known: Container[str]) -> None:
-        """Name new clients whose part of the budget is almost nothing, or almost all.
-
-        Args:
-            known: the clients that were in the plan before.
-        """
-        capacities = np.array([self.planned_capacity(client) for client in self.clients])
+    def _warn_of_uneven_parts(self) -> None:
+        """Name clients whose part of the budget is almost nothing, or almost all."""
+        clients = self.clients
+        capacities = np.array([self.planned_capacity(client) for client in clients])
         shares, price = self.policy.shares, self.terms.prices.mean(self.terms.num_rounds)
         rare = (shares > 0) & (self.terms.budget * shares < price / SELDOM)
         large = capacities > TOO_LARGE * np.median(capacities)
         for chosen, warning in ((rare, RARE), (large, LARGE)):
-            names = [self.clients[place] for place in np.flatnonzero(chosen)]
-            if any(client not in known for client in names):
-                logger.warning(warning, _some(names))
+            names = _some(clients[place] for place in np.flatnonzero(chosen))
+            if chosen.any() and self._warned.get(warning) != names:
+                logger.warning(warning, names)
+                self._warned[warning] = names
 
 
 class FleetStock:
