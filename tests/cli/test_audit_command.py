@@ -104,7 +104,10 @@ def test_a_folder_is_audited_without_copies_below_it_and_each_file_once(
     device.close()
     shutil.copy(folder / "buffer.sqlite", folder / "copies")
     (folder / "copies" / "damaged.sqlite").write_bytes(b"not a database")
-    given = [str(folder), str(folder / "buffer.sqlite"), "--json"]
+    beside = [folder / f"buffer.sqlite-{kind}" for kind in ("wal", "shm")]  # as `buffer*` finds
+    for path in beside:
+        path.touch()
+    given = [str(folder), str(folder / "buffer.sqlite"), *map(str, beside), "--json"]
     out, error = tell(capfd, *given)
     (buffer,) = json.loads(out)["buffers"]
     assert buffer["right"]

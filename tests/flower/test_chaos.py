@@ -14,7 +14,13 @@ from breakable import Disk, Proxy, can_mount
 from breaker import KINDS, Fault, schedule
 from chaos import Drill
 from fleet import CUT_NODE, DISK_NODE, Fleet
+from flwr.app import ArrayRecord
+from flwr.serverapp.strategy import FedAvg
+from gated_apps import MODEL, gated_app
 from undisturbed import undisturbed
+
+from tidegate.errors import ConfigurationError
+from tidegate.flower import AdmissionControl, LocalGrid
 
 needs_disk = pytest.mark.skipif(not can_mount(), reason="only root can mount a disk that is full")
 
@@ -162,3 +168,40 @@ def test_a_full_disk_takes_nothing_until_it_is_freed(tmp_path: Path) -> None:
         disk.free()
         (tmp_path / "disk" / "more").write_bytes(b"x")
     assert not (tmp_path / "disk" / "more").exists()
+
+
+@needs_disk
+@pytest.mark.process
+def test_a_server_with_a_full_disk_says_so_in_a_line_and_goes_on_when_it_is_freed(
+    tmp_path: Path,
+) -> None:
+    """Full when the run begins, and full in its third round."""
+    folder = tmp_path / "disk" / "run"
+
+    def fills_in_round_three(now: int, arrays: ArrayRecord) -> None:
+        if now == 2:
+            disk.fill()
+
+    def start(**more: Any) -> AdmissionControl:
+        strategy = AdmissionControl(
+            FedAvg(fraction_evaluate=0.0, min_available_nodes=1, min_train_nodes=1),
+            "tide",
+            budget=33.0,
+            prices=3.0,
+            folder=folder,
+        )
+        nodes: list[dict[str, Any]] = [
+            {"partition-id": 0, "tidegate-folder": f"{tmp_path}/buffers"}
+        ]
+        strategy.start(LocalGrid(gated_app(), nodes), MODEL, 4, **more)
+        return strategy
+
+    with Disk(tmp_path / "disk", kilobytes=2000) as disk:
+        for more in ({}, {"evaluate_fn": fills_in_round_three}):
+            if not more:
+                disk.fill()
+            with pytest.raises(ConfigurationError, match="free disk space") as full:
+                start(**more)
+            assert str(folder) in str(full.value)
+            disk.free()
+        assert [row.answered for row in start().rounds] == [1, 1, 1, 1]

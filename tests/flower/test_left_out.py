@@ -17,6 +17,7 @@ from meetings import settled
 from tidegate.flower import AdmissionControl, LocalGrid
 from tidegate.flower.flower_internals import NodeInfo
 from tidegate.report.alarms import Alarm, alarms
+from tidegate.report.incidents import incidents
 from tidegate.report.live import summary
 from tidegate.report.run_state import run_state
 from tidegate.runs.folder import METRICS
@@ -38,12 +39,22 @@ def play(
     until: int,
     damaged: Sequence[int] = (),
     failing: Sequence[int] = (),
+    dead: Sequence[int] = (),
     at_training: Callable[[], None] = lambda: None,
 ) -> dict[str, Alarm]:
     """Play a part of a run; return the alarms while it is in its last round.
 
-    After two rounds some buffers are damaged, and the training of some clients fails.
+    After two rounds some buffers are damaged, the training of some clients fails, and the processes
+    of others die.
     """
+
+    class Dying(LocalGrid):
+        def _answer(self, message: Message) -> Message:
+            reply = super()._answer(message)
+            if message.metadata.dst_node_id - 2 in dead and len(one.rounds) >= 2:
+                return Message(Error(8, "ClientApp stopped responding."), reply_to=message)
+            return reply
+
     buffers, found = folder / "buffers", dict[str, Alarm]()
 
     def fail(message: Message, context: Context) -> None:
@@ -71,7 +82,7 @@ def play(
         for number in range(NODES)
     ]
     with suppress(ServerStopsError):
-        one.start(LocalGrid(gated_app(fail), nodes), MODEL, ROUNDS, evaluate_fn=evaluate)
+        one.start(Dying(gated_app(fail), nodes), MODEL, ROUNDS, evaluate_fn=evaluate)
     return found
 
 
@@ -94,6 +105,14 @@ def test_whoever_fails_in_training_is_told_apart(tmp_path: Path) -> None:
     assert "partition-1 (failed): RuntimeError: no memory" in told.what
     assert ": it replied without an introduction" in told.what
     assert STILL_BUYING in told.to_do
+
+
+def test_a_client_whose_process_died_is_named_with_the_reason(tmp_path: Path) -> None:
+    told = play(tmp_path, until=3, dead=[0])
+    assert told["CLIENTS FAIL"].what == "partition-0 (failed): ClientApp stopped responding"
+    assert "CLIENTS AWAY" not in told
+    (failed,) = incidents(read_run(tmp_path / "run"))
+    assert failed.what == "1 client failed: ClientApp stopped responding; see server.log"
 
 
 def test_a_server_that_starts_again_knows_the_node_and_not_yet_the_client(tmp_path: Path) -> None:

@@ -33,22 +33,25 @@ def test_a_run_without_trouble_has_none(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_pictures")
 def test_a_restart_is_marked_before_the_round_that_came_next(tmp_path: Path) -> None:
-    recorded_run(tmp_path, until=3)
-    played = len(read_run(tmp_path).rounds)
-    assert marks(read_run(tmp_path)) == {}
+    nexts = []
+    for until in (3, 4):
+        recorded_run(tmp_path, until=until)
+        nexts.append(len(read_run(tmp_path).rounds) + 1)
     recorded_run(tmp_path)
     view = read_run(tmp_path)
-    assert 0 < played < len(view.rounds) == ROUNDS
-    assert marks(view) == {"R": f"round {played + 1}"}
+    assert 1 < nexts[0] < nexts[1] < len(view.rounds) == ROUNDS
+    where = f"rounds {nexts[0]}, {nexts[1]}"
+    assert marks(view) == {"R": where}
+    assert [one.spans for one in incidents(view)] == [[(n, n) for n in nexts]]  # a line for each
     write_run_page(view, tmp_path / "page.html", now=0.0)
     page = (tmp_path / "page.html").read_text("utf-8")
-    assert "the server was restarted</td>" in page
+    assert "the server was restarted, 2 times</td>" in page
     assert "Restarts</h2>" in page
     assert "Not all" not in page
     labels = re.findall(r'aria-label="([^"]* by round: [^"]*)"', page)
     assert len(labels) > 5
     for label in labels:
-        assert f"R: the server was restarted, round {played + 1}." in label
+        assert f"R: the server was restarted, 2 times, {where}." in label
 
 
 def test_rounds_without_an_average_and_pauses_are_found(tmp_path: Path) -> None:

@@ -73,6 +73,7 @@ def audit(
 
         tidegate audit run
     """
+    paths = [path for path in paths if not _is_beside(path)]
     if against is None and len(paths) == 1 and holds_run(paths[0]):
         against = paths[0]
     if page is not None:
@@ -168,6 +169,12 @@ def _files(path: Path, with_own: list[Path]) -> list[Path]:
         return [path]
     files = sorted(path.glob("*.sqlite") if path in with_own else path.rglob("*.sqlite"))
     return [one for one in files if one.name != BOOKS and may_be_buffer(one)]
+
+
+def _is_beside(path: Path) -> bool:
+    """Return whether SQLite keeps this file beside another, as a pattern of the shell finds it."""
+    name = path.name.removesuffix("-wal").removesuffix("-shm")
+    return name != path.name and path.with_name(name).exists()
 
 
 def _has_some(path: Path) -> bool:

@@ -3,6 +3,7 @@
 The model is written before the books that name it; the previous model is deleted after them.
 """
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -126,24 +127,39 @@ class Checkpoint:
     def begin(self, controller: Controller, arrays: ArrayRecord, strategy: Strategy) -> None:
         """Save a new run before its first round."""
         warn_of_what_is_lost(strategy)
-        self._books.begin()
-        self._save_model(0, arrays, strategy)
-        self.save_control(controller)
+        with self._saving():
+            self._books.begin()
+            self._save_model(0, arrays, strategy)
+            self.save_control(controller)
 
     def save_orders(self, controller: Controller, orders: Mapping[str, Order]) -> None:
         """Save the orders of a round before they are sent."""
-        write_prices(self.folder, controller.round_number, orders, self._feed)
-        self.save_control(controller)
+        with self._saving():
+            write_prices(self.folder, controller.round_number, orders, self._feed)
+            self.save_control(controller)
 
     def save_round(
         self, controller: Controller, arrays: ArrayRecord, strategy: Strategy, row: FleetRound
     ) -> None:
         """Save a settled round with the model that it produced."""
         older = self.folder / self._model
-        self._save_model(row.round_number, arrays, strategy)
-        self._books.append(row)
-        self.save_control(controller)
-        older.unlink(missing_ok=True)
+        with self._saving():
+            self._save_model(row.round_number, arrays, strategy)
+            self._books.append(row)
+            self.save_control(controller)
+            older.unlink(missing_ok=True)
+
+    @contextmanager
+    def _saving(self) -> Iterator[None]:
+        """Say in a line what to do if the disk is full, or may not be written to any more."""
+        try:
+            yield
+        except (OSError, sqlite3.OperationalError) as wrong:
+            raise ConfigurationError(
+                f"the run cannot be saved in {self.folder} ({wrong}); free disk space, allow the "
+                "server to write there, and start the same run again: it continues with the round "
+                "that it was in"
+            ) from None
 
     def save_control(self, controller: Controller) -> None:
         """Save the books with the name of the model that belongs to them."""

@@ -95,7 +95,7 @@ def reason_of(reply: Message) -> str:
     """Return why a reply is an error, on one line, the class of an exception by its name."""
     text = reply.error.reason or "an error without a reason"
     raised = RAISED.fullmatch(text)
-    return on_a_line(": ".join(raised.groups()) if raised else text)
+    return on_a_line(": ".join(raised.groups()) if raised else text).removesuffix(".")
 
 
 def has_model(content: RecordDict) -> bool:

@@ -171,12 +171,12 @@ class AuditPage:
         return [[_date(at), name, each.event, f"{each.count:,}"] for at, name, each in rows]
 
     @property
-    def details(self) -> list[dict[str, Any]]:
-        """All other facts of each buffer."""
-        return [
-            {name: value for name, value in facts(audit).items() if name != "deletions"}
-            for audit in self.audits
-        ]
+    def details(self) -> list[tuple[str, dict[str, Any]]]:
+        """All other facts of each buffer, by its name."""
+        others = [facts(audit) for audit in self.audits]
+        for each in others:
+            del each["deletions"]
+        return list(zip(self.names, others, strict=True))
 
 
 def write_audit_page(
