@@ -309,7 +309,7 @@ class World:
     ) -> None:
         self.terms, self.strict = run_terms, strict
         self.make_store: MakeStore = make_store or (
-            lambda name, capacity, train_on=0: Disk(
+            lambda name, capacity, train_on: Disk(
                 None, RUN, name, capacity, CODEC, train_on=train_on
             )
         )
