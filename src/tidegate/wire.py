@@ -12,7 +12,7 @@ import json
 import math
 import reprlib
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -339,6 +339,24 @@ class Receipt(Record):
     health: Health = field(default_factory=dict)
     """How the client is, by name: ``HEALTH`` says what Tidegate's own gate reports."""
 
+    @classmethod
+    def begun(cls, run: str, holding: Sequence[int]) -> Self:
+        """Return what stands in place of a receipt before the first order.
+
+        Args:
+            run: of the client.
+            holding: samples of earlier runs that the buffer began with, by the rounds that each has
+                trained in.
+        """
+        uses = sum(age * count for age, count in enumerate(holding, start=1))
+        return cls(
+            run=run,
+            round_number=0,
+            holding=tuple(holding),
+            occupancy=sum(holding),
+            uses=uses,
+        )
+
     @property
     def under_way(self) -> int:
         """Samples that were bought and have not ended."""
@@ -398,8 +416,13 @@ class Introduction(Record):
     """As in a receipt; an order that was never answered may have read some more."""
     last_taken: str = ""
     """As in a receipt."""
+    holding: tuple[int, ...] = ()
+    """As in a receipt: what the buffer began with, from an earlier run."""
 
     def _check(self) -> None:
+        if len(self.holding) > MOST_AGES or sum(self.holding) > self.buffer_capacity:
+            limit = f"of at most {MOST_AGES} ages, and within the capacity"
+            raise _refusal("holding", self.holding, limit)
         if self.candidates > MOST_CANDIDATES:
             raise _refusal("candidates", self.candidates, f"at most {MOST_CANDIDATES}")
         if self.buffer_capacity < 1:

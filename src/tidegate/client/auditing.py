@@ -5,6 +5,7 @@ programs leaves behind.
 """
 
 import json
+import math
 import sqlite3
 import time
 from collections import Counter
@@ -198,7 +199,7 @@ def _note(audit: Audit, entry: Entry, digest: str, *, is_first: bool) -> None:
 def _compare_stored(audit: Audit, client: int, file: sqlite3.Connection) -> None:
     """Check that what is stored is what the record says, byte by byte."""
     items, wrong = [], 0
-    since_before = 0
+    since_before = -math.inf
     for state, held_at, since, subject, secret, mark, name, content in file.execute(
         "SELECT state, held_at, since, subject, secret, mark, file, content FROM samples "
         "LEFT JOIN contents USING (number) WHERE client = ? ORDER BY state, place",

@@ -320,10 +320,10 @@ class Buying:
             stream.seek(taken_up_to)
 
     def _complete(self, sample: Any, *, pays: bool) -> Fresh | None:
-        """Return the sample to store; None if its subject is forgotten."""
+        """Return the sample to store; None if its subject is forgotten, or it was paid for."""
         key = f"{self._source.owner}/{self._stream.cursor}"
         origin = self._source.origin(sample)
-        if origin is None:
+        if origin is None or (self.books.begun != "[]" and self._store.was_paid_for(key)):
             return None
         if pays and self._source.acquire is not None:
             self._asks = True

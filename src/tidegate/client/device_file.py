@@ -48,6 +48,7 @@ TABLES = (
     """CREATE TABLE clients (
         number INTEGER PRIMARY KEY, run TEXT NOT NULL, client TEXT NOT NULL,
         buffer_capacity INTEGER NOT NULL, train_on INTEGER NOT NULL, buffer_id TEXT NOT NULL,
+        begun TEXT NOT NULL,
         last_round INTEGER NOT NULL, orders INTEGER NOT NULL, void_round INTEGER NOT NULL,
         chosen_round INTEGER NOT NULL, steps INTEGER NOT NULL, places INTEGER NOT NULL,
         cursor TEXT, is_dry INTEGER NOT NULL, read INTEGER NOT NULL,

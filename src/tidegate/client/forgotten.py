@@ -18,7 +18,7 @@ from typing import IO
 from tidegate._internal.saving import reading, replace_file
 from tidegate._internal.sqlite_file import OWNER_ONLY, databases
 from tidegate.client.other_files import other_files
-from tidegate.errors import DamagedFileError
+from tidegate.errors import ConfigurationError, DamagedFileError
 
 NAME = "forgotten.json"
 KEY_BYTES = 32
@@ -51,34 +51,49 @@ class Forgotten:
 
     def hash_of(self, subject: str) -> str:
         """Return the hash of a subject; the first call creates the key."""
-        known = self._read()
+        known = self.read()
         if known is None:
             self._check_new()
             with self._alone():
-                known = self._read() or self._write((secrets.token_hex(KEY_BYTES), frozenset()))
+                known = self.read() or self._write((secrets.token_hex(KEY_BYTES), frozenset()))
         return _hash(known, subject)
 
     def hashes(self) -> frozenset[str]:
         """Return the hashes of all forgotten subjects."""
-        known = self._read()
+        known = self.read()
         return frozenset() if known is None else known[1]
 
     def add(self, subject: str) -> str:
         """Forget a subject, on disk when this returns; return its hash."""
         mine = self.hash_of(subject)
         with self._alone():
-            known = self._read()
+            known = self.read()
             if known is not None and mine not in known[1]:
                 self._write((known[0], known[1] | {mine}))
         return mine
 
+    def adopt(self, other: "Forgotten") -> None:
+        """Take over the key and the forgotten subjects of a folder whose samples come here."""
+        theirs = other.read()
+        if theirs is None or self.path == other.path:
+            return
+        with self._alone():
+            mine = self.read() or (theirs[0], frozenset())
+            if mine[0] != theirs[0]:
+                raise ConfigurationError(
+                    f"{self.path} has another key than {other.path}: the names of people behind "
+                    "samples there cannot be told here; keep both runs' buffers in one folder"
+                )
+            if theirs[1] - mine[1] or self.read() is None:
+                self._write((mine[0], mine[1] | theirs[1]))
+
     def remove(self, subject: str) -> bool:
         """Admit later samples of a subject again; return whether it was forgotten."""
-        if self._read() is None:
+        if self.read() is None:
             self._check_new()
             return False
         with self._alone():
-            known = self._read()
+            known = self.read()
             if known is None or _hash(known, subject) not in known[1]:
                 return False
             self._write((known[0], known[1] - {_hash(known, subject)}))
@@ -98,7 +113,7 @@ class Forgotten:
                             self.path, f"is missing, but {path.name} needs its key", REMEDY
                         )
 
-    def _read(self) -> Known | None:
+    def read(self) -> Known | None:
         """Return the file's content; it is parsed only when it changes."""
         try:
             with self.path.open("rb") as file:

@@ -5,6 +5,7 @@ never stores more samples than the buffer holds; and the store has everything th
 piece, before it replies.
 """
 
+import json
 import logging
 import math
 from collections.abc import Mapping
@@ -175,9 +176,11 @@ class Gate:
         return max(left // order.price, 0)
 
     def _newest(self, books: Books) -> Receipt:
-        """Return the newest receipt, which the server has; one without samples before the first."""
+        """Return the newest receipt, which the server has, or what the buffer began with."""
         answered = self._store.answer(books.last_round)
-        return Receipt(run=books.run, round_number=0) if answered is None else answered[1]
+        if answered is not None:
+            return answered[1]
+        return Receipt.begun(books.run, json.loads(books.begun))
 
     def _buy(self, buying: Buying, worth: Worth | None) -> None:
         """Choose and pay for what an earlier process that died had not paid for already."""
@@ -287,7 +290,7 @@ class Gate:
                 leaves += change.numbers(where, books.orders - stay, group, count)
         for number in leaves:
             if self._keeps_bought:
-                change.move(number, "kept")
+                change.keep(number)
             else:
                 change.drop(number)
 

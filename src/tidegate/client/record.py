@@ -39,7 +39,8 @@ class Item(NamedTuple):
     held_at: int
     """Since when, by the file's own time, in milliseconds since 1970."""
     since: int
-    """Of a stored sample, the orders before the one that stored it; each later one has used it."""
+    """Of a stored sample, the orders before the one that stored it; each later one has used it.
+    Below 0 for one that an earlier run has used."""
 
     def digest(self) -> int:
         """Return a number that stands for it in a sum."""
@@ -165,18 +166,21 @@ def followed(sums: Sums, entry: Entry) -> Sums:
     counts = dict(sums.counts)
     held = int(sums.held, 16)
     stored, uses = sums.stored, sums.uses
+    is_first = entry.event == "begun"
+    train_on = entry.train_on if is_first else sums.train_on
     stays = {item.mark for item in entry.entered}
     for item in entry.left:
         held -= item.digest()
         if item.kind == "sample":
             stored -= 1
-            uses -= 0 if sums.train_on else sums.orders - item.since
+            uses -= 0 if train_on else sums.orders - item.since
         _count(counts, _end_of(item, entry.event, stays=item.mark in stays))
     for item in entry.entered:
         held += item.digest()
         if item.kind == "sample":
             stored += 1
-            _count(counts, "admitted")
+            uses += 0 if train_on else sums.orders - item.since
+            _count(counts, "begun" if is_first else "admitted")
     if stored < 0 or uses < 0:
         raise ValueError("more leave than were admitted")
     after = replace(
@@ -186,12 +190,12 @@ def followed(sums: Sums, entry: Entry) -> Sums:
         held=f"{held % HELD:x}",
         counts=counts,
         keep=entry.keep if entry.event == "limit" else sums.keep,
-        train_on=entry.train_on if entry.event == "begun" else sums.train_on,
+        train_on=train_on,
     )
     if entry.event != "order":
         return after
-    trained = entry.trained if sums.train_on else stored
-    if trained > min(stored, sums.train_on or stored):
+    trained = entry.trained if train_on else stored
+    if trained > min(stored, train_on or stored):
         raise ValueError("more train than may")
     counts["used"] = counts.get("used", 0) + trained
     return replace(
@@ -199,7 +203,7 @@ def followed(sums: Sums, entry: Entry) -> Sums:
         round_number=entry.round_number,
         orders=sums.orders + 1,
         trained=trained,
-        uses=entry.uses if sums.train_on else uses + stored,
+        uses=entry.uses if train_on else uses + stored,
         longest=max(sums.longest, entry.oldest_age),
         most_used=max(sums.most_used, entry.oldest_uses),
         breaches=sums.breaches + len(entry.breaches(sums.keep)),

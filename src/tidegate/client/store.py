@@ -9,7 +9,7 @@ import time
 import uuid
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import copy
 from dataclasses import dataclass, fields, replace
@@ -17,6 +17,7 @@ from math import isinf
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from tidegate import buffer
 from tidegate._internal.randomness import generator, seed_of
 from tidegate._internal.saving import plain, reading
 from tidegate.client import record
@@ -61,6 +62,8 @@ class Books:
     """The most of them that train in a round, the least used ones; 0 for all."""
     buffer_id: str
     """Created with the buffer: a client that has lost one comes back with another."""
+    begun: str = "[]"
+    """What it began with, from an earlier run: how many samples of each age, in JSON."""
     last_round: int = 0
     """The newest round whose order was applied."""
     orders: int = 0
@@ -165,6 +168,22 @@ class Fresh:
     """Of the candidate that it was; 0 for one that is new."""
     group: str = ""
     """Of a complete sample, if groups were named."""
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A sample that an earlier run of the client paid for."""
+
+    cursor: str
+    """Of the stream, after the sample."""
+    packed: bytes
+    group: str
+    subject: str
+    held_at: int
+    price: float
+    bought_round: int
+    uses: int
+    """Rounds that it has trained in; at least 1."""
 
 
 @dataclass(frozen=True)
@@ -279,6 +298,30 @@ class Change:
             self.empty(number)
         return number
 
+    def begin(self, samples: Iterable[Earlier], *, keeps_bought: bool) -> None:
+        """Begin with samples of an earlier run, at no cost.
+
+        Args:
+            samples: those that shall train first.
+            keeps_bought: whether those that do not fit into the buffer stay on the device.
+        """
+        books, begun = self.books, list[tuple[int, int]]()
+        for sample in samples:
+            if len(begun) == books.buffer_capacity and not keeps_bought:
+                break
+            origin = Origin(sample.held_at, sample.subject)
+            key = f"{books.run}/{books.client}/{sample.cursor}"
+            number = self.hold("kept", Fresh(key, sample.packed, origin, group=sample.group))
+            self._execute(
+                "UPDATE samples SET price = ?, bought_round = ?, uses = ? WHERE number = ?",
+                (sample.price, sample.bought_round, sample.uses, number),
+            )
+            if len(begun) < books.buffer_capacity:
+                begun.append((-sample.uses, number))
+        for since, number in sorted(begun):
+            self.move(number, "stored", since=since, bought_in=since + 1)
+        books.begun = json.dumps(buffer.holding(Counter(-since for since, _ in begun)))
+
     def _may_hold(self, origin: Origin) -> bool:
         """Return whether content is within its limit, and of nobody who was forgotten."""
         is_over = 0 < self.books.keep <= self.now - (origin.held_at or self.now)
@@ -301,14 +344,22 @@ class Change:
             self.empty(number)
         return number
 
-    def move(self, number: int, state: State, **columns: object) -> None:
+    def keep(self, number: int) -> None:
+        """Let a sample leave the buffer, and stay on the device."""
+        books = self.books
+        uses = "uses" if books.train_on else f"{books.orders} - since"
+        self._execute(f"UPDATE samples SET uses = {uses} WHERE number = ?", (number,))  # noqa: S608 - numbers
+        self.move(number, "kept")
+
+    def move(self, number: int, state: State, **columns: Any) -> None:
         """Give a sample another state, after all that have it, and other values of its row."""
         item = self._item(number)
-        since = self.books.orders if state == "stored" else 0
-        values = {"state": state, "place": self._next_place(), "since": since, **columns}
+        columns.setdefault("since", self.books.orders if state == "stored" else 0)
+        values = {"state": state, "place": self._next_place(), **columns}
         changes = ", ".join(f"{name} = ?" for name in values)
         self._execute(f"UPDATE samples SET {changes} WHERE number = ?", (*values.values(), number))  # noqa: S608 - names of columns
         if item is not None:
+            since = columns["since"]
             self._after[number] = item._replace(kind=KINDS[state], since=since)
 
     def rewrite(self, number: int, packed: bytes, group: str) -> bool:
@@ -521,6 +572,7 @@ class Store:
         buffer_capacity: B_m, samples.
         codec: turns samples into bytes and back.
         train_on: the most samples that train in a round; 0 for all.
+        begin_with: what a new buffer begins with, and whether it keeps what does not fit.
         clock: says the time.
     """
 
@@ -533,6 +585,7 @@ class Store:
         codec: SampleCodec | None = None,
         *,
         train_on: int = 0,
+        begin_with: tuple[Callable[[], Iterable[Earlier]], bool] | None = None,
         clock: Clock = time.time,
     ) -> None:
         self._owns_file = not isinstance(file, DeviceFile)
@@ -544,9 +597,14 @@ class Store:
         self._answer: tuple[tuple[str, str], tuple[Order, Receipt]] | None = None
         self._run, self._client, self._train_on = run, client, train_on
         with self.file.opening() if self._owns_file else nullcontext():
-            self._number = self._begin(buffer_capacity, train_on)
+            self._number = self._begin(buffer_capacity, train_on, begin_with)
 
-    def _begin(self, capacity: int, train_on: int) -> int:
+    def _begin(
+        self,
+        capacity: int,
+        train_on: int,
+        begin_with: tuple[Callable[[], Iterable[Earlier]], bool] | None,
+    ) -> int:
         """Return the client's number in the file, to which it is added if it is new."""
         mine = self._run, self._client, capacity, train_on
         whose = () if self._owns_file else mine[:2]
@@ -569,7 +627,10 @@ class Store:
                     wall_time=wall,
                     used_at=wall,
                 )
+                earlier, keeps = (list, False) if begin_with is None else begin_with
+                samples = earlier()
                 change = Change(self.file, self._insert(books), books, wall, 0)
+                change.begin(samples, keeps_bought=keeps)
                 note = f"{self._run}/{self._client}/{books.buffer_id}"
                 change.note("begun", note=note, train_on=train_on)
                 change.write()
@@ -667,6 +728,16 @@ class Store:
             (int,),
             "SELECT 1 FROM samples WHERE client = ? AND key = CAST(? AS TEXT) "
             "AND state IN ('candidate', 'chosen', 'under way')",
+            *(self._number, as_bytes(key)),
+        )
+        return bool(rows)
+
+    def was_paid_for(self, key: str) -> bool:
+        """Return whether a sample with this key is stored, or kept on the device."""
+        rows = self.file.rows(
+            (int,),
+            "SELECT 1 FROM samples WHERE client = ? AND key = CAST(? AS TEXT) "
+            "AND state IN ('stored', 'kept')",
             *(self._number, as_bytes(key)),
         )
         return bool(rows)

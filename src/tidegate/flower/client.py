@@ -9,6 +9,7 @@ def train(message, context):
     ...  # train, and reply as before
 """
 
+import json
 import logging
 import math
 import reprlib
@@ -16,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from flwr.app import Context, Error, Message, MetricRecord, RecordDict
@@ -157,6 +159,9 @@ class ClientGate:
             oldest samples go. Groups do not leave the device.
         train_on: the most samples to train on in a round, the least used of those that are stored;
             by default all. A number, or a function of the node's context.
+        begin_with: the run whose samples of this node a new buffer begins with, at no cost: its
+            name, or ``"newest"``; a ``Path`` for the newest one in that folder. What an earlier run
+            has paid for and this one holds is not bought again.
         keep_bought: whether samples that have left the buffer stay on the device, for ``tidegate
             export`` and later runs; ``keep_at_most`` and ``tidegate forget`` hold for them, too.
         most_under_way: purchases that may be under way at once.
@@ -181,6 +186,7 @@ class ClientGate:
         subject: Subject | None = None,
         group: Group | None = None,
         train_on: OfNode[int] | None = None,
+        begin_with: str | Path | None = None,
         keep_bought: bool = False,
         most_under_way: int = MOST_UNDER_WAY,
         spend_at_most: OfNode[float | None] = None,
@@ -218,6 +224,8 @@ class ClientGate:
             open_stream,
             buffer_capacity,
             train_on=train_on,
+            begin_with=begin_with,
+            keep_bought=keep_bought,
             spend_at_most=spend_at_most,
             codec=codec,
             selection=chosen,
@@ -229,7 +237,6 @@ class ClientGate:
                 keep_at_most=keep_at_most,
                 subject=None if subject is None else named("subject", subject),
                 group=None if group is None else named("group", group),
-                keep_bought=keep_bought,
                 most_under_way=most_under_way,
                 spend_ahead=spend_ahead,
             ),
@@ -338,6 +345,7 @@ class ClientGate:
             candidates=0 if selection is None else selection.candidates,
             read=books.read,
             last_taken=books.last_taken,
+            holding=tuple(json.loads(books.begun)),
         )
         folder = buffer_folder(context)
         if folder is not None:

@@ -1,10 +1,12 @@
 """A node's buffer in a run: its place, its name, and the gate in front of it."""
 
 import logging
+import reprlib
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,6 +19,7 @@ from tidegate._internal.arguments import (
     check_whole_number,
     shown,
 )
+from tidegate.client.beginning import earlier_samples
 from tidegate.client.buffer_files import users_folder
 from tidegate.client.codec import SampleCodec
 from tidegate.client.device_file import OWNER_ONLY_FOLDER, DeviceFile, store_path
@@ -81,12 +84,14 @@ def tell_if_random(selection: object, *, is_ranked: bool) -> None:
 class NodeBuffers:
     """Opens the buffer of the node that a context belongs to."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as many as may differ by node, or belong to a buffer
         self,
         open_stream: Callable[[Context], Stream | Indexed],
         buffer_capacity: OfNode[int],
         *,
         train_on: OfNode[int] | None,
+        begin_with: str | Path | None,
+        keep_bought: bool,
         spend_at_most: OfNode[float | None],
         codec: SampleCodec | None,
         selection: OfNode[Selection | None],
@@ -104,11 +109,13 @@ class NodeBuffers:
                 check_function(name, setting, ("a context",), OF_NODE)
             else:
                 check(name, setting)
+        _check_beginning("begin_with", begin_with)
         if supplier is not None:
             check_function("supplier", supplier, ("a context",), RETURNS_SUPPLIER)
         self._open_stream = named("open_stream", open_stream)
         self._buffer_capacity, self._train_on = buffer_capacity, train_on
         self._spend_at_most = spend_at_most
+        self._begin_with, self._keep_bought = begin_with, keep_bought
         self._codec = codec
         self._selection = selection
         self._supplier = supplier
@@ -127,8 +134,7 @@ class NodeBuffers:
         path = store_path(folder, address.run, address.client)
         path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
         capacity, train_on = sizes
-        whose = path, address.run, address.client, capacity
-        store = Store(*whose, self._codec, train_on=train_on)
+        store = self._new_store(path, folder, address, capacity, train_on)
         try:
             yield store
         finally:
@@ -159,8 +165,26 @@ class NodeBuffers:
             store,
             as_stream(self._open_stream(context)),
             selection=self.selection(context),
+            keep_bought=self._keep_bought,
             supplier=supplier,
             spend_at_most=_of_node("spend_at_most", self._spend_at_most, context, _check_ceiling),
+        )
+
+    def _new_store(
+        self,
+        file: Path | DeviceFile,
+        folder: Path | None,
+        address: Address,
+        capacity: int,
+        train_on: int,
+    ) -> Store:
+        begins = None
+        if self._begin_with is not None:
+            begins = partial(earlier_samples, self._begin_with, folder, address.run, address.client)
+        return Store(
+            *(file, address.run, address.client, capacity, self._codec),
+            train_on=train_on,
+            begin_with=None if begins is None else (begins, self._keep_bought),
         )
 
     def _opened(self, address: Address, context: Context, capacity: int, train_on: int) -> _Open:
@@ -171,8 +195,8 @@ class NodeBuffers:
             weakref.finalize(context, self._open.pop, place, None)
         whose = file, run, client, capacity, train_on
         if opened is None or opened.whose != whose:
-            store = Store(file, run, client, capacity, self._codec, train_on=train_on)
-            opened = _Open(whose, store)
+            folder = None if file.is_in_memory else file.path.parent
+            opened = _Open(whose, self._new_store(file, folder, address, capacity, train_on))
             self._open[place] = opened
         return opened
 
@@ -229,6 +253,13 @@ def _check_ceiling(name: str, amount: object) -> None:
     if amount is not None:
         limit = f"a number from 0 to {LARGEST_AMOUNT:g}, or None for no ceiling"
         check_number(name, amount, limit, lambda given: 0 <= given <= LARGEST_AMOUNT)
+
+
+def _check_beginning(name: str, value: object) -> None:
+    if not isinstance(value, str | Path | None):
+        raise ConfigurationError(
+            f"{name} must be a run's name, 'newest', a Path or None, got {reprlib.repr(value)}"
+        )
 
 
 def _check_selection(name: str, value: object) -> None:

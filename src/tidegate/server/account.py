@@ -103,6 +103,11 @@ class Account:
         return buffer.kept(self.newest.holding, horizon, self.newest.expiring)
 
     @property
+    def is_new(self) -> bool:
+        """Whether its buffer has had no order, and nothing is known of what it began with."""
+        return self.newest == NOTHING and self.outstanding is None
+
+    @property
     def is_empty(self) -> bool:
         """Whether it holds nothing, and nothing is under way."""
         return not (self.newest.occupancy or self.newest.under_way)
@@ -175,6 +180,8 @@ class Account:
     def introduced(self, introduction: Introduction) -> "Account":
         """Return the account after a client said how far it has read its stream."""
         account = replace(self, candidates=introduction.candidates)
+        if introduction.holding and self.is_new:
+            account = replace(account, newest=Receipt.begun("none", introduction.holding))
         # Whoever does not choose reads only for an order, and its receipt will say how much.
         if not introduction.candidates or introduction.read <= self.newest.read:
             return account

@@ -76,12 +76,17 @@ class Controller:
             introduction: who the client is, its capacity, and its buffer.
             newest: the last receipt of this buffer, if any.
         """
+        client, ledger = introduction.client, self._ledger
+        is_new = client not in ledger or ledger.account(client).is_new
         self._ledger.welcome(
             introduction,
             newest,
             round_number=self._at.round_number,
             largest_buffer=self._terms.largest_buffer,
         )
+        if is_new and introduction.holding:
+            tally = self._at.tally.with_earlier(introduction.holding)
+            self._at = replace(self._at, tally=tally)
 
     def is_silent(self, client: str) -> bool:
         """Return whether a client has not replied to an order of a closed round.

@@ -30,7 +30,7 @@ from tidegate.cohorts import Cohorts, share_reached
 from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.policies import JointPolicy
 from tidegate.prices import FarSightedFeed, PriceFeed, check_length, check_mean, fed_price
-from tidegate.problem import LearningConstants, Problem
+from tidegate.problem import EarlierSamples, LearningConstants, Problem
 from tidegate.server.ledger import Ledger
 from tidegate.server.shards import Purse
 from tidegate.wire import NO_LIMIT, Order, Retention
@@ -260,7 +260,8 @@ class Fleet:
     def policy(self) -> JointPolicy[Any]:
         """The policy for the present fleet."""
         if self._policy is None:
-            terms = self.terms
+            terms, earlier = self.terms, self.ledger.earlier
+            uses = [(0, *earlier.get(client, ())) for client in self.roster.places if earlier]
             problem = Problem(
                 buffer_capacities=[self.planned_capacity(client) for client in self.roster.places],
                 budget=terms.budget,
@@ -268,6 +269,7 @@ class Fleet:
                 num_rounds=terms.num_rounds,
                 cohorts=Cohorts(fraction_train=terms.share_of(len(self))),
                 learning=terms.learning,
+                earlier=EarlierSamples(stored=uses),
             )
             policy, clients = terms.policy(problem), len(self)
             rules = {policy.retention.for_client(place, clients)[0] for place in range(clients)}

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 
 from tidegate.admission.rule import RoundTotals
+from tidegate.buffer import Holding
 from tidegate.errors import WireError
 from tidegate.server.account import Account, with_changes
 from tidegate.wire import Introduction, Order, Receipt
@@ -208,6 +209,8 @@ class Ledger:
         self.closed_round = closed_round
         self.booked = booked
         """Since the last round was closed."""
+        self.earlier = dict[str, Holding]()
+        """What clients brought from earlier runs, for the first plan."""
 
     def account(self, client: str) -> Account:
         """Return the account of a client."""
@@ -350,7 +353,10 @@ class Ledger:
 
     def introduce(self, client: str, introduction: Introduction) -> None:
         """Note how far a client has read its stream, and how much it reads for an order."""
-        after = self.account(client).introduced(introduction)
+        account = self.account(client)
+        after = account.introduced(introduction)
+        if account.is_new and introduction.holding:
+            self.earlier[client] = introduction.holding
         if introduction.candidates and introduction.read > after.newest.read:
             logger.warning(
                 "%s reports %d samples read from its stream, more than its orders allow; the "

@@ -59,6 +59,15 @@ class ReuseTally:
             squared_uses=self.squared_uses + 2 * prior_uses + training_size,
         )
 
+    def with_earlier(self, ages: Sequence[int]) -> "ReuseTally":
+        """Return the tally with samples that were used 1, 2, ... times before they came."""
+        uses = list(enumerate(ages, start=1))
+        return ReuseTally(
+            self.distinct_samples + sum(ages),
+            self.total_uses + sum(use * count for use, count in uses),
+            self.squared_uses + sum(use**2 * count for use, count in uses),
+        )
+
     @property
     def reuse_uniformity(self) -> float:
         """Ṽ(t); 1 while no sample has been used (nothing is uneven yet)."""
