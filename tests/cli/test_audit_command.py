@@ -6,6 +6,7 @@ import platform
 import re
 import shutil
 import sqlite3
+import sys
 import tempfile
 import time
 from contextlib import closing, suppress
@@ -124,6 +125,27 @@ def test_a_folder_is_audited_without_copies_below_it_and_each_file_once(
     _, error = tell(capfd, str(folder), code=2)
     assert "books.sqlite is damaged" in error
     assert "delete" not in error
+
+
+def test_without_jinja2_the_audit_is_printed_before_the_remedy(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = Device(tmp_path, 3)
+    device.order()
+    device.close()
+    monkeypatch.setitem(sys.modules, "jinja2", None)  # as if it were not installed
+    page = tmp_path / "audit.html"
+    out, error = tell(capfd, str(tmp_path), "--page", str(page), code=2)
+    assert "OK: the record is complete" in out
+    assert "could not be written: pages need jinja2: pip install 'tidegate[report]'" in " ".join(
+        error.split()
+    )
+    assert not page.exists()
+    (tmp_path / "a.sqlite").write_bytes(b"not a database, certainly" * 100)
+    out, error = tell(capfd, str(tmp_path), "--page", str(page), code=1)
+    assert "OK: the record is complete" in out
+    assert "pages need jinja2" in error
+    assert "must end in .html" in tell(capfd, str(tmp_path), "--page", "page.pdf", code=2)[1]
 
 
 @can_be_nobody
