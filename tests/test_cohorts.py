@@ -199,19 +199,6 @@ def test_a_cohort_stores_no_more_than_it_has_room_for(
         assert -1e-6 < allocation.unserved.sum() < 1 + 1e-6
 
 
-@pytest.mark.parametrize("clients", [100, 100_000])
-def test_with_cohorts_drawn_at_random_hardly_anybody_waits_for_a_sample(clients: int) -> None:
-    """What each is owed and has not got: no promise, and measured to be less than two samples."""
-    draw = np.random.default_rng(0)
-    shares = draw.integers(8, 13, clients).astype(float)
-    allocation = Allocation.start(shares / shares.sum())
-    cohorts = Cohorts(fraction_train=0.1).rounds(draw, clients)
-    for who, total in zip(cohorts, draw.uniform(0, 0.2 * clients, 300), strict=False):
-        _, allocation = allocation.allocate(float(total), who=who)
-    assert np.abs(allocation.unserved).max() < 2
-    assert np.mean(np.abs(allocation.unserved) < 1) > 0.99
-
-
 def test_a_round_that_reaches_nobody_costs_nothing() -> None:
     problem = fleet(4, 0.5, 10, budget=5.0)
     nobody = np.zeros(0, dtype=np.int64)

@@ -17,13 +17,11 @@ from real_data import DATA
 
 from run import main as showcase
 from showcase import ShowcaseError, broker
-from showcase.annotator import LONGEST_DELAY, Annotator
+from showcase.annotator import LONGEST_DELAY
 from showcase.data import ACTIVITIES, STEPS, load
 from showcase.fleets import CANDIDATES, FLEETS, LABELS, PRICE
-from showcase.labels import Labels
 from showcase.task import accuracy, features, new_model, train
 from tidegate.cli import main
-from tidegate.client.supplier import Delivered, Request
 
 pytestmark = pytest.mark.no_cover  # of the package nothing that is not covered elsewhere
 
@@ -178,23 +176,6 @@ def test_the_original_files_hold_the_same_windows(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read.people, packed.people[two])
     np.testing.assert_array_equal(read.is_test, packed.is_test[two])
     np.testing.assert_allclose(read.readings, packed.readings[two], atol=1e-6)
-
-
-@HAPT
-def test_a_label_is_billed_once_and_comes_after_its_delay() -> None:
-    windows = load(str(DATA))
-    number = int(np.flatnonzero(windows.people == 7)[0])
-    window, activity = windows.readings[number], ACTIVITIES[windows.labels[number]]
-    with Annotator(windows, seed=3) as annotator:
-        labels = Labels(annotator.port, "fleet", person=7)
-        for _ in range(2):
-            labels.ask([Request("fleet/7/1", window, PRICE)])
-        (task,) = annotator.bill("fleet")
-        came = [list(labels.collect(["fleet/7/1", "fleet/7/2"])) for _ in range(task.delay)]
-    assert came == [*([[]] * (task.delay - 1)), [Delivered("fleet/7/1", activity)]]
-    assert (task.price, task.person) == (PRICE, 7)
-    _, label = labels.complete(window, activity)
-    assert label == windows.labels[number]
 
 
 @HAPT

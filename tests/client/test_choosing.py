@@ -193,19 +193,6 @@ def test_what_may_have_been_paid_for_comes_first_when_less_is_wanted(open_store:
     assert len(open_store().samples()) == 4
 
 
-def test_a_choice_that_is_for_no_other_order_is_made_once(open_store: Opener) -> None:
-    calls = []
-
-    def counts(candidates: Sequence[Any]) -> list[float]:
-        calls.append(len(candidates))
-        return as_they_are(candidates)
-
-    apply(open_store, order(1, 2), counts)
-    apply(open_store, order(1, 2), counts)
-    apply(open_store, order(2), counts)  # nothing is bought, nothing is ranked
-    assert calls == [5]
-
-
 def test_a_candidate_that_cannot_be_had_is_set_aside_for_another(open_store: Opener) -> None:
     supplier = Supplier()
     supplier.fails_at = [4]

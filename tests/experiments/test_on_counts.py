@@ -12,7 +12,6 @@ from small_data import write_small
 from experiments.tool.config import ExperimentConfig
 from experiments.tool.results import ROWS
 from experiments.tool.runner import plan_runs, run_experiment
-from tidegate.errors import ConfigurationError
 
 pytestmark = pytest.mark.long
 
@@ -93,25 +92,3 @@ def test_a_pool_is_read_again_in_another_order(small: str) -> None:
     assert len(passes) > 3
     assert {tuple(sorted(one)) for one in passes} == {tuple(sorted(order[:7]))}
     assert len({tuple(one) for one in passes}) == len(passes)
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"model": "lenet"}, "not model = 'lenet'"),
-        ({"delay": "3"}, "not delay = '3'"),
-        ({"wrong_labels": 0.1}, "not wrong_labels = 0.1"),
-        ({"rounds": 40, "policies": [{"name": "costless_oracle"}]}, "has used up its"),
-    ],
-)
-def test_what_counts_do_not_know_is_refused(
-    small: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, Any],
-    told: str,
-) -> None:
-    in_one_process(monkeypatch)
-    runs = plan_runs(experiment(small, **{"policies": [{"name": "tide"}], **changes}), tmp_path)
-    with pytest.raises(ConfigurationError, match=told):
-        run_experiment(runs, workers=1, engine="counts")

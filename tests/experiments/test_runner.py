@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from one_process import in_one_process
 
-from experiments.tool import client_app, data, server_app
+from experiments.tool import client_app, server_app
 from experiments.tool.config import ExperimentConfig, PolicyChoice, stretch
 from experiments.tool.job import Job
 from experiments.tool.results import ROWS, UNFINISHED, left_out, read_results, rows_so_far
 from experiments.tool.runner import (
     about,
-    check_task,
     matched_budget,
     plan_runs,
     run_experiment,
@@ -214,33 +213,6 @@ def test_a_client_that_fails_ends_the_run(
             server_app.app, client_app.app, num_clients=4, run_config=run.job.to_config()
         )
     assert not (run.folder / ROWS).exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"partition": "by:label", "capacities": (5,) * 6}, "4 parts 'by:label', but there are 6"),
-        ({"partition": "odd"}, "unknown partition 'odd'"),
-        ({"partition": "by:persn"}, "has no column 'persn'; it has image, label"),
-        ({"model": "vgg"}, "unknown model 'vgg'"),
-        ({"model": "sensor_cnn"}, r"needs windows.* the shape \(1, 8, 8\)"),
-        ({"data": "no/such"}, r"no/such is not a folder here.*`python -m experiments data NAME"),
-        ({"data": "tests/fault"}, "tests/fault is not a folder; did you mean tests/faults?"),
-        ({"data": "tests"}, "tests is a folder without a data set"),
-        ({"input_column": "pixels"}, "has no column 'pixels'; it has image, label: set input_col"),
-    ],
-)
-def test_a_task_that_cannot_be_run_is_refused_before_anything_is(
-    small: str, changes: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreachable(*_: object) -> None:
-        raise ConnectionError("no network")
-
-    monkeypatch.chdir(Path(__file__).parents[2])
-    monkeypatch.setattr(data, "_hub", unreachable)
-    check_task(experiment(small))
-    with pytest.raises(ValueError, match=told):
-        check_task(experiment(small, **changes))
 
 
 def test_capacities_are_also_a_text_as_on_the_command_line(small: str) -> None:

@@ -1,16 +1,13 @@
 """Short drills on the shared deployment; scripts/chaos is the long one."""
 
-import errno
-import socket
 from collections.abc import Iterator
-from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 from books import discrepancies, rows
-from breakable import Disk, Proxy, can_mount
+from breakable import Disk, can_mount
 from breaker import KINDS, Fault, schedule
 from chaos import Drill
 from fleet import CUT_NODE, DISK_NODE, Fleet
@@ -129,45 +126,6 @@ def test_the_seed_decides_the_faults() -> None:
     assert all(1 <= fault.after_round <= 20 for fault in one)
     assert "disk full" not in {fault.kind for fault in schedule(1, 20, 30, disk=False)}
     assert len(schedule(1, 20, 4)) == 4
-
-
-def test_a_cut_network_drops_refuses_and_heals() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as far, Proxy(far.getsockname()[1]) as proxy:
-
-        def talk() -> tuple[socket.socket, socket.socket]:
-            near = socket.create_connection(("127.0.0.1", proxy.port), timeout=5)
-            other, _ = far.accept()
-            near.sendall(b"hello")
-            assert other.recv(5) == b"hello"
-            return near, other
-
-        near, other = talk()
-        proxy.cut()
-        assert proxy.dropped == 1
-        with near, other, suppress(ConnectionResetError):
-            assert near.recv(1) == b""
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", proxy.port), timeout=5)
-        proxy.cut()
-        proxy.heal()
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", proxy.port), timeout=5)
-        proxy.heal()
-        for end in talk():
-            end.close()
-
-
-@needs_disk
-@pytest.mark.process
-def test_a_full_disk_takes_nothing_until_it_is_freed(tmp_path: Path) -> None:
-    with Disk(tmp_path / "disk", kilobytes=64) as disk:
-        disk.fill()
-        with pytest.raises(OSError, match="No space") as full:
-            (tmp_path / "disk" / "more").write_bytes(b"x")
-        assert full.value.errno == errno.ENOSPC
-        disk.free()
-        (tmp_path / "disk" / "more").write_bytes(b"x")
-    assert not (tmp_path / "disk" / "more").exists()
 
 
 @needs_disk

@@ -241,25 +241,3 @@ def test_the_plan_page_tells_what_was_simulated(
     alone = [*flags, "--policy", "tide", "--html", str(page)]
     assert command("plan", *alone) == 0
     assert "Keep a sample for" not in page.read_text("utf-8")  # Tide has no K
-
-
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["report", "nowhere"], "is no folder"),
-        (["report", "."], "does not hold a run"),
-        (["report", ".", "--out", "page.pdf"], "must end in .html"),
-        (["report", ".", "--out", "no/page.html"], "its folder does not exist"),
-        (["plan", "--html", "page.txt"], "must end in .html"),
-    ],
-)
-def test_what_cannot_be_written_is_refused_before_any_work(
-    arguments: list[str],
-    reason: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert command(*arguments) == 2
-    assert reason in capsys.readouterr().err

@@ -7,26 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from client_parts import uses_of
-from late_samples import DelayedSamples, LateFleet
+from late_samples import LateFleet
 
 from tidegate._internal import saving
 from tidegate._internal.randomness import COHORTS, DELAYS, PRICES, generator, uniform_at
-from tidegate.client.gate import Gate
-from tidegate.client.store import Store
-from tidegate.client.streams import IndexedStream
 from tidegate.cohorts import Cohorts
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import EXPERIMENTS, make_policy
-from tidegate.prices import ConstantPrice, PricePath
 from tidegate.problem import Problem
 from tidegate.problem.delays import Delays
 from tidegate.retention.k_step import KStepBuffers
 from tidegate.retention.oldest_first import OldestFirstBuffers
-from tidegate.server.controller import Controller
-from tidegate.server.fleet import Terms
 from tidegate.simulation.rounds import begin, play_round, simulate
-from tidegate.wire import Introduction
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
@@ -89,32 +82,6 @@ def test_counts_are_those_of_real_gates_with_a_late_supplier(
         return
     assert row.distinct_samples > row.training_size
     assert state.admitted.tolist() == [stores[client].books().admitted for client in names]
-
-
-def test_nothing_pauses_while_all_that_was_bought_is_under_way() -> None:
-    terms = Terms(
-        policy=lambda given: make_policy("constant_admission", given),
-        policy_name="constant_admission",
-        budget=5.0,
-        prices=PricePath(ConstantPrice(1.0), SEED),
-        num_rounds=ROUNDS,
-    )
-    controller, supplier = Controller(terms, "r"), DelayedSamples(Delays(4, 4), SEED, 0)
-    gate = Gate(Store(None, "r", "a", 50), IndexedStream(range(1000)), supplier=supplier)
-    controller.join(
-        Introduction(run="r", client="a", buffer_capacity=50, buffer_id="b", void_round=0)
-    )
-    spent = []
-    for now in range(1, 8):
-        supplier.now = now
-        for order in controller.decide(["a"], ["a"]).values():
-            controller.book("a", gate.apply(order))
-        row = controller.close(used=False)
-        assert row.oldest_under_way == min(now - 1, 3)
-        assert not row.health
-        spent.append(row.spent)
-    # From round 5 on there are samples to train on, and no model of theirs was used.
-    assert [bool(money) for money in spent] == [True] * 5 + [False, True]
 
 
 def test_a_constant_delay_moves_training_and_not_money() -> None:

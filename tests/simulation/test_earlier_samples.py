@@ -14,7 +14,6 @@ from tidegate.policies import JointPolicy
 from tidegate.policies.presets import make_policy
 from tidegate.prices import UniformPrice
 from tidegate.problem import EarlierSamples, LearningConstants, Problem
-from tidegate.problem.delays import Delays
 from tidegate.simulation.rounds import Run, begin, play_round, simulate
 from tidegate.theory.bounds import constant_admission_sizes, costless_oracle_sizes, regret
 from tidegate.theory.guarantees import acdpp_guarantees
@@ -137,18 +136,6 @@ def test_constant_admission_and_the_oracle_begin_where_their_formulas_begin() ->
     assert of_the_oracle == pytest.approx(np.zeros(40), abs=1e-9)
 
 
-def test_the_first_decision_knows_the_initial_state() -> None:
-    """Line 4 of Algorithm 1 with N(0) and n(0): here they change what round 1 admits."""
-    admitted = []
-    for earlier in (EarlierSamples(), EARLIER):
-        setting = problem(earlier=earlier, learning=LearningConstants(pseudo_dimension=1.0))
-        rule = make_policy("acdpp", setting, retention_horizon=4).admission
-        state = rule.start()
-        admitted.append((state.distinct_samples, state.carried_samples))
-    held = sum(use < 4 for client in uses_of(EARLIER)[0] for use in client)
-    assert admitted == [(0, 0), (EARLIER.distinct_samples, held)]
-
-
 def test_earlier_samples_cost_nothing_and_tide_fills_only_what_is_empty() -> None:
     full = EarlierSamples(stored=[[0, capacity] for capacity in CAPACITIES])
     half = EarlierSamples(stored=[[2], [2], [3]])
@@ -185,18 +172,6 @@ def test_guarantees_are_never_below_runs_that_begin_with_earlier_samples() -> No
     assert np.mean([run.columns["cost_debt"][-1] for run in runs]) < bounds.cost_violation
     excess = np.mean([run.excess for run in runs], axis=0)
     assert np.maximum(excess, 0).sum() < bounds.buffer_violation
-
-
-def test_a_delay_changes_nothing_for_samples_that_are_there() -> None:
-    setting = problem(delays=Delays(3, 3))
-    for name in ("acdpp", "tide"):
-        run = simulate(make_policy(name, setting), setting, PRICES, seed=0)
-        sizes = run.columns["training_size"][:3].tolist()
-        stored, _ = uses_of(EARLIER)
-        horizon = make_policy(name, setting).retention.for_client(0, 3)[1] or 99
-        assert sizes == [
-            sum(use + now < horizon for client in stored for use in client) for now in range(3)
-        ]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,8 @@ from tidegate.policies.acdpp import acdpp
 from tidegate.policies.constant_admission import constant_admission
 from tidegate.prices import UniformPrice
 from tidegate.problem import Problem
-from tidegate.report.tables import show
 from tidegate.simulation.rounds import simulate
 from tidegate.simulation.summary import (
-    Estimate,
     estimate,
     paired_differences,
     share_of,
@@ -115,17 +113,3 @@ def test_a_summary_needs_whole_runs() -> None:
     part = simulate(constant_admission(problem), problem, UniformPrice(1.0, 3.0), 0, until=20)
     with pytest.raises(ValueError, match="whole runs of 50 rounds"):
         summarise("constant_admission", [part])
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (Estimate(551.06, 2.6), "551 ±3"),
-        (Estimate(3.7551, 0.012), "3.76 ±0.01"),
-        (Estimate(0.0, 0.0), "0 ±0"),
-        (Estimate(0.0123, math.nan), "0.012"),
-        (Estimate(123456.7, math.nan), "123,457"),
-    ],
-)
-def test_numbers_are_shown_with_three_digits(value: Estimate, text: str) -> None:
-    assert show(value) == text

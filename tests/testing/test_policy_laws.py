@@ -251,27 +251,5 @@ def test_a_retention_rule_of_ones_own_must_say_when_samples_go() -> None:
     check_policy(make, laws=[law], leaving=after_three, rounds=20)
 
 
-@pytest.mark.parametrize(
-    ("laws", "hint"),
-    [
-        (
-            ["a_limit_is_ketp"],
-            "no law 'a_limit_is_ketp' for policies; did you mean a_limit_is_kept",
-        ),
-        (
-            ["same_seed_same_run", "typo"],
-            "no law 'typo' for policies; choose from those of POLICY_LAWS",
-        ),
-    ],
-)
-def test_a_law_that_there_is_not_is_refused_before_any_is_tried(laws: list[str], hint: str) -> None:
-    def never(problem: Problem, options: ControlOptions) -> JointPolicy[Any]:
-        raise AssertionError("a law was tried")
-
-    with pytest.raises(ConfigurationError, match=hint) as refused:
-        check_policy(never, laws=laws)
-    assert all(name in str(refused.value) for name in POLICY_LAWS)
-
-
 def test_one_law_may_be_given_as_a_text() -> None:
     check_policy(policy_of(Honest), laws="a_limit_is_kept")

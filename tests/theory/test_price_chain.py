@@ -1,7 +1,6 @@
 """Prices that follow each other: against brute force, simulation, and independent prices."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from tidegate.prices import MarkovPrice
 from tidegate.theory.distribution import PriceSample
 from tidegate.theory.optimum import plan_slots
 from tidegate.theory.price_chain import PriceChain, chain_rule, plan_chain
-from tidegate.theory.slot_rule import best_rule
 
 AGES = 8
 PATH = at_size(30_000, 60_000)
@@ -53,33 +51,6 @@ def test_the_rule_is_the_best_of_all(stays: tuple[float, float], multiplier: flo
     costs = [growth + multiplier * money for growth, money in
              (average(chain, oldest, AGES) for oldest in rules)]  # fmt: skip
     assert rule.growth + multiplier * rule.spent == pytest.approx(min(costs), rel=1e-3)
-
-
-def test_least_squares_name_their_cutoff_as_older_numpy_demands(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    solve: Any = np.linalg.lstsq
-    cutoffs = []
-
-    def recorded(*given: Any, rcond: float | None) -> Any:
-        cutoffs.append(rcond)
-        return solve(*given, rcond=rcond)
-
-    monkeypatch.setattr(np.linalg, "lstsq", recorded)
-    chain_rule(two_prices(0.9, 0.8), 1.0, np.full((AGES, 2), np.inf))
-    assert set(cutoffs) == {None}
-
-
-@pytest.mark.parametrize("multiplier", [0.5, 6.6, 40.0])
-def test_one_group_is_the_case_of_independent_prices(multiplier: float) -> None:
-    prices = np.sort(np.random.default_rng(1).uniform(1, 10, 200))
-    chain = PriceChain((), np.ones((1, 1)), (prices,))
-    rule = chain_rule(chain, multiplier, np.full((200, 1), np.inf))
-    same = best_rule(PriceSample(prices), multiplier)
-    assert rule.growth == pytest.approx(same.growth, rel=1e-3)
-    assert rule.spent == pytest.approx(same.spent, rel=1e-3)
-    few = min(10, len(same.thresholds))
-    assert rule.thresholds[:few, 0] == pytest.approx(same.thresholds[:few], rel=1e-2)
 
 
 def markov_path(law: MarkovPrice, rounds: int, seed: int = 0) -> FloatArray:
