@@ -9,6 +9,7 @@ from client_parts import Opener, Sick, contents_of, opener
 
 from tidegate.client.buying import TRIES
 from tidegate.client.gate import Gate
+from tidegate.client.samples import Samples
 from tidegate.client.store import BooksMovedError, Store
 from tidegate.client.streams import IndexedStream
 from tidegate.errors import ConfigurationError
@@ -111,6 +112,18 @@ def test_a_ranking_sees_all_candidates_in_one_call(open_store: Opener) -> None:
     for now in (1, 2, 3):
         apply(open_store, order(now, count=1 if now == 3 else 0), worth, selection=many)
     assert calls == [list(range(900))]
+
+
+def test_a_ranking_may_cover_what_is_not_stored_yet(open_store: Opener) -> None:
+    def uncovered(candidates: Samples) -> list[float]:
+        stored = list(candidates.stored or [])
+        return [min((abs(one - other) for other in stored), default=0.0) for one in candidates]
+
+    for number in range(1, 4):
+        gate = Gate(open_store(), IndexedStream([0, 1, 2, 50, 3, 99]), selection=Selection(6, 6))
+        gate.apply(order(number, 1), worth=uncovered)
+    first, *covers = gate.samples()
+    assert covers == sorted({0, 99, 50} - {first}, key=lambda one: -abs(one - first))[:2]
 
 
 def test_without_a_backlog_nothing_waits_and_nothing_is_read_for_nothing(

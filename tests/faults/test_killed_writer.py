@@ -17,6 +17,7 @@ from client_parts import contents_of
 from killed_work import killed_at_work
 
 from tidegate.client import buying, device_file
+from tidegate.client.auditing import audit_file
 from tidegate.client.gate import Gate
 from tidegate.client.store import KEPT_ANSWERS, Store
 from tidegate.client.streams import IndexedStream
@@ -173,3 +174,50 @@ def test_kills_pay_for_what_was_chosen_and_for_nothing_else(
         between += store.books().chosen_round > store.books().last_round
         store.close()
     assert between, "no kill fell between a choice and its payment"
+
+
+CEILING = 9.0
+TRAIN_ON = 5
+
+
+def keep_for_ever(path: Path, tell: int) -> None:
+    """Apply orders that ask for more than the device may spend, and store more than trains."""
+    store = Store(path, "r", "site", CAPACITY, train_on=TRAIN_ON)
+    gate = Gate(
+        *(store, IndexedStream(Numbered())),
+        group=lambda sample: int(sample[0]) % 4 == 0,
+        keep_bought=True,
+        spend_at_most=CEILING,
+    )
+    while True:
+        number = store.books().last_round + 1
+        gate.apply(
+            Order(
+                run="r",
+                round_number=number,
+                price=float(1 + number % 7),
+                retention="oldest_first",
+                count=CAPACITY,
+            )
+        )
+        os.write(tell, b".")
+
+
+@pytest.mark.process
+def test_kills_leave_what_trains_stays_and_was_spent_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device_file, "LARGE", 1000)
+    path, draw = tmp_path / "buffer.sqlite", random.Random(1)  # noqa: S311
+    for _ in range(KILLS):
+        killed_at_work(partial(keep_for_ever, path), draw.uniform(0, 0.02))
+        with Store(path, "r", "site", CAPACITY, train_on=TRAIN_ON) as store:
+            books, samples = store.books(), list(store.samples())
+            assert store.count("stored") + store.count("kept") == books.admitted
+            kept = {int(sample[0]) for sample in contents_of(store, "stored", "kept")}
+        assert kept == set(range(books.admitted))
+        assert len(samples) == min(TRAIN_ON, books.admitted)
+        assert books.spent <= CEILING * books.orders
+        check_files(path)
+        (audit,) = audit_file(path)
+        assert audit.is_right, audit.problems

@@ -43,6 +43,8 @@ class Samples(Sequence[Any]):
         self._codec = codec
         self._items = items
         self._transform = transform
+        self.stored: Samples | None = None
+        """Of candidates: what the client stores, for a ranking by it."""
 
     def transformed(self, transform: Transform) -> "Samples":
         """Return the same samples, with a function that is called with each one that is read."""
@@ -51,6 +53,8 @@ class Samples(Sequence[Any]):
     def close(self) -> None:
         """Refuse to read more: the round is over."""
         self._reader.close()
+        if self.stored is not None:
+            self.stored.close()
 
     def as_arrays(self) -> Any:
         """Stack all samples in memory.

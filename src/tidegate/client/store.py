@@ -794,7 +794,10 @@ class Store:
     def samples(self) -> Samples:
         """Return the samples to train on, oldest first; none that was held for too long."""
         books = self.books()
-        limit = f"AND used_in = {books.orders}" if books.train_on else ""
+        return self._stored(books, f"AND used_in = {books.orders}" if books.train_on else "")
+
+    def _stored(self, books: Books, limit: str = "") -> Samples:
+        """Return stored samples that may be held; ``limit`` is a further condition."""
         if books.keep:
             oldest = books.time.at(milliseconds(self._clock)).own - books.keep
             limit += f" AND +held_at > {oldest}"
@@ -805,7 +808,9 @@ class Store:
 
     def candidates(self, numbers: Sequence[int], fresh: Sequence[bytes]) -> Samples:
         """Return candidates by their numbers, followed by packed ones that have none yet."""
-        return Samples(Reader(self.file), self._codec, [*numbers, *fresh])
+        candidates = Samples(Reader(self.file), self._codec, [*numbers, *fresh])
+        candidates.stored = self._stored(self.books())
+        return candidates
 
     def numbers(self, state: State, limit: str = "", most: int = -1) -> Sequence[int]:
         """Return the numbers of samples in a state, in the order in which they came to it.
