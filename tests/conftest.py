@@ -36,8 +36,8 @@ REFERENCE = 0.1
 NEEDS = ("process", "deployment", "data", "timing")
 LEFT_OUT = {"quick": {*NEEDS, "long", "full"}, "check": {"full"}, "full": set[str]()}
 
-settings.register_profile("quick", derandomize=True, deadline=None)
-settings.register_profile("check", derandomize=True, deadline=None)
+for name in ("quick", "check"):  # the same examples at each change
+    settings.register_profile(name, derandomize=True, deadline=None, max_examples=50)
 settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(SIZE)
 platform.processor()  # some library asks, which starts `uname`; from now on the answer is known

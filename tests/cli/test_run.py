@@ -191,22 +191,6 @@ def test_tables_in_the_config_have_names_with_dots(
     )
 
 
-@pytest.mark.parametrize("flags", [[], ["--verbose"]])
-def test_a_strategy_that_would_wait_for_ever_is_told_of(
-    flags: list[str],
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    tmp_path: Path,
-) -> None:
-    app = make_app(tmp_path, WHOLE)
-    (tmp_path / "lonely.py").write_text(ROUNDS)
-    with caplog.at_level("INFO", logger="flwr"):
-        code, printed = run(capsys, app, "--clients", "1", *flags)
-    assert code == 2
-    assert "waits for 2 nodes" in printed
-    assert "add --clients 2" in printed
-
-
 def test_a_component_that_the_module_lacks_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -137,6 +137,7 @@ def test_mistakes_are_named_in_one_line(
     assert "Traceback" not in error
 
 
+@pytest.mark.full
 @needs_mnist
 def test_the_real_mnist_is_made(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, printed, error = experiments(capsys, "data", "mnist", "--from", DATA, "--to", tmp_path)
