@@ -1,10 +1,15 @@
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegate.client.gate import Gate
+from tidegate.client.store import Store
 from tidegate.client.streams import FolderStream, IndexedStream, IterableStream, Stream
+from tidegate.selection import Selection
+from tidegate.wire import Order
 
 
 def make(kind: str, folder: Path) -> Stream:
@@ -116,3 +121,17 @@ def test_a_folder_stream_goes_back(tmp_path: Path) -> None:
     stream.take(3)
     stream.seek(before)
     assert stream.take(2) == [b"0", b"1"]
+
+
+@pytest.mark.parametrize("selection", [None, Selection(candidates=2)])
+def test_a_file_may_have_a_name_that_is_not_utf_8(
+    selection: Selection | None, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stream"
+    folder.mkdir()
+    for name in (b"caf\xe9.txt", b"plain.txt"):
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_text("x")
+    order = Order(run="run", round_number=1, price=2.0, retention_horizon=9, count=2)
+    with Store(tmp_path / "a.sqlite", "run", "a", 9) as store:
+        gate = Gate(store, FolderStream(folder), selection=selection)
+        assert gate.apply(order).admitted == 2

@@ -14,6 +14,8 @@ import pytest
 
 from tidegate.cli import main
 
+pytestmark = pytest.mark.contract  # mods, and what Flower does with an error
+
 APP = Template("""
 import numpy as np
 from functools import partial
@@ -82,6 +84,7 @@ serverapp = "{0}:server"
 clientapp = "{0}:client"
 [tool.flwr.app.config]
 rounds = 3
+tidegate-folder = ""
 """
 
 
@@ -169,6 +172,12 @@ MISTAKES = {
     "prices of 0": terms("'prices': 0", "prices must be more than 0 on average over 3 rounds"),
     "no price": terms("'prices': None", "prices must be a number, a text.* got None"),
     "a misspelt law": terms("'prices': 'unifrom:1,9'", "unknown price law 'unifrom'; choose"),
+    "a price that no receipt could hold": terms(
+        "'prices': 1e16", "must be 0 or more and at most 1e"
+    ),
+    "more money than a receipt holds": terms(
+        "'budget': 1e15, 'prices': 1e15", "a budget of 1e.15 in each of 3 rounds is more than"
+    ),
     "a dear feed": terms("'prices': 1e15", "a sample costs 1e.15 on average: .* raise the bud", 1),
     "a feed that knows nobody": Mistake(
         app={"control": "'prices': Feed()", "prices": "return {'another': 1.0}"},
@@ -383,6 +392,11 @@ MISTAKES = {
     ),
     "a key that the app lacks": Mistake(
         arguments="--set round=4", says="the app's config has no key 'round'; did you mean rounds"
+    ),
+    "buffers where nobody may write": Mistake(
+        arguments="--set tidegate-folder=/proc/x",
+        says="this node cannot keep its samples in /proc/x .*; let its user write there, or set "
+        "tidegate-folder to another folder.* no client can take part",
     ),
     "a value of another kind": Mistake(
         arguments="--set rounds=many",

@@ -51,6 +51,9 @@ def run(
     the same orders, model and receipts (except for the digest of each device's own record) as `flwr
     run` on Flower's Simulation and Deployment engines.
 
+    The command exits with 2 for a mistake that Tidegate refuses, and with 1 if the app raised, if
+    its last rounds used no client's model, or if all messages of a kind failed.
+
     The quickstart, LeNet on MNIST:
 
         tidegate run examples/quickstart

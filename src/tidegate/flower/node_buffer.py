@@ -132,7 +132,14 @@ class NodeBuffers:
             yield self._opened(address, context, *sizes).store
             return
         path = store_path(folder, address.run, address.client)
-        path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(mode=OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+        except OSError as wrong:
+            raise SupplierError(
+                "this node",
+                f"cannot keep its samples in {path.parent} ({wrong.strerror}); let its user write "
+                f"there, or set {FOLDER} to another folder",
+            ) from None
         capacity, train_on = sizes
         store = self._new_store(path, folder, address, capacity, train_on)
         try:

@@ -33,7 +33,7 @@ from tidegate.prices import FarSightedFeed, PriceFeed, check_length, check_mean,
 from tidegate.problem import EarlierSamples, LearningConstants, Problem
 from tidegate.server.ledger import Ledger
 from tidegate.server.shards import Purse
-from tidegate.wire import NO_LIMIT, Order, Retention
+from tidegate.wire import LARGEST_AMOUNT, NO_LIMIT, Order, Retention
 
 ROUNDING = 1e-9
 """Slots; what a division may lose."""
@@ -112,6 +112,11 @@ class Terms:
     def __post_init__(self) -> None:
         check_length(self.prices, self.num_rounds)
         check_mean(self.prices, self.num_rounds)
+        if self.budget * self.num_rounds > LARGEST_AMOUNT:
+            raise ConfigurationError(
+                f"a budget of {self.budget:g} in each of {self.num_rounds} rounds is more than a "
+                f"receipt can hold, {LARGEST_AMOUNT:g} in all; count money in another unit"
+            )
 
     def share_of(self, clients: int) -> float:
         """Return the part of so many clients that a round reaches."""
