@@ -250,6 +250,7 @@ EXAMPLES = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("example", EXAMPLES)
 def test_an_example_of_the_help_works(
     tidegate: Shell, example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

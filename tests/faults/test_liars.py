@@ -24,6 +24,7 @@ pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 _quietly = pytest.fixture(autouse=True)(quietly)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("lie", [name for name in LIES if name != "honest"])
 def test_a_liar_is_believed_no_more_than_an_honest_client_would_have_spent(

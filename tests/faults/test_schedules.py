@@ -265,6 +265,7 @@ start, void, note = Device.start, Ledger.void, Accounts.note
 PLAIN, CHOOSING, LATE = dict[str, bool](), {"choosing": True}, {"late": True}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("owner", "name", "sabotage", "kind"),
     [

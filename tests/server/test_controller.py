@@ -348,6 +348,7 @@ def admitted_by_each(policy: str, price: float, rounds: int) -> list[int]:
     return [controller.ledger.account(client).admitted for client in gates]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", [name for name in POLICIES if name != "hybrid"])
 def test_one_client_at_1000_does_not_price_the_others(policy: str) -> None:
     """Each of the nine others has at least what it has where all pay the same, or nearly."""

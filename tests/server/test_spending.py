@@ -74,6 +74,7 @@ def spent_with_20_joining(on: Terms, *, silent: int = 0) -> list[float]:
     return told
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("own", [False, True], ids=["one price", "own prices"])
 @pytest.mark.parametrize("ahead", [0.0, 5.0])
 @pytest.mark.parametrize("policy", ["tide", "acdpp"])
