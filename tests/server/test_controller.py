@@ -316,8 +316,11 @@ def test_what_a_client_of_a_shard_is_bought_at_least_follows_the_grants(
     controller = Controller(terms("tide", prices=FixedPrices(), budget=55.0, purse=purse), "r")
     gates = fleet(controller, {f"client-{number}": 10 for number in range(10)})
     for _ in budgets:
-        play(controller, gates)
+        row = play(controller, gates)
     assert (controller.ledger.account("client-9").admitted > 0) == has_some
+    news = controller.report()
+    assert news is not None
+    assert news.round_number == row.round_number == len(budgets)
 
 
 class OneAt(OwnPrices):
