@@ -11,6 +11,7 @@ from string import Template
 from typing import Any
 
 import pytest
+from fleet import Fleet
 
 from tidegate.cli import main
 
@@ -79,6 +80,11 @@ RIGHT = {
     "start": "",
 }
 PROJECT = """
+[project]
+name = "mistaken"
+version = "1.0.0"
+[tool.flwr.app]
+publisher = "me"
 [tool.flwr.app.components]
 serverapp = "{0}:server"
 clientapp = "{0}:client"
@@ -405,12 +411,17 @@ MISTAKES = {
 }
 
 
+def write_app(folder: Path, name: str, **parts: str) -> Path:
+    """An app whose module has this name, right except for these parts."""
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(PROJECT.format(name))
+    (folder / f"{name}.py").write_text(APP.substitute(RIGHT | parts))
+    return folder
+
+
 def played(folder: Path, mistake: Mistake, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
     """The exit code of the command, and what it prints on both streams in one line."""
-    name = f"app_{folder.name}"
-    (folder / "app").mkdir()
-    (folder / "app" / "pyproject.toml").write_text(PROJECT.format(name))
-    (folder / "app" / f"{name}.py").write_text(APP.substitute(RIGHT | mistake.app))
+    write_app(folder / "app", f"app_{folder.name}", **mistake.app)
     with pytest.raises(SystemExit) as ended:
         main(["run", "app", *(mistake.arguments or "--clients 2").split()])
     out, error = capfd.readouterr()
@@ -439,3 +450,24 @@ def test_the_app_without_a_mistake_ends_with_0(
     code, printed = played(tmp_path, Mistake(says=""), capfd)
     assert code == 0, printed
     assert len(MISTAKES) >= 40
+
+
+ON_FLOWER = {
+    "a clipping mod first": GATE_FIRST,
+    "training raises": "NothingLearnedError: no client's model was used in the last 1 round.*",
+}
+"""Where the run's status is what a user sees of it, what its log says."""
+
+
+@pytest.mark.deployment
+@pytest.mark.share(60)
+def test_on_a_deployment_the_run_fails_and_its_log_says_why(fleet: Fleet, tmp_path: Path) -> None:
+    runs = {}
+    for name in ON_FLOWER:
+        parts = {"start": "'num_rounds': 1", **MISTAKES[name].app}
+        runs[name] = fleet.run(write_app(tmp_path / name, "mistaken", **parts), {})
+    for name, says in ON_FLOWER.items():
+        assert fleet.finished(runs[name]) == "finished:failed", fleet.log(runs[name])
+        log = " ".join(fleet.log(runs[name]).split())
+        assert re.search(says, log), log
+        assert "<class" not in log

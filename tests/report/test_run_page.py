@@ -115,7 +115,7 @@ def test_what_only_the_theory_needs_is_folded_away(
 def test_spending_ahead_is_explained(view: RunView, words: Words) -> None:
     page = words(ending(view, 44.0, options={**view.options, "spend_ahead": None}))
     assert "27.5 a round where the budget allows 22" in page
-    assert "44 ahead of the budget, the budget of 2 rounds." in page
+    assert "44 ahead of the budget, 2 times what a round brings." in page
     assert "no limit on spending ahead" in page
     assert "This run ended before they had saved it all" in page
     options = {**view.options, "spend_ahead": 5.0}
@@ -125,9 +125,9 @@ def test_spending_ahead_is_explained(view: RunView, words: Words) -> None:
 
 
 def test_money_that_is_left_is_explained(view: RunView, words: Words) -> None:
-    assert "is not spent" not in words(ending(view, -0.1))
+    assert "of the budget is left" not in words(ending(view, -0.1))
     quiet = words(ending(view, -44.0))
-    assert "44 of the budget is not spent, the budget of 2 rounds." in quiet
+    assert "44 of the budget is left, 2 times what a round brings." in quiet
     assert "lower prices" in quiet
     troubled = ending(view, -44.0)
     paused = [replace(row, pause=1) for row in troubled.rounds]
