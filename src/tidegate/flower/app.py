@@ -12,11 +12,11 @@ from types import FrameType
 from typing import Any
 
 from flwr.app import UserConfigValue
-from flwr.app.exception import AppExitException
 
 from tidegate._internal.saving import read_toml
 from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
+from tidegate.flower.flower_internals import ends_an_app
 from tidegate.flower.local_grid import Answers, run_in_process
 from tidegate.flower.users_trace import users_trace
 
@@ -67,7 +67,7 @@ def run_app(
             answers=answers,
         )
     except Exception as wrong:
-        if isinstance(wrong, AppExitException):
+        if ends_an_app(wrong):
             raise ConfigurationError(f"the app's strategy ends the run: {wrong}") from wrong
         if _raised_by(wrong, folder):
             raised = f"{type(wrong).__name__}: {wrong}"

@@ -87,6 +87,7 @@ __all__ = [
     "check_flower",
     "check_later_arguments",
     "delivered",
+    "ends_an_app",
     "flower_version",
     "is_client_fn",
     "is_last_record",
@@ -310,6 +311,11 @@ def why_it_ends(wrong: Exception) -> str:
     """Return in words why an exception ends a server app."""
     status = getattr(getattr(wrong, "response", None), "status_code", None)
     return RUN_STOPPED if status == UNAUTHORIZED else in_words(wrong)
+
+
+def ends_an_app(wrong: Exception) -> bool:
+    """Return whether this is how Flower ends an app, such as for replies that are not alike."""
+    return any(kind.__name__ == "AppExitException" for kind in type(wrong).__mro__)
 
 
 def says_stopped(record: logging.LogRecord) -> bool:
