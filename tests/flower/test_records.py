@@ -3,12 +3,13 @@
 import json
 
 import pytest
-from flwr.app import ConfigRecord, RecordDict
+from flwr.app import ConfigRecord, Error, Message, RecordDict
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import WireError
-from tidegate.flower.records import TEXT, attach, find, key_of
+from tidegate.flower.flower_internals import act_as_server
+from tidegate.flower.records import TEXT, attach, find, key_of, reason_of
 from tidegate.wire import LARGEST_AMOUNT, LARGEST_INTEGER, Address, Order, Record
 
 names = st.text(min_size=1, max_size=200).filter(str.isprintable)
@@ -88,3 +89,19 @@ def test_what_was_refused_is_refused(old: str, new: str) -> None:
         with pytest.raises(WireError) as refused:
             read(text.replace(old, new))
         assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("<class 'OSError'>:<'no disk'>", "OSError: no disk"),  # as Flower's engines write it
+        ("<class 'app.main.<locals>.LostError'>:<'a\nb'>", "LostError: a b"),
+        ("ClientApp stopped responding.", "ClientApp stopped responding"),
+        (None, "an error without a reason"),
+        ("x" * 100_000, "x" * 500),
+    ],
+)
+def test_the_reason_of_an_error_is_one_line_that_is_not_long(text: str | None, reason: str) -> None:
+    act_as_server(1)
+    reply = Message(Error(2, text), reply_to=Message(RecordDict(), 2, "train"))
+    assert reason_of(reply) == reason
