@@ -136,7 +136,10 @@ def test_a_lie_is_refused_and_changes_nothing(lie: dict[str, Any], reason: str) 
 
 def test_samples_set_aside_are_counted_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
     ledger = opened("a", "b")
-    ledger.send("a", order(1, 3))
+    for client in ("a", "b"):
+        ledger.send(client, order(1, 3))
+    ledger.book("b", honest())
+    assert "set aside" not in caplog.text
     ledger.book("a", replace(honest(), health={"set_aside": 2}))
     words = "a set aside samples that it could not read, acquire or store: 2 in all"
     assert words in caplog.text
