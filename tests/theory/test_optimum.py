@@ -103,6 +103,25 @@ def test_a_long_simulation_reaches_the_limit() -> None:
     assert 100 * spent == pytest.approx(55.0, rel=5e-3)
 
 
+@pytest.mark.parametrize(("stored", "effective"), [(200, 22.15), (800, 30.39), (1600, 34.57)])
+def test_a_slot_of_which_chance_decides_when_it_trains(stored: int, effective: float) -> None:
+    chance = 100 / stored
+    best = optimum(UniformDistribution(1, 10), 55.0, total_capacity=stored, chance=chance)
+    assert best.effective_per_round == pytest.approx(effective, abs=5e-3)
+    assert max(best.duality_gap, best.bellman_residual) < 1e-9
+    draw = np.random.default_rng(0)
+    rounds = 400_000
+    uses = growth = 0
+    spent = 0.0
+    for price, drawn in zip(draw.uniform(1, 10, rounds).tolist(), draw.random(rounds), strict=True):
+        if uses and price <= best.thresholds[min(uses, len(best.thresholds)) - 1]:
+            uses, spent = 0, spent + price
+        if drawn < chance:
+            uses, growth = uses + 1, growth + 2 * uses + 1
+    assert stored * chance**2 * rounds / growth == pytest.approx(effective, rel=0.015)
+    assert stored * spent / rounds == pytest.approx(55.0, rel=0.015)
+
+
 def test_the_papers_mnist_setting() -> None:
     best = optimum(UniformDistribution(1, 10), budget=55.0, total_capacity=100)
     assert best.effective_per_round == pytest.approx(18.64, abs=5e-3)

@@ -21,6 +21,9 @@ ALTERED: Final = 4
 DELAYS: Final = 5
 """Address of how long purchases take, followed by the client's number and the purchase's."""
 
+TRAINING: Final = 6
+"""Address of which of equally used samples train, followed by the round."""
+
 
 def generator(seed: int, *place: int) -> np.random.Generator:
     """Independent generator for one place in a run, for example ``(PRICES,)``.

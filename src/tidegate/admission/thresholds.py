@@ -99,6 +99,7 @@ def solve(
     most_uses: int | None,
     ahead: tuple[float, ...] = (),
     near: float = 0.0,
+    chance: float = 1.0,
 ) -> Thresholds:
     """Return the best rule for an allowance, if prices follow the law of those seen.
 
@@ -110,10 +111,17 @@ def solve(
         most_uses: U; None for no cap.
         ahead: the known prices of the next rounds.
         near: μ of a slot that knows them, from the last solution; 0 for the first time.
+        chance: the part of the stored samples that trains in a round. Below 1, prices are treated
+            as independent.
     """
     law = seen.distribution()
     plan = plan_slots(
-        law, allowance, most_uses=most_uses, longest_life=LONGEST_LIFE, precision=PRECISION
+        law,
+        allowance,
+        most_uses=most_uses,
+        longest_life=LONGEST_LIFE,
+        precision=PRECISION,
+        chance=chance,
     )
     independent = Thresholds(
         allowance=allowance,
@@ -121,10 +129,12 @@ def solve(
         shadow_price=plan.best.multiplier or 2 / max(law.highest, allowance),
         affordable=plan.spent <= (1 + OTHER_ALLOWANCE) * allowance,
         empty=filling_threshold(law, plan),
-        by_group=(plan.less.thresholds,),
+        by_group=(by_orders(plan.less.thresholds, chance),),
         filling=() if most_uses is None else (_any(plan.less.filling, law.highest),),
         looked_ahead=bool(ahead),
     )
+    if chance < 1:
+        ahead, groups = (), 1
     ages, weight = 2 * len(plan.less.thresholds) + 32, math.inf
     if most_uses is not None and most_uses <= ages:
         ages, weight = most_uses, weight_of_empty(most_uses)
@@ -162,6 +172,22 @@ def solve(
         by_group=less.by_group(),
         filling=() if most_uses is None else filling,
     )
+
+
+def by_orders(by_uses: tuple[float, ...], chance: float) -> tuple[float, ...]:
+    """Return thresholds by orders since the purchase, given those by uses from the first on.
+
+    A sample that is a orders old has been used about q·a times.
+
+    >>> by_orders((2.0, 3.0), chance=0.5)
+    (1.0, 2.0, 2.5, 3.0)
+    """
+    if chance == 1:
+        return by_uses
+    orders = min(math.ceil(len(by_uses) / chance), LONGEST_LIFE)
+    uses = chance * np.arange(1, orders + 1)
+    rule: list[float] = np.interp(uses, np.arange(len(by_uses) + 1), [0.0, *by_uses]).tolist()
+    return tuple(rule)
 
 
 def _weight(ages: int, most_uses: int | None) -> float:

@@ -127,6 +127,8 @@ class Tide:
     """Groups of prices, for prices that depend on the price before; 1 for none."""
     most_uses: int | None = None
     """U, the most rounds in which a sample trains; None for no cap."""
+    chance: float = 1.0
+    """The part of what full buffers store that trains in a round."""
     stored: int = 0
     """n(0), samples that clients hold before round 1."""
 
@@ -155,7 +157,9 @@ class Tide:
             return seen
         groups = self.price_groups if quote.own is None else 1
         prices = seen.prices, seen.in_order
-        solved = solve(*prices, allowance, groups, self.most_uses, ahead, old.informed)
+        solved = solve(
+            *(*prices, allowance, groups, self.most_uses, ahead, old.informed, self.chance)
+        )
         highest = max(quote.highest, old.highest)
         solved = replace(solved, round_number=state.round_number, highest=highest)
         return replace(seen, solved=solved)

@@ -36,6 +36,7 @@ def paper_plan(setting: Setting, seeds: range, *, offline: bool) -> PaperPlan:
         more={
             name: plan_constant_admission(one, horizon)
             for name, one in with_a_tenth_more(problem).items()
+            if name != "training"  # K and the bound do not know of it
         },
         penalty_weight=penalty_weight(problem.num_rounds, setting.gamma),
         contraction=contraction(problem.num_rounds, setting.phi),

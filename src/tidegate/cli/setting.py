@@ -70,6 +70,12 @@ class Setting(BaseModel):
         "uniform:SHORTEST,LONGEST. Until then the purchase holds no slot, and the sample that it "
         "will replace trains on.",
     )
+    train_on: int | None = Field(
+        None,
+        ge=1,
+        description="Samples that each client trains on in a round, the least used of those that "
+        "it stores; all by default.",
+    )
     known_ahead: int = Field(
         0,
         ge=0,
@@ -214,6 +220,7 @@ class Setting(BaseModel):
                 leaving=self.leaving,
             ),
             delays=Delays.read(self.delay),
+            train_on=self.train_on,
             known_ahead=self.known_ahead,
             learning=LearningConstants(
                 domain_diameter=self.domain_diameter,

@@ -42,6 +42,9 @@ class Problem:
     """Which clients take part in a round; all by default."""
     delays: Delays = field(default_factory=Delays)
     """How long a purchase takes; by default a sample trains in the round that buys it."""
+    train_on: int | Sequence[int] | IntArray | None = None
+    """Samples that each client trains on in a round, the least used of those it stores: one number
+    or one a client; None for all."""
     known_ahead: int = 0
     """Rounds whose prices are known in advance, as electricity prices are for a day."""
     learning: LearningConstants = field(default_factory=LearningConstants)
@@ -83,6 +86,7 @@ class Problem:
         for name, value in (("budget", self.budget), ("mean_price", self.average_price)):
             check_number(name, value, limit, lambda given: lowest <= given <= highest, unit)
         check_whole_number("num_rounds", self.num_rounds, most=MOST_ROUNDS)
+        object.__setattr__(self, "train_on", self._training())
         check_whole_number("known_ahead", self.known_ahead, least=0, most=MOST_ROUNDS)
         held = self.earlier.occupancy
         if held.size and held.shape != capacities.shape:
@@ -96,6 +100,23 @@ class Problem:
                 f"client {client} has room for {capacities[client]} samples, but stores "
                 f"{held[client]} earlier ones; count the others as left"
             )
+
+    def _training(self) -> IntArray | None:
+        """Return what each client trains on; None if that is all that it stores."""
+        if self.train_on is None:
+            return None
+        training = np.asarray(self.train_on)
+        if training.shape not in ((), self.capacities.shape) or training.dtype.kind not in "iu":
+            raise ConfigurationError(
+                f"train_on must be a whole number, or one a client ({self.num_clients}), got "
+                f"{shown(self.train_on)}"
+            )
+        if training.min() < 1:
+            raise ConfigurationError(
+                f"a client trains on at least 1 sample, got train_on={training.min()}"
+            )
+        training = np.minimum(training, self.capacities)
+        return None if (training == self.capacities).all() else training
 
     @property
     def capacities(self) -> IntArray:
@@ -123,6 +144,11 @@ class Problem:
         return self.mean_fraction_train * self.total_capacity
 
     @property
+    def chance(self) -> float:
+        """The part of what full buffers store that trains in a round."""
+        return 1.0 if self.train_on is None else int(np.sum(self.train_on)) / self.total_capacity
+
+    @property
     def capacity_shares(self) -> FloatArray:
         """Each client's part of every admission: B_m / ΣB_m, as λ_m = B_m / K makes it."""
         return self.capacities / self.total_capacity
@@ -142,9 +168,11 @@ class Problem:
         prices = self.mean_price
         if np.shape(prices):
             prices = np.asarray(prices)[:num_clients]
+        training = None if self.train_on is None else np.asarray(self.train_on)[:num_clients]
         return replace(
             self,
             buffer_capacities=self.capacities[:num_clients],
+            train_on=training,
             mean_price=prices,
             earlier=replace(self.earlier, stored=self.earlier.by_client[:num_clients]),
         )

@@ -64,6 +64,9 @@ class Answer:
     more_memory: float | None
     """The same for a tenth more slots; below 0 if the first fill costs more than it gains."""
     more_memory_interval: tuple[float, float] | None
+    more_training: float | None
+    """The same for a tenth more samples to train on in a round; None if clients train on all."""
+    more_training_interval: tuple[float, float] | None
 
     @property
     def effective(self) -> Estimate:
@@ -87,7 +90,7 @@ def answer(
         problem: the problem.
         summaries: of all policies that were simulated, the simplest first.
         runs: the runs behind the summaries, by policy, on the same seeds.
-        run_more: runs a policy with a tenth more ``budget`` and ``memory``, on the same seeds.
+        run_more: runs a policy with a tenth more of one thing, by its name, on the same seeds.
 
     Returns:
         None if no policy keeps to both.
@@ -128,6 +131,8 @@ def answer(
         more_budget_interval=more["budget"].interval if "budget" in more else None,
         more_memory=more["memory"].mean if "memory" in more else None,
         more_memory_interval=more["memory"].interval if "memory" in more else None,
+        more_training=more["training"].mean if "training" in more else None,
+        more_training_interval=more["training"].interval if "training" in more else None,
     )
 
 

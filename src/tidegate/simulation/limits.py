@@ -12,7 +12,7 @@ def most_effective(problem: Problem, law: PriceLaw) -> float | None:
 
     Effective samples are at most the distinct ones, and most distinct ones are bought where all
     slots are filled anew whenever prices are lowest. So a cap on uses does not change it, and it
-    rises with money and with memory.
+    rises with money and with memory. Nor are there more of them than uses.
 
     >>> from tidegate.prices import UniformPrice
     >>> mnist = Problem(buffer_capacities=[100], budget=55.0, mean_price=5.5, num_rounds=1000)
@@ -20,7 +20,8 @@ def most_effective(problem: Problem, law: PriceLaw) -> float | None:
     25.57
     """
     best = full_buffers(problem, law, most_uses=1)
-    return None if best is None else best.effective_per_round
+    trains = problem.chance * problem.slots_a_round
+    return None if best is None else min(best.effective_per_round, trains)
 
 
 def full_buffers(problem: Problem, law: PriceLaw, most_uses: int | None) -> Optimum | None:
@@ -34,6 +35,7 @@ def full_buffers(problem: Problem, law: PriceLaw, most_uses: int | None) -> Opti
         return None
     try:
         prices = price_distribution(law, problem.num_rounds)
-        return optimum(prices, problem.budget, problem.slots_a_round, most_uses)
+        chance = problem.chance if most_uses is None else 1.0
+        return optimum(prices, problem.budget, problem.slots_a_round, most_uses, chance)
     except ConfigurationError:
         return None

@@ -39,6 +39,7 @@ from tidegate.retention.oldest_first import OldestFirst
 from tidegate.retention.partly_frozen import PartlyFrozenRetention
 from tidegate.simulation.deliveries import Deliveries
 from tidegate.simulation.orders import SimulatedStock, quote_for, with_prices_ahead
+from tidegate.simulation.training import Training
 from tidegate.theory.bounds import SampleSizes, bound_terms
 from tidegate.theory.reuse import ReuseTally
 
@@ -62,6 +63,7 @@ class SimulationState(Generic[State]):
     deliveries: Deliveries
     arrivals: Arrivals
     """What a server would know of them."""
+    training: Training
     tally: ReuseTally
     bought: IntArray
     """Samples that each client has bought so far."""
@@ -178,6 +180,7 @@ def begin(policy: JointPolicy[State], problem: Problem, seed: int = 0) -> Simula
         stored=stored,
         deliveries=Deliveries.start(problem, seed),
         arrivals=Arrivals(),
+        training=Training.start(problem, seed, stored.occupancy),
         tally=ReuseTally.of(earlier),
         bought=np.zeros(problem.num_clients, dtype=np.int64),
         paid=np.zeros(problem.num_clients),
@@ -249,13 +252,14 @@ def play_round(
     arrived = state.deliveries.step(now, who, bought, most)
     planned = state.planned.step(who, bought)
     stored = state.stored.step(who, arrived) if state.deliveries.longest else planned
+    training, trained, prior_uses = state.training.after_round(now, problem, who, stored)
     state.occupancy_sums[who] += stored.occupancy
     paid_for = bought + (stored.fresh - arrived) * policy.charge_prefill
     totals = RoundTotals(
         admitted=int(stored.fresh.sum()),
         spent=float(np.sum(price * paid_for)),
-        training_size=int(stored.occupancy.sum()),
-        prior_uses=stored.prior_uses,
+        training_size=int(trained.sum()),
+        prior_uses=prior_uses,
         carried=int(planned.occupancy.sum()) - int(planned.expiring.sum()),
         slots=int(capacities.sum()),
         bought=int(bought.sum()),
@@ -287,6 +291,7 @@ def play_round(
         round_number=row.round_number,
         server=server,
         allocation=decision.allocation,
+        training=training,
         arrivals=state.arrivals.after_round(now, totals.bought, under_way),
         tally=tally,
         overspend=row.overspend,

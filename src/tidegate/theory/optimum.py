@@ -9,6 +9,10 @@ spending jumps over b, some slots follow the rule above the jump and the others 
 
 With a cap of U uses, if b does not pay for replacing every sample in time, a slot is filled in a
 part s of the rounds; ΣA then grows by s, and the effective sample size by n·s² / q.
+
+Where S samples are stored and n of them train in a round, a slot is used with the chance n / S; ΣA
+grows by it. What follows is the most that can be gained if chance decides which samples train. To
+train on the least used gains more: uses are then more even.
 """
 
 import math
@@ -99,6 +103,7 @@ def optimum(
     budget: float,
     total_capacity: float,
     most_uses: int | None = None,
+    chance: float = 1.0,
 ) -> Optimum:
     """Return the most effective samples a round that full buffers can gain for a budget.
 
@@ -108,6 +113,7 @@ def optimum(
         total_capacity: ΣB_m.
         most_uses: U, the most rounds in which a sample trains; None for no cap. If the budget
             cannot keep the buffers full with this cap, they are as full as it allows.
+        chance: the part of the stored samples that trains in a round.
 
     >>> from tidegate.theory.distribution import UniformDistribution
     >>> best = optimum(UniformDistribution(1, 10), budget=55.0, total_capacity=100)
@@ -118,6 +124,9 @@ def optimum(
     >>> capped = optimum(UniformDistribution(1, 10), 55.0, total_capacity=100, most_uses=10)
     >>> round(capped.effective_per_round, 2), round(capped.stored_per_round, 2)
     (18.6, 100.0)
+    >>> eightfold = optimum(UniformDistribution(1, 10), 55.0, total_capacity=800, chance=1 / 8)
+    >>> round(eightfold.effective_per_round, 1)
+    30.4
     """
     if not (math.isfinite(budget) and budget > 0 and total_capacity > 0):
         raise ValueError(f"need a positive budget and capacity, got {budget} and {total_capacity}")
@@ -126,10 +135,10 @@ def optimum(
     allowed = budget / total_capacity
     if most_uses is None or most_uses > LONGEST_LIFE:
         _check_affordable(prices, allowed, total_capacity)
-    plan = plan_slots(prices, allowed, most_uses=most_uses)
+    plan = plan_slots(prices, allowed, most_uses=most_uses, chance=chance)
     bound = plan.best.average_cost - plan.best.multiplier * plan.spent
     return Optimum(
-        effective_per_round=total_capacity * plan.filled**2 / plan.growth,
+        effective_per_round=total_capacity * (chance * plan.filled) ** 2 / plan.growth,
         distinct_per_round=total_capacity * plan.replaced,
         stored_per_round=total_capacity * plan.filled,
         spent_per_round=total_capacity * plan.spent,
@@ -163,6 +172,7 @@ def plan_slots(
     most_uses: int | None = None,
     longest_life: int = LONGEST_LIFE,
     precision: float = PRECISION,
+    chance: float = 1.0,
 ) -> SlotPlan:
     """Return the best plan for ``allowed`` a slot and round; the cheapest rule if all cost more.
 
@@ -172,12 +182,19 @@ def plan_slots(
         most_uses: U; None for no cap.
         longest_life: a sample that was used more often is replaced at any price.
         precision: the relative precision of the cost of a round.
+        chance: the part of the stored samples that trains in a round.
     """
-    if prices.mean <= allowed * (1 + ROUNDING):
-        fresh = SlotRule(0.0, 1.0, 1.0, prices.mean, 1.0, (prices.highest,))
+    pays = chance * prices.mean
+    if pays <= allowed * (1 + ROUNDING):
+        fresh = SlotRule(0.0, chance, chance, pays, chance, (prices.highest,), chance=chance)
         return SlotPlan(more=fresh, less=fresh, share=0.0, best=fresh)
     solve = partial(
-        best_rule, prices, most_uses=most_uses, longest_life=longest_life, precision=precision
+        best_rule,
+        prices,
+        most_uses=most_uses,
+        longest_life=longest_life,
+        precision=precision,
+        chance=chance,
     )
     is_capped = most_uses is not None and most_uses <= longest_life  # then buying nothing is a rule
     # For lives of L rounds at a constant price c, the multiplier is L²/c = c/allowed².

@@ -16,6 +16,13 @@ filled: h(U) = h(0), and
 
 w is the cost of an empty slot in a round. It is many times what any kept sample adds
 (``weight_of_empty``), so buffers are as full as the money allows.
+
+Where a client trains on n of the S samples that it stores, a stored sample is used in a round with
+the chance q = n/S. With u uses so far,
+
+    g + h(u) = E_c[ min( K(u),  μ·c + K(0) ) ],   K(u) = q·(2u + 1 + h(u+1)) + (1-q)·h(u),
+
+which is the first equation where q = 1. θ(u) = (K(u) - K(0)) / μ is then a threshold by uses.
 """
 
 import math
@@ -27,6 +34,8 @@ from tidegate.theory.waiting import price_to_wait_for
 PRECISION = 1e-13
 """The relative precision of g."""
 MOST_STEPS = 200
+ROUNDING = 1e-15
+"""Relative, of what keeping a sample costs."""
 LONGEST_LIFE = 10_000
 """The most rounds that a rule may keep a sample."""
 FIRST_AGES = 32
@@ -67,6 +76,8 @@ class SlotRule:
     """w times the part of the rounds in which the slot holds no sample."""
     filling: float = math.inf
     """The price up to which the slot is filled after its sample was used U times."""
+    chance: float = 1.0
+    """q, with which a stored sample is used in a round; ages are uses where it is below 1."""
 
     @property
     def loss(self) -> float:
@@ -82,6 +93,7 @@ def best_rule(
     most_uses: int | None = None,
     longest_life: int = LONGEST_LIFE,
     precision: float = PRECISION,
+    chance: float = 1.0,
 ) -> SlotRule:
     """Return the rule of least average cost for a multiplier μ > 0.
 
@@ -92,6 +104,7 @@ def best_rule(
         most_uses: U; None for no cap.
         longest_life: a sample that was used more often is replaced at any price.
         precision: the relative precision of g.
+        chance: q; below 1 without a cap only.
     """
     weight = math.inf
     if most_uses is not None and most_uses <= longest_life:
@@ -102,15 +115,16 @@ def best_rule(
         cost, ages = near.loss + multiplier * near.spent, FIRST_AGES + len(near.thresholds)
     else:
         equal = min(max(round(math.sqrt(multiplier * prices.mean)), 1), max(longest_life, 1))
-        cost, ages = equal + multiplier * prices.mean / equal, FIRST_AGES + 4 * equal
+        cost, ages = chance * (equal + multiplier * prices.mean / equal), FIRST_AGES + 4 * equal
     nothing = min(cost, ALL_EMPTY * weight) < cost
     cost = min(cost, ALL_EMPTY * weight)
     for _ in range(MOST_STEPS):
-        life = _best_life(prices, multiplier, cost, (min(ages, longest_life), longest_life), weight)
+        looked_at = min(ages, longest_life), longest_life
+        life = _best_life(prices, multiplier, cost, looked_at, weight, chance)
         while life.cut and ages < longest_life:
             ages *= 2
             looked_at = min(ages, longest_life), longest_life
-            life = _best_life(prices, multiplier, cost, looked_at, weight)
+            life = _best_life(prices, multiplier, cost, looked_at, weight, chance)
         if nothing and life.dearer > 0:
             return SlotRule(multiplier, weight, 0.0, 0.0, 0.0, (), 0.0, weight, 0.0)
         nothing = False
@@ -129,6 +143,7 @@ def best_rule(
         filled=1 - empty / life.length,
         empty_cost=weight * empty / life.length if empty else 0.0,
         filling=life.filling,
+        chance=chance,
     )
 
 
@@ -139,7 +154,9 @@ class _Life:
     thresholds: list[float]
     """By age, from 1."""
     kept: list[float]
-    """The probability of staying for another round, by age."""
+    """The probability of another use, by age."""
+    rounds: list[float]
+    """The rounds in which a sample may be replaced before it, by age: 1 where all are used."""
     filling: float
     """The price up to which a sample that outlives all these ages is replaced."""
     length: float
@@ -154,7 +171,8 @@ class _Life:
         alive, growth, spent, age = 1.0, 0.0, 0.0, 0
         for age, kept in enumerate(self.kept, start=1):
             growth += alive * (1 + 2 * age * kept)
-            spent += alive * prices.up_to(self.thresholds[age - 1])[1]
+            paid = prices.up_to(self.thresholds[age - 1])[1]
+            spent += alive * self.rounds[age - 1] * paid
             alive *= kept
             if alive < NEGLIGIBLE:
                 break
@@ -168,11 +186,13 @@ def _best_life(
     cost: float,
     ages: tuple[int, int],
     weight: float,
+    chance: float,
 ) -> _Life:
     """Return the best life at this cost of a round.
 
     Dynamic programming, backwards over ages, from one at which every price replaces the sample, or
-    from the oldest of the search. ``relative`` is h(a) - h(1) at the trial cost g.
+    from the oldest of the search. ``relative`` is h(a) + 1 - K(0) at the trial cost g, which is
+    h(a) - h(1) where all samples are used.
 
     Args:
         prices: the distribution of prices.
@@ -180,9 +200,11 @@ def _best_life(
         cost: g.
         ages: the oldest age of the search, and the oldest at which a sample may be kept.
         weight: w; infinity if slots are never empty.
+        chance: q.
     """
+    idle = 1.0 - chance
     relative, length, filling = multiplier * prices.mean + 1.0 - cost, 1.0, prices.highest
-    oldest = max(math.ceil((multiplier * prices.highest - relative) / 2), 1)
+    oldest = max(math.ceil((multiplier * prices.highest - relative + idle) / (2 * chance)), 1)
     looked_at, last = ages
     up_to = prices.up_to
     if oldest > looked_at == last and not math.isinf(weight):
@@ -192,17 +214,27 @@ def _best_life(
         relative = (multiplier * paid + weight * (1 - likely) - cost) * length + 1.0
     lives = []
     for age in range(min(oldest, looked_at), 0, -1):
-        keeping = 2 * age + relative
-        threshold = keeping / multiplier
-        replaced, paid = up_to(threshold)
-        kept = 1.0 - replaced
-        relative = kept * keeping + multiplier * paid + 1.0 - cost
-        length = 1.0 + kept * length
-        lives.append((threshold, kept))
+        used = keeping = 2 * age + relative
+        for _ in range(MOST_STEPS):
+            threshold = keeping / multiplier
+            replaced, paid = up_to(threshold)
+            kept = 1.0 - replaced
+            relative = kept * keeping + multiplier * paid + 1.0 - cost
+            # Newton's method on keeping = q·used + (1-q)·(relative - 1), concave in ``keeping``.
+            step = (chance * used + idle * (relative - 1.0) - keeping) / (1.0 - idle * kept)
+            if abs(step) <= ROUNDING * abs(keeping):
+                break
+            keeping += step
+        rounds = 1.0 / (1.0 - idle * kept)
+        kept *= chance * rounds
+        length = rounds + kept * length
+        lives.append((threshold, kept, rounds))
     lives.reverse()
-    thresholds, survival = [one for one, _ in lives], [kept for _, kept in lives]
+    thresholds, survival, rounds_of = ([life[part] for life in lives] for part in range(3))
     cut = oldest > looked_at and math.prod(survival) >= NEGLIGIBLE
-    return _Life(thresholds, survival, filling, length, relative, cut)
+    waits = idle / chance  # for its first use
+    relative, length = relative - cost * waits, length + waits
+    return _Life(thresholds, survival, rounds_of, filling, length, relative, cut)
 
 
 def bellman_residual(
@@ -210,24 +242,28 @@ def bellman_residual(
 ) -> float:
     """Return the largest violation of the optimality equation by a rule, relative to g.
 
-    h follows from the thresholds; one step of the equation must reproduce it.
+    One step of the equation leads from the thresholds to h, and from h back to the thresholds.
 
     Args:
         prices: the distribution of prices.
         rule: a rule with a multiplier above 0.
         most_uses: the rule's U.
     """
-    mu, g = rule.multiplier, rule.average_cost
-    # h(a+1) - h(1) from θ(a), for a = 1, 2, ...; and h(1) - h(1) = 0 before them.
-    relative = [0.0, *(mu * theta - 2 * age for age, theta in enumerate(rule.thresholds, start=1))]
-    options = [
-        (here, 2 * age + 1 + relative[age]) for age, here in enumerate(relative[:-1], start=1)
+    mu, g, q = rule.multiplier, rule.average_cost, rule.chance
+
+    def waiting(keeping: float) -> float:
+        """Return h(a) + 1 - K(0), given K(a) - K(0)."""
+        replaced, paid = prices.up_to(keeping / mu)
+        return (1 - replaced) * keeping + mu * paid + 1 - g
+
+    keeping = [mu * theta for theta in rule.thresholds]
+    relative = [waiting(cost) for cost in keeping]
+    errors = [q * relative[0] - (1 - q) * g] if relative else []
+    errors += [
+        q * (2 * age + relative[age]) + (1 - q) * (relative[age - 1] - 1) - keeping[age - 1]
+        for age in range(1, len(keeping))
     ]
-    if most_uses is not None and len(relative) == most_uses:  # the last is h(0) - h(1)
-        options.append((relative[-1], weight_of_empty(most_uses) + relative[-1]))
-    worst = 0.0
-    for here, keep in options:
-        replaced, paid = prices.up_to((keep - 1) / mu)
-        step = (1 - replaced) * keep + mu * paid + replaced - g
-        worst = max(worst, abs(step - here))
-    return worst / g
+    if most_uses is not None and len(keeping) == most_uses - 1:
+        empty = keeping[-1] - 2 * len(keeping) if keeping else 0.0
+        errors.append(waiting(weight_of_empty(most_uses) + empty - 1) - empty)
+    return max(map(abs, errors), default=0.0) / g
