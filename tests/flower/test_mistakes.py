@@ -335,6 +335,21 @@ MISTAKES = {
     "worth raises": gate(
         "'worth': lambda *_: {}['layer']", "worth raised KeyError: 'layer'", 1, raises=True
     ),
+    "no such key in group": gate(
+        "'group': lambda sample: {}['class']",
+        "group failed on .* with KeyError: 'class'; it gets a complete" + NOTHING,
+        1,
+        costs=True,
+        raises=True,
+    ),
+    "a group of no argument": gate("'group': lambda: 'a'", "group must be a function of a sample"),
+    "more in training than in store": gate(
+        "'train_on': 20", "train_on is 20, but buffer_capacity is 10: .* raise buffer_capacity"
+    ),
+    "a ceiling as text": gate("'spend_at_most': '5'", "spend_at_most must be a number from 0 to"),
+    "a ceiling of 0": gate(
+        "'spend_at_most': 0", "bought nothing: so far its own ceiling, spend_at_most" + NOTHING, 1
+    ),
     "a selection of 20": gate("'selection': 20", "selection must be a Selection, got 20; such as"),
     "a function that gives no selection": gate(
         "'selection': lambda context: 20",

@@ -236,7 +236,7 @@ class ClientGate:
                 give_up_after=give_up_after,
                 keep_at_most=keep_at_most,
                 subject=None if subject is None else named("subject", subject),
-                group=None if group is None else named("group", group),
+                group=group,
                 most_under_way=most_under_way,
                 spend_ahead=spend_ahead,
             ),

@@ -28,12 +28,17 @@ from tidegate.flower.updates import (
 from tidegate.server.controller import Controller
 from tidegate.wire import Receipt
 
+CEILING = "at_ceiling"
+"""What a receipt's ``health`` calls a purchase that the device's own ceiling has cut."""
 FORM_DIFFERS = (
     "%s is left out of the average: its reply has other records, names or types than most replies"
 )
 RAN_SHORT = (
     "%s bought fewer samples than ordered: its stream ran dry, or its supplier failed; see the "
     "client's log for which. Later rounds do not repeat this until it can buy again"
+)
+AT_CEILING = (
+    "%s bought nothing: so far its own ceiling, spend_at_most, allows less than a sample costs"
 )
 NO_ARRAYS = (
     "%s sent no model this round and is left out of the average; if it did train, add the "
@@ -170,15 +175,14 @@ class RoundReplies:
                     f"it was asked in round {sent.round_number}, but its receipt is for round "
                     f"{receipt.round_number}"
                 )
-            was_dry = self.controller.ledger.account(client).newest.is_dry
+            before = self.controller.ledger.account(client).newest
             on_time = self.controller.book(client, receipt).on_time
         except WireError as failure:
             logger.warning("%s is left out: %s", client, failure)
             self._note(sent, reply, failure)
             self.nodes.forget([client])  # the next round asks it how far it got
             return False
-        if receipt.is_dry and not was_dry:
-            logger.warning(RAN_SHORT, client)
+        _tell_of_shortage(client, before, receipt)
         if not (on_time and receipt.occupancy):
             return False
         if not has_model(reply.content):
@@ -202,6 +206,14 @@ class RoundReplies:
         failed = not reply.has_error() or reply.error.code not in NO_REPLY
         if failed and sent.round_number == self.controller.round_number:
             self.failed[sent.client] = f"{failure}"
+
+
+def _tell_of_shortage(client: str, before: Receipt, receipt: Receipt) -> None:
+    """Warn once of a client that bought less than it was ordered to."""
+    if receipt.is_dry and not before.is_dry:
+        logger.warning(RAN_SHORT, client)
+    if receipt.health.get(CEILING) and not (receipt.bought or before.health.get(CEILING)):
+        logger.warning(AT_CEILING, client)
 
 
 def usable_evaluations(replies: Iterable[Message], key: str, model: ArrayRecord) -> list[Message]:
