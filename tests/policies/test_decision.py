@@ -14,7 +14,7 @@ from tidegate._internal.arrays import FloatArray, IntArray
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import FleetOrder, Quote, RoundTotals
 from tidegate.policies import ControlOptions, JointPolicy
-from tidegate.policies.decision import Decision, decide
+from tidegate.policies.decision import Decision, cash, decide
 from tidegate.policies.presets import make_policy
 from tidegate.problem import Problem
 
@@ -122,6 +122,11 @@ def test_no_more_is_bought_than_there_is_money_for(
     money = max(min(cash, order.money - unsettled), 0.0)
     assert float(counts @ np.array(prices)) <= money * (1 + 1e-9)
     assert counts.sum() <= max(decision.total, 0.0) + 1e-9
+
+
+def test_money_of_later_rounds_pays_for_whole_samples_to_the_last() -> None:
+    assert 0.1 + 0.7 < 8 * 0.1  # as floats
+    assert cash(budget=0.1, round_number=1, overspend=0.0, ahead=0.7) >= 8 * 0.1
 
 
 @given(ORDERS, PRICES, WANTS)
