@@ -408,6 +408,8 @@ class Introduction(Record):
     """B_m, samples that it will never exceed."""
     buffer_id: str
     """Of the buffer that it has now."""
+    train_on: int = 0
+    """The most samples that train in a round, the least used ones; 0 for all."""
     void_round: int = 0
     """It will apply no order up to this round that it has not applied before."""
     candidates: int = 0
@@ -427,6 +429,8 @@ class Introduction(Record):
             raise _refusal("candidates", self.candidates, f"at most {MOST_CANDIDATES}")
         if self.buffer_capacity < 1:
             raise _refusal("buffer_capacity", self.buffer_capacity, "at least 1")
+        if self.train_on >= self.buffer_capacity:
+            raise _refusal("train_on", self.train_on, "less than the capacity, or 0 for all")
         if self.buffer_capacity > LARGEST_CAPACITY:
             most = f"at most {LARGEST_CAPACITY}; count larger units (batches) in place of samples"
             raise _refusal("buffer_capacity", self.buffer_capacity, most)

@@ -263,6 +263,7 @@ class Device:
             client=books.client,
             buffer_capacity=books.buffer_capacity,
             buffer_id=books.buffer_id,
+            train_on=books.train_on,
             void_round=books.void_round,
             candidates=0 if self.selection is None else self.selection.candidates,
             read=books.read,

@@ -90,7 +90,10 @@ def test_accounts_of_a_file_are_the_same(changes: list[tuple[str, Account]], sav
     for number, (client, account) in enumerate(changes):
         if number == saved_at:
             file = changed(accounts)
-            known = [(one, told.buffer_capacity) for one, told in file.items()]
+            known = [
+                (client, account.buffer_capacity, account.train_on)
+                for client, account in file.items()
+            ]
             noted, orders = {*accounts.waiting, *accounts.retired}, orders_in(file)
             saved = [dataclasses.replace(account, outstanding=None) for account in file.values()]
             accounts = Accounts(saved.__getitem__, known, dataclasses.replace(accounts.sums))

@@ -341,6 +341,7 @@ class ClientGate:
             client=books.client,
             buffer_capacity=books.buffer_capacity,
             buffer_id=books.buffer_id,
+            train_on=books.train_on,
             void_round=books.void_round,
             candidates=0 if selection is None else selection.candidates,
             read=books.read,

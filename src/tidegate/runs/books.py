@@ -172,17 +172,19 @@ class RunBooks:
         )
         return accounts
 
-    def _clients(self) -> Iterator[tuple[str, int]]:
-        """Yield the name and the capacity of every client, in the order in which they joined."""
+    def _clients(self) -> Iterator[tuple[str, int, int]]:
+        """Yield every client's name, capacity and samples that train, in order of joining."""
         rows = self._connection.execute(
-            "SELECT number, client, buffer_capacity FROM accounts ORDER BY number"
+            "SELECT number, client, buffer_capacity, train_on FROM accounts ORDER BY number"
         )
-        for place, (number, client, capacity) in enumerate(rows):
+        for place, (number, client, capacity, train_on) in enumerate(rows):
             if number != place or type(client) is not str:
                 raise ValueError(f"account {place} is missing or has no name")
             if type(capacity) is not int or not 1 <= capacity <= LARGEST_CAPACITY:
                 raise ValueError(f"the capacity of {client} is {capacity!r}, which is not possible")
-            yield client, capacity
+            if type(train_on) is not int or not 0 <= train_on < capacity:
+                raise ValueError(f"{client} trains on {train_on!r} samples, which is not possible")
+            yield client, capacity, train_on
 
     def _account(self, number: int) -> Account:
         """Return the account of a client."""
@@ -286,6 +288,7 @@ def account_row(number: int, client: str, account: Account) -> tuple[object, ...
         client,
         account.buffer_capacity,
         account.buffer_id,
+        account.train_on,
         account.candidates,
         json.dumps(account.missing),
         account.retired_in,
@@ -305,6 +308,7 @@ def account_of(row: Mapping[str, Any], order: Order | None = None) -> Account:
     return Account(
         buffer_capacity=row["buffer_capacity"],
         buffer_id=row["buffer_id"],
+        train_on=row["train_on"],
         newest=Receipt(**newest),
         outstanding=order,
         candidates=row["candidates"],

@@ -36,7 +36,7 @@ RUN = """CREATE TABLE run (
 JSON, ``rule_state`` is an archive."""
 ACCOUNTS = """CREATE TABLE accounts (
     number INTEGER PRIMARY KEY,
-    client TEXT, buffer_capacity INTEGER, buffer_id TEXT,
+    client TEXT, buffer_capacity INTEGER, buffer_id TEXT, train_on INTEGER,
     candidates INTEGER, missing TEXT, retired_in INTEGER,
 
     lost_buffers INTEGER, lost_admitted INTEGER, lost_spent REAL, lost_refunded REAL,

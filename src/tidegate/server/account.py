@@ -74,6 +74,8 @@ class Account:
     """B_m, a hard limit on what a receipt may claim to store, and so to admit in a round."""
     buffer_id: str = ""
     """Id of the buffer that its orders are for."""
+    train_on: int = 0
+    """The most samples that train in a round, the least used ones; 0 for all."""
     newest: Receipt = NOTHING
     """The newest receipt of this buffer."""
     outstanding: Order | None = None
@@ -165,6 +167,7 @@ class Account:
         return Account(
             buffer_capacity=self.buffer_capacity,
             buffer_id=buffer_id,
+            train_on=self.train_on,
             lost=Lost(
                 buffers=lost.buffers + bool(sum(newest.holding) or newest.under_way or waits),
                 admitted=self.admitted,
@@ -179,7 +182,7 @@ class Account:
 
     def introduced(self, introduction: Introduction) -> "Account":
         """Return the account after a client said how far it has read its stream."""
-        account = replace(self, candidates=introduction.candidates)
+        account = replace(self, candidates=introduction.candidates, train_on=introduction.train_on)
         if introduction.holding and self.is_new:
             account = replace(account, newest=Receipt.begun("none", introduction.holding))
         # Whoever does not choose reads only for an order, and its receipt will say how much.
@@ -247,7 +250,7 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
         "samples stored": (
             receipt.occupancy,
             0,
-            min(account.buffer_capacity, before.occupancy + admitted),
+            min(account.train_on or account.buffer_capacity, before.occupancy + admitted),
         ),
         "uses": (receipt.uses, receipt.occupancy, before.uses + receipt.occupancy),
         "samples read": (

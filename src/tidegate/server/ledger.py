@@ -72,25 +72,30 @@ class Accounts:
 
     Args:
         read: reads an account that is not in memory, by the client's number; None if all are.
-        known: clients whose accounts ``read`` returns, each with the capacity of its buffer.
+        known: clients whose accounts ``read`` returns, each with the capacity of its buffer, and
+            how many of its samples train.
         sums: the sums over all of these.
     """
 
     def __init__(
         self,
         read: Callable[[int], Account] | None = None,
-        known: Iterable[tuple[str, int]] = (),
+        known: Iterable[tuple[str, int, int]] = (),
         sums: Sums | None = None,
     ) -> None:
         self._read = read
         self.sums = sums or Sums()
         self._capacities = array("q")
         self._numbers: dict[str, int] = {}
-        for client, capacity in known:
+        self.train_on: dict[str, int] = {}
+        """The most samples that train in a round, of clients that do not train on all."""
+        for client, capacity, train_on in known:
             if client in self._numbers:
                 raise ValueError(f"client {client} has two accounts")
             self._numbers[client] = len(self._capacities)
             self._capacities.append(capacity)
+            if train_on:
+                self.train_on[client] = train_on
         self._held: dict[str, Account] = {}
         self.changed: dict[str, None] = {}
         """Clients whose accounts differ from what was saved."""
@@ -131,6 +136,8 @@ class Accounts:
         else:
             self.sums.add(self[client], -1)
             self._capacities[number] = account.buffer_capacity
+        if account.train_on:
+            self.train_on[client] = account.train_on
         self.sums.add(account)
         self._held[client] = account
         self.changed[client] = None
@@ -279,7 +286,7 @@ class Ledger:
             largest_buffer: the largest capacity that the server accepts from a client.
         """
         client, buffer_id = introduction.client, introduction.buffer_id
-        fresh = Account(introduction.buffer_capacity, buffer_id)
+        fresh = Account(introduction.buffer_capacity, buffer_id, introduction.train_on)
         account = self.account(client) if client in self else fresh
         if account.retired_in:
             raise WireError(
@@ -517,6 +524,11 @@ def _check_capacity(account: Account, introduction: Introduction, largest: int |
         raise WireError(
             f"{client} now has a capacity of {capacity}, but had {account.buffer_capacity} "
             "before; a capacity cannot change within a run, so restore it or start a new run"
+        )
+    if account.train_on != introduction.train_on:
+        raise WireError(
+            f"{client} now trains on {introduction.train_on or 'all'} of its samples, but trained "
+            f"on {account.train_on or 'all'} before; restore it, or start a new run"
         )
 
 
