@@ -121,7 +121,9 @@ def test_a_buffer_without_room_is_refused_in_words() -> None:
     content = RecordDict()
     attach(content, Address(run="r", client="a"))
     (reply,) = grid.send_and_receive([Message(content, 2, "train")])
-    assert "buffer_capacity of a must be a whole number of at least 1" in str(reply.error.reason)
+    assert "the result of buffer_capacity must be a whole number of at least 1" in str(
+        reply.error.reason
+    )
 
 
 def test_an_app_that_was_copied_with_its_gate_finds_its_samples() -> None:
