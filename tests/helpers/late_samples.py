@@ -1,6 +1,7 @@
 """A supplier that delivers every sample after a drawn delay, and a fleet of gates that have one."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,12 +65,14 @@ class LateFleet:
         self.stores, self._suppliers, self._gates = {}, {}, {}
         for number, client in enumerate(self.names):
             capacity = int(problem.capacities[number])
-            self.stores[client] = store = Store(None, "r", client, capacity)
+            trains = 0 if problem.train_on is None else int(np.asarray(problem.train_on)[number])
+            store = Store(None, "r", client, capacity, train_on=trains)
+            self.stores[client] = store
             self._suppliers[client] = late = DelayedSamples(problem.delays, seed, number)
             supplier = None if problem.delays.none else late
             self._gates[client] = Gate(store, IndexedStream(range(100_000)), supplier=supplier)
             hello = Introduction(run="r", client=client, buffer_capacity=capacity, buffer_id="b")
-            self.controller.join(hello)
+            self.controller.join(replace(hello, train_on=trains))
 
     def play(self, present: Collection[str] = ()) -> FleetRound:
         """One round with these clients, or with all."""

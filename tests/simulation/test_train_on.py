@@ -2,12 +2,15 @@
 
 import io
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from late_samples import LateFleet
 
+from tidegate import buffer
 from tidegate._internal import saving
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
@@ -18,10 +21,11 @@ from tidegate.policies.presets import make_policy
 from tidegate.prices import Price, UniformPrice
 from tidegate.problem import EarlierSamples, Problem
 from tidegate.problem.delays import Delays
+from tidegate.server.ledger import Ledger
 from tidegate.simulation.limits import full_buffers, most_effective
 from tidegate.simulation.orders import with_prices_ahead
 from tidegate.simulation.rounds import begin, play_round, simulate
-from tidegate.wire import Order
+from tidegate.wire import Introduction, Order, Receipt
 
 pytestmark = pytest.mark.no_cover  # long loops, covered elsewhere
 
@@ -151,3 +155,41 @@ def test_what_cannot_be_trained_on(wrong: object) -> None:
             mean_price=5.5,
             num_rounds=9,
         )
+
+
+def test_a_server_hears_what_its_clients_train_on_and_plans_with_it() -> None:
+    problem = replace(problem_with(4, ROUNDS), train_on=10)
+    fleet = LateFleet("tide", problem, STRICT, LAW, 3)
+    run = simulate(make_policy("tide", problem, STRICT), problem, LAW, 3)
+    played = [fleet.play() for _ in range(ROUNDS)]
+    spent = sum(row.spent for row in played)
+    assert spent == pytest.approx(run.columns["spent"].sum(), rel=1e-9)
+    assert played[-1].training_size == 100
+    near = pytest.approx(run.columns["effective_samples"][-1], rel=0.03)
+    assert played[-1].effective_samples == near
+
+
+def test_who_trains_may_change_from_order_to_order() -> None:
+    """Where a sample is erased, the one that trains instead may have been used more often."""
+    ledger = Ledger("r")
+    hello = Introduction(run="r", client="a", buffer_capacity=2, buffer_id="b", train_on=1)
+    ledger.welcome(hello, None, round_number=1, largest_buffer=None)
+    for number, count, uses in ((1, 1, 1), (2, 0, 2), (3, 1, 1), (4, 0, 3)):
+        order = Order(
+            run="r", round_number=number, price=1.0, retention="oldest_first", count=count
+        )
+        ledger.send("a", order)
+        bought = 1 + (number > 2)
+        holding = buffer.holding({number: 1} | ({number - 2: 1} if number > 2 else {}))
+        receipt = Receipt(
+            run="r",
+            round_number=number,
+            bought=bought,
+            admitted=bought,
+            spent=float(bought),
+            holding=holding,
+            occupancy=1,
+            uses=uses,
+        )
+        ledger.book("a", receipt)
+    assert ledger.account("a").newest.uses == 3

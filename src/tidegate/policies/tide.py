@@ -2,7 +2,7 @@
 
 from tidegate.admission.tide import PRICE_GROUPS, Tide, TideState
 from tidegate.policies.joint import JointPolicy
-from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions, NotApplicable
+from tidegate.policies.options import DEFAULT_OPTIONS, ControlOptions
 from tidegate.problem import Problem
 from tidegate.retention.oldest_first import OldestFirst
 
@@ -24,11 +24,6 @@ def tide(
         price_groups: groups of prices, for prices that depend on the price before; 1 treats them as
             independent.
     """
-    if options.most_uses is not None and problem.chance < 1:
-        raise NotApplicable(
-            f"tide plans no cap on uses ({options.most_uses}) where clients train on a part of "
-            "what they store; leave out most_uses or train_on"
-        )
     return JointPolicy(
         admission=Tide(
             budget=problem.budget,
@@ -37,7 +32,8 @@ def tide(
             fraction_train=problem.mean_fraction_train,
             price_groups=price_groups,
             most_uses=options.most_uses,
-            chance=problem.chance,
+            # A cap counts rounds in the buffer: thresholds are then as if all samples trained.
+            chance=problem.chance if options.most_uses is None else 1.0,
             stored=int(problem.earlier.within(options.most_uses).sum()),
         ),
         retention=OldestFirst(options.most_uses or 0),

@@ -252,7 +252,12 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
             0,
             min(account.train_on or account.buffer_capacity, before.occupancy + admitted),
         ),
-        "uses": (receipt.uses, receipt.occupancy, before.uses + receipt.occupancy),
+        "uses": (
+            receipt.uses,
+            receipt.occupancy,
+            # Those that train now need not be those that trained before.
+            LARGEST_INTEGER if account.train_on else before.uses + receipt.occupancy,
+        ),
         "samples read": (
             receipt.read - before.read,
             0,

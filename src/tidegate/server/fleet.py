@@ -267,8 +267,11 @@ class Fleet:
         if self._policy is None:
             terms, earlier = self.terms, self.ledger.earlier
             uses = [(0, *earlier.get(client, ())) for client in self.roster.places if earlier]
+            capacities = {client: self.planned_capacity(client) for client in self.roster.places}
+            training = capacities | self.ledger.accounts.train_on
             problem = Problem(
-                buffer_capacities=[self.planned_capacity(client) for client in self.roster.places],
+                buffer_capacities=list(capacities.values()),
+                train_on=[training[client] for client in capacities],
                 budget=terms.budget,
                 mean_price=terms.prices.mean(terms.num_rounds),
                 num_rounds=terms.num_rounds,

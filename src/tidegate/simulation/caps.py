@@ -34,10 +34,13 @@ class CapPoint:
 def looked_at(problem: Problem, law: PriceLaw, chosen: int | None = None) -> dict[int, Optimum]:
     """Return the limit for each cap that makes a difference, and for the chosen one.
 
-    Empty if no limit is known: if each client has its own column of prices, or the budget is so
-    small that samples would have to stay for ten thousand rounds.
+    Empty if no limit is known: if clients train on a part of what they store, each client has its
+    own column of prices, or the budget is so small that samples would have to stay for ten thousand
+    rounds.
     """
     budget, slots = problem.budget, problem.slots_a_round
+    if problem.chance < 1:
+        return {}
     try:
         prices = price_distribution(law, problem.num_rounds)
         free = optimum(prices, budget, slots)

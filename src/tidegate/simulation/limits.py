@@ -19,7 +19,7 @@ def most_effective(problem: Problem, law: PriceLaw) -> float | None:
     >>> round(most_effective(mnist, UniformPrice(1, 10)), 2)
     25.57
     """
-    best = full_buffers(problem, law, most_uses=1)
+    best = _optimum(problem, law, most_uses=1, chance=1.0)
     trains = problem.chance * problem.slots_a_round
     return None if best is None else min(best.effective_per_round, trains)
 
@@ -28,14 +28,21 @@ def full_buffers(problem: Problem, law: PriceLaw, most_uses: int | None) -> Opti
     """Return the most that buffers gain which are as full as a cap on uses and the budget allow.
 
     None if it is unknown: where each client has a column of prices, where delays vary (arrivals
-    then spread out what was bought in bursts), or with a budget so small that samples would have to
-    stay for ten thousand rounds.
+    then spread out what was bought in bursts), with a cap where clients train on a part of what
+    they store, or with a budget so small that samples would have to stay for ten thousand rounds.
     """
+    if most_uses is not None and problem.chance < 1:
+        return None
+    return _optimum(problem, law, most_uses, problem.chance)
+
+
+def _optimum(
+    problem: Problem, law: PriceLaw, most_uses: int | None, chance: float
+) -> Optimum | None:
     if not problem.delays.constant:
         return None
     try:
         prices = price_distribution(law, problem.num_rounds)
-        chance = problem.chance if most_uses is None else 1.0
         return optimum(prices, problem.budget, problem.slots_a_round, most_uses, chance)
     except ConfigurationError:
         return None
