@@ -474,6 +474,7 @@ ON_FLOWER = {
 """Where the run's status is what a user sees of it, what its log says."""
 
 
+@pytest.mark.full
 @pytest.mark.deployment
 @pytest.mark.share(60)
 def test_on_a_deployment_the_run_fails_and_its_log_says_why(fleet: Fleet, tmp_path: Path) -> None:
