@@ -256,7 +256,9 @@ def check(receipt: Receipt, account: Account, order: Order) -> None:
             receipt.uses,
             receipt.occupancy,
             # Those that train now need not be those that trained before.
-            LARGEST_INTEGER if account.train_on else before.uses + receipt.occupancy,
+            receipt.occupancy * (order.round_number + MOST_AGES)
+            if account.train_on
+            else before.uses + receipt.occupancy,
         ),
         "samples read": (
             receipt.read - before.read,
