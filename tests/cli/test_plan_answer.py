@@ -144,6 +144,21 @@ def test_samples_that_cost_nothing_are_bought(
     assert "It pays nothing for a sample on average; the mean price is 4.5 EUR." in told
 
 
+def test_a_plan_says_what_training_on_more_samples_is_worth(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    flags = "--capacities 40x2 --budget 11 --price uniform:1,10 --rounds 30 --seeds 1 --policy tide"
+    told = plan(capsys, f"{flags} --train-on 10")
+    assert "a round trains on 25 % of what full buffers store" in told
+    assert "training on 20 samples at most" in told
+    assert "10 % more samples to train on in a round would change them by" in told
+    assert "at most 5.231 effective samples a round" in told
+    assert "to train on the least used can gain more" in told
+    capped = plan(capsys, f"{flags} --train-on 10 --most-uses 20")
+    assert "Use tide" in capped
+    assert "buffers that are always full gain" not in capped  # unknown with both
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("delay", [0, 5, 10])
 def test_real_gates_keep_what_a_plan_promises(
