@@ -9,6 +9,7 @@ import typer
 import tidegate
 from tidegate.cli.audit import audit
 from tidegate.cli.buffers import buffers
+from tidegate.cli.export import export
 from tidegate.cli.forget import forget
 from tidegate.cli.new import new
 from tidegate.cli.plan import plan
@@ -39,6 +40,7 @@ app.command()(report)
 app.command()(rehearse)
 app.command()(retire)
 app.command()(buffers)
+app.command()(export)
 app.command()(forget)
 app.command()(audit)
 
@@ -91,5 +93,6 @@ def root(
     deployment on this machine.
 
     `tidegate buffers` lists, sweeps and removes the samples that nodes keep on this machine,
-    `tidegate forget` erases a person's samples, and `tidegate audit` checks the records.
+    `tidegate export` writes them for other tools, `tidegate forget` erases a person's, and
+    `tidegate audit` checks the records.
     """

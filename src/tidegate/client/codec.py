@@ -49,6 +49,7 @@ OTHERWISE = "turn it into arrays, numbers, texts or bytes, or give the gate a co
 
 Read = Callable[[memoryview], Any]
 Build = Callable[[Sequence[memoryview]], Any]
+Readers = Mapping[str, Callable[..., Read]]
 
 
 class SampleCodec(Protocol):
@@ -73,14 +74,15 @@ class ArrayCodec:
 
     Args:
         images: stores images of Pillow as ``"png"``, which come back as images, or as their
-            ``"array"``, which is larger and read faster.
+            ``"array"``, which is larger and read faster. With ``"bytes"`` they come back as the
+            bytes of a PNG file.
 
     >>> codec = ArrayCodec()
     >>> codec.decode(codec.encode((np.arange(3), 7, "label")))
     (array([0, 1, 2]), 7, 'label')
     """
 
-    def __init__(self, images: Literal["png", "array"] = "png") -> None:
+    def __init__(self, images: Literal["png", "array", "bytes"] = "png") -> None:
         self._images = images
 
     def encode(self, sample: Any) -> bytes:
@@ -103,7 +105,7 @@ class ArrayCodec:
                 raise ValueError("it is empty")
             head = bytes(parts[0])
             build = _builder if len(head) <= MOST_REMEMBERED else _builder.__wrapped__
-            return build(head)(parts[1:])
+            return build(head, self._images == "bytes")(parts[1:])
 
     def _shape(self, value: Any, parts: list[bytes], place: str) -> Any:
         """Return the structure of a value, and append its arrays to the parts."""
@@ -189,31 +191,32 @@ def _packed_array(array: Any) -> tuple[tuple[Any, ...], bytes]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _builder(head: bytes) -> Build:
+def _builder(head: bytes, images_as_bytes: bool) -> Build:
     """Return what builds samples of one structure from their parts."""
-    return _structure(json.loads(head), set())
+    readers = {**READERS, "png": READERS["bytes"]} if images_as_bytes else READERS
+    return _structure(json.loads(head), set(), readers)
 
 
-def _structure(shape: Any, used: set[int]) -> Build:
+def _structure(shape: Any, used: set[int], readers: Readers) -> Build:
     """Return what builds a structure; each part is used once, so samples cannot blow up."""
     ((kind, content),) = shape.items()
     if kind == "plain" and (content is None or type(content) in (bool, int, float, str)):
         return lambda _: content
     if kind == "tuple":
-        items = [_structure(item, used) for item in content]
+        items = [_structure(item, used, readers) for item in content]
         return lambda parts: tuple([build(parts) for build in items])
     if kind == "list":
-        items = [_structure(item, used) for item in content]
+        items = [_structure(item, used, readers) for item in content]
         return lambda parts: [build(parts) for build in items]
     if kind == "dict":
-        named = {name: _structure(item, used) for name, item in content.items()}
+        named = {name: _structure(item, used, readers) for name, item in content.items()}
         return lambda parts: {name: build(parts) for name, build in named.items()}
-    if kind in READERS:
+    if kind in readers:
         place, *about = content
         if type(place) is not int or place < 0 or place in used:
             raise KeyError(place)
         used.add(place)
-        read = READERS[kind](*about)
+        read = readers[kind](*about)
         return lambda parts: read(parts[place])
     raise ValueError(f"it holds an unknown part {kind[:50]!r}")
 
@@ -258,7 +261,7 @@ def _image(part: memoryview) -> Any:
     return importlib.import_module("PIL.Image").open(io.BytesIO(part), formats=["PNG"]).copy()
 
 
-READERS: Mapping[str, Callable[..., Read]] = {
+READERS: Readers = {
     "bytes": lambda: bytes,
     "number": _number,
     "raw": _array,

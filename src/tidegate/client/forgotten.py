@@ -53,7 +53,7 @@ class Forgotten:
         """Return the hash of a subject; the first call creates the key."""
         known = self.read()
         if known is None:
-            self._check_new()
+            self.check()
             with self._alone():
                 known = self.read() or self._write((secrets.token_hex(KEY_BYTES), frozenset()))
         return _hash(known, subject)
@@ -90,7 +90,7 @@ class Forgotten:
     def remove(self, subject: str) -> bool:
         """Admit later samples of a subject again; return whether it was forgotten."""
         if self.read() is None:
-            self._check_new()
+            self.check()
             return False
         with self._alone():
             known = self.read()
@@ -99,8 +99,10 @@ class Forgotten:
             self._write((known[0], known[1] - {_hash(known, subject)}))
         return True
 
-    def _check_new(self) -> None:
-        """Refuse to create another key if existing hashes were made with a lost one."""
+    def check(self) -> None:
+        """Refuse to go on without a list whose key existing hashes were made with."""
+        if self.read() is not None:
+            return
         for path in databases(self.path.parent):
             uri = f"{path.absolute().as_uri()}?mode=ro"
             for statement in (NAMED, *(others.named for others in other_files())):
