@@ -22,7 +22,6 @@ from tidegate._internal.saving import sync_folder
 from tidegate._internal.sqlite_file import (
     OWNER_ONLY,
     FileKind,
-    check_tables,
     connect,
     empty_log,
     is_damage,
@@ -131,10 +130,9 @@ class DeviceFile:
         self._connection.text_factory = as_text
         self.execute = self._connection.execute
         self.contents = Contents(self, None if path is None else contents_folder(path))
+        if is_reader:
+            return
         with self.opening():
-            if is_reader:
-                check_tables(self._connection, self.path, KIND)
-                return
             prepare(self._connection, self.path, KIND)
             self.sync()  # a process that died may have left deleted content
             if is_shared:

@@ -4,13 +4,15 @@ import json
 import time
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+from tidegate._internal.sqlite_file import check_tables, opened_to_read
 from tidegate.client.codec import ArrayCodec
-from tidegate.client.device_file import DeviceFile
+from tidegate.client.device_file import KIND, DeviceFile
 from tidegate.client.forgotten import Forgotten
 from tidegate.client.limits import Clock, OwnTime, milliseconds
 from tidegate.client.samples import BYTES_AT_ONCE
@@ -61,6 +63,8 @@ class HeldSamples:
         self._forgotten = Forgotten(path.parent)
         self._forgotten.check()
         self._at_first = self._forgotten.hashes()
+        with closing(opened_to_read(path)) as file:
+            check_tables(file, path, KIND)
         self._file = DeviceFile(path, is_reader=True)
         self._numbers, self._sizes = array("q"), array("q")
         with self._file.opening():
