@@ -91,6 +91,10 @@ class Batch:
         """Add a sample, which proves that those before it are at fault themselves."""
         self.samples.append(sample)
         self.size += len(sample.packed)
+        self.sets_aside(failed)
+
+    def sets_aside(self, failed: Iterable[FailedSample]) -> None:
+        """Skip samples for good."""
         for one in failed:
             logger.warning("%a is set aside after %d tries: %a", one.key, one.tries, one.error)
             self.set_aside.append(replace(one, set_aside=True))
@@ -285,20 +289,23 @@ class Buying:
         kept = {key for key in self.batch.tried if self._store.holds(key)}
         taken_up_to = stream.cursor
         passed_over = forgotten = 0
+        others_fail = False  # the codec or the supplier, and not the stream
         while (
             self._taken < wanted
             and len(failed) < MOST_IN_A_ROW
             and passed_over + forgotten < MOST_PASSED
         ):
-            before, self._asks = stream.cursor, False
+            before, self._asks, was_read = stream.cursor, False, False
             try:
                 samples = stream.take(1)
+                was_read = True
                 fresh = self._complete(samples[0], pays=pays) if samples else None
             except ConfigurationError:
                 raise
             except Exception as wrong:
                 if self._stays(before, wrong, failed):
                     break
+                others_fail |= was_read
                 continue
             if not samples:
                 self._has_ended = True
@@ -309,10 +316,11 @@ class Buying:
                 self._taken += 1
             else:
                 forgotten += 1
-                if failed:
+                if others_fail:
                     continue
+                self.batch.sets_aside(failed)
             self.batch.read += (fresh is not None) + len(failed) + forgotten
-            passed_over, forgotten, failed = passed_over + forgotten, 0, []
+            passed_over, forgotten, failed, others_fail = passed_over + forgotten, 0, [], False
             self.batch.cursor = taken_up_to = stream.cursor
             self._write_if_large("paid" if pays else "candidate")
         self._tell_of_row(failed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from tidegate.client.buying import TRIES, Source, one_try_more, to_try_again
 from tidegate.client.store import FailedSample, Held
 from tidegate.client.supplier import Delivered, Outcome, Refused, Request, Supplier
-from tidegate.errors import ConfigurationError
+from tidegate.errors import ConfigurationError, DamagedFileError
 
 logger = logging.getLogger(__name__)
 
@@ -87,21 +87,31 @@ class Purchasing:
             for purchase in self._store.held("under way")
             if not (purchase.is_asked or purchase.is_void)
         ]
-        if not pending:
+        requests = {
+            purchase.number: request
+            for purchase in pending
+            if (request := self._request(purchase)) is not None
+        }
+        if not requests:
             return
         try:
-            self._supplier.ask([self._request(purchase) for purchase in pending])
+            self._supplier.ask(list(requests.values()))
         except Exception:
             logger.exception(
                 "the supplier could not be asked for %d samples; the client asks again with the "
                 "next order",
-                len(pending),
+                len(requests),
             )
             return
-        self._store.mark_asked([purchase.number for purchase in pending])
+        self._store.mark_asked([*requests])
 
-    def _request(self, purchase: Held) -> Request:
-        sample = self._store.unpack(self._store.content(purchase.number) or b"")
+    def _request(self, purchase: Held) -> Request | None:
+        """Return what to ask the supplier; None if the sample cannot be read."""
+        try:
+            sample = self._store.unpack(self._store.content(purchase.number) or b"")
+        except DamagedFileError:
+            logger.exception("%a cannot be read, so the supplier is not asked for it", purchase.key)
+            return None
         return Request(purchase.key, sample, purchase.price)
 
     def _is_late(self, purchase: Held, round_number: int) -> bool:
