@@ -8,10 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from late_supplier import LateSupplier
 
 from tidegate.cli import main
 from tidegate.client.buffer_files import find_buffers, remove_buffer
-from tidegate.client.device_file import store_path
+from tidegate.client.device_file import LARGE, store_path
 from tidegate.client.gate import Gate
 from tidegate.client.store import Store
 from tidegate.client.streams import IndexedStream
@@ -187,3 +188,22 @@ def test_the_backlog_is_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str
     shown = tell(capfd, str(tmp_path))[0]
     assert "candidates" in shown
     assert "21" in shown
+
+
+@pytest.mark.parametrize("length", [30, LARGE])  # in the database, or files of their own
+def test_what_is_under_way_is_counted_with_its_bytes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], length: int
+) -> None:
+    store = Store(store_path(tmp_path, "r", "site-0"), "r", "site-0", 50)
+    order = Order(run="r", round_number=1, price=1.0, retention_horizon=5, count=3)
+    supplier = LateSupplier(0, longest_delay=0)
+    gate = Gate(store, IndexedStream(["x" * length] * 100), supplier=supplier)
+    gate.apply(order, Address(run="r"))
+    under_way = len(store.held("under way"))
+    store.close()
+    (told,) = json.loads(tell(capfd, str(tmp_path), "--json")[0])["buffers"]
+    assert (told["samples"], told["under_way"]) == (0, under_way) == (0, 3)
+    assert 3 * length <= told["under_way_size"] < 3 * (length + 50)
+    assert told["under_way_size"] < told["size"]
+    shown = tell(capfd, str(tmp_path))[0]
+    assert "3 (3.0 MB)" in shown or length < LARGE

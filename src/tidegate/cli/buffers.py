@@ -54,7 +54,8 @@ def buffers(
     open, and names and keeps damaged files.
 
     Samples are those that clients bought; candidates wait in the backlog of a client with a
-    selection.
+    selection; under way are purchases that have not arrived, with what their samples take of the
+    size.
 
     List the buffers:
 
@@ -156,14 +157,21 @@ def _show(found: list[BufferFile], place: Path, now: float) -> None:
     )
     for name in ("run", "client"):
         table.add_column(name, overflow="fold")
-    for name in ("samples", "candidates", "size", "days unused"):
+    for name in ("samples", "candidates", "under way", "size", "days unused"):
         table.add_column(name, justify="right")
     for one in found:
         days = f"{max(now - one.used_at, 0.0) / DAY:,.1f}"
         names = Text(one.run), Text(one.client)  # client names are chosen by clients: no markup
-        counts = f"{one.samples:,}", f"{one.candidates:,}"
+        counts = f"{one.samples:,}", f"{one.candidates:,}", _under_way(one)
         table.add_row(*names, *counts, _size(one.size), days)
     out.print(table)
+
+
+def _under_way(buffer: BufferFile) -> str:
+    """Format how many purchases are under way, and what their samples take."""
+    if not buffer.under_way:
+        return "0"
+    return f"{buffer.under_way:,} ({_size(buffer.under_way_size)})"
 
 
 def _size(count: int) -> str:

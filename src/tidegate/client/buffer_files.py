@@ -31,6 +31,10 @@ class BufferFile:
     samples: int
     candidates: int
     """Candidates that wait in its backlog, or are chosen and not yet paid for."""
+    under_way: int
+    """Samples of purchases under way."""
+    under_way_size: int
+    """Bytes of these samples."""
     size: int
     """Bytes, with those of its log and of large contents."""
     used_at: float
@@ -67,7 +71,7 @@ def find_buffers(folder: Path) -> tuple[list[BufferFile], list[DamagedFileError]
 def read_buffer(path: Path) -> BufferFile:
     """Read a buffer's file; reading does not count as use."""
     parts = [*_parts(path)[:2], *large_contents(path)]
-    size = sum(part.stat().st_size for part in parts if part.exists())
+    sizes = {part.name: part.stat().st_size for part in parts if part.exists()}
     try:
         with closing(opened_to_read(path)) as file:
             check_ours(path, file)
@@ -75,6 +79,10 @@ def read_buffer(path: Path) -> BufferFile:
             ((samples, candidates),) = file.execute(
                 "SELECT count(*) FILTER (WHERE state = 'stored'), "
                 "count(*) FILTER (WHERE state IN ('candidate', 'chosen')) FROM samples"
+            ).fetchall()
+            under_way = file.execute(
+                "SELECT file, length(content) FROM samples JOIN contents USING (number) "
+                "WHERE state = 'under way'"
             ).fetchall()
             used_at = _used_at(file)
             (run, client), *others = clients
@@ -89,7 +97,9 @@ def read_buffer(path: Path) -> BufferFile:
         client=f"{len(clients):,} clients" if others else str(client),
         samples=int(samples),
         candidates=int(candidates),
-        size=size,
+        under_way=len(under_way),
+        under_way_size=sum(sizes.get(name, length) for name, length in under_way),
+        size=sum(sizes.values()),
         used_at=used_at,
     )
 

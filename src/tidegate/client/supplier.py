@@ -3,7 +3,7 @@
 A supplier is asked for samples by their keys and answers in its own time. A purchase is booked
 before the supplier is asked, so the books are never behind the bill. It ends in one of two ways:
 the supplier delivers, and the sample joins the buffer with the client's next order; or it refuses,
-and the slot is free again.
+and what the sample was to replace stays.
 """
 
 from collections.abc import Iterable, Sequence
