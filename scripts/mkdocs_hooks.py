@@ -14,7 +14,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from tidegate.cli.app import app
+from tidegate.cli.app import COMMANDS, app, command_of
 
 PLACE = "<!-- commands -->"
 ROOT = Path(__file__).parent.parent
@@ -55,6 +55,7 @@ def _marked(block: re.Match[str]) -> str:
 
 def _commands() -> str:
     command = typer.main.get_command(app)
+    command.commands = {name: command_of(name) for name in COMMANDS}
     context = command.make_context("tidegate", ["plan"], resilient_parsing=True)
     text = html.unescape(typer.cli.get_docs_for_click(obj=command, ctx=context, name="tidegate"))
     return "\n## " + text.replace("```console\n$ ", "```text\n").split("\n## ", 1)[1]

@@ -4,6 +4,8 @@ import reprlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tidegate.errors import SupplierError, TidegateError
+
 if TYPE_CHECKING:
     import typer
 
@@ -20,26 +22,32 @@ def run_commands(app: "typer.Typer", name: str, arguments: list[str] | None) -> 
 
     Other exceptions, and those of the user's own code, show their traceback.
     """
-    from pydantic import ValidationError  # noqa: PLC0415 - loaded only where the command runs
-    from rich.console import Console  # noqa: PLC0415
-
-    from tidegate.errors import SupplierError, TidegateError  # noqa: PLC0415
-
     try:
         app(args=arguments, prog_name=name)
-    except ValidationError as mistakes:
-        told = [_mistake(dict(mistake)) for mistake in _causes(mistakes.errors())]
-    except OSError as mistake:
-        told = [f"{mistake.filename}: {mistake.strerror}" if mistake.filename else str(mistake)]
-    except SupplierError as failure:
-        if failure.__cause__ is not None:  # a user's feed or supplier raised
+    except (OSError, TidegateError, ValueError) as error:
+        lines = _lines(error)
+        if not lines:
             raise
-        told = [str(failure)]
-    except TidegateError as mistake:
-        told = [str(mistake)]
-    for line in told:
+    from rich.console import Console  # noqa: PLC0415 - loaded only where there is a mistake
+
+    for line in lines:
         Console(stderr=True).print(f"{name}: {line}", style="red", markup=False, soft_wrap=True)
     sys.exit(2)
+
+
+def _lines(error: Exception) -> list[str]:
+    """Return what to say of a user's mistake; nothing of an exception that shows its traceback."""
+    if isinstance(error, SupplierError) and error.__cause__ is not None:
+        return []  # a user's feed or supplier raised
+    if isinstance(error, TidegateError):
+        return [str(error)]
+    if isinstance(error, OSError):
+        return [f"{error.filename}: {error.strerror}" if error.filename else str(error)]
+    from pydantic import ValidationError  # noqa: PLC0415 - takes long to load
+
+    if isinstance(error, ValidationError):
+        return [_mistake(dict(mistake)) for mistake in _causes(error.errors())]
+    return []
 
 
 def _mistake(details: dict[str, object]) -> str:

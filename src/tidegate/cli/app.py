@@ -2,24 +2,13 @@
 
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import tidegate
-from tidegate.cli.audit import audit
-from tidegate.cli.buffers import buffers
-from tidegate.cli.export import export
-from tidegate.cli.forget import forget
-from tidegate.cli.new import new
-from tidegate.cli.plan import plan
-from tidegate.cli.rehearse import rehearse
-from tidegate.cli.report import report
-from tidegate.cli.retire import retire
-from tidegate.cli.run import run
-from tidegate.cli.setting_flags import with_setting
-from tidegate.cli.simulate import simulate
-from tidegate.cli.watch import watch
 from tidegate.errors import ConfigurationError
 
 # Click suggests commands itself from 8.4 on; newer versions of Typer bring a Click that does not.
@@ -31,18 +20,43 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(new)
-app.command()(run)
-app.command()(with_setting(plan))
-app.command()(with_setting(simulate))
-app.command()(watch)
-app.command()(report)
-app.command()(rehearse)
-app.command()(retire)
-app.command()(buffers)
-app.command()(export)
-app.command()(forget)
-app.command()(audit)
+
+COMMANDS = {
+    "new": "Write a Flower app in which every fresh sample has a price.",
+    "run": "Run a Flower app in this process.",
+    "plan": "Plan a budget before you buy anything.",
+    "simulate": "Simulate policies on counts and prices, without learning and without a network.",
+    "watch": "Show a run while it goes on: money, memory, accuracy, who is away, what to do.",
+    "report": "Write one HTML page about a run, or about two side by side.",
+    "rehearse": "Rehearse a deployment on this machine: certificates, keys, servers, a run.",
+    "retire": "Take clients out of a run for good: a phone that broke, a site that left.",
+    "buffers": "List the buffers that nodes keep on this machine, sweep them, and remove old ones.",
+    "export": "Write the samples that clients bought, for other tools and other models.",
+    "forget": "Erase all samples of a subject from a device, and refuse later ones.",
+    "audit": "Check that devices kept their limits, and that their records were not changed.",
+}
+"""The module of each command, and the first line of its help."""
+
+
+def command_of(name: str) -> Any:
+    """Return Click's command, whose module is imported now."""
+    alone = typer.Typer(
+        add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
+    )
+    alone.command(name)(getattr(import_module(f"tidegate.cli.{name}"), name))
+    return typer.main.get_command(alone)
+
+
+class ImportedToRun(TyperCommand):
+    """A command in the list of commands, whose module is imported when it runs."""
+
+    def make_context(self, info_name: str | None, *args: Any, **more: Any) -> Any:
+        """Return what Click runs: the module's own command."""
+        return command_of(self.name or "").make_context(info_name, *args, **more)
+
+
+for name, line in COMMANDS.items():
+    app.command(name, cls=ImportedToRun, help=line)(lambda: None)
 
 MOVED = {
     "optimum": "tidegate plan says what is possible at all",

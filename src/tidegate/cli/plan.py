@@ -28,7 +28,7 @@ from tidegate.cli.running import (
     show_summaries,
 )
 from tidegate.cli.setting import Setting
-from tidegate.cli.setting_flags import Flags
+from tidegate.cli.setting_flags import Flags, with_setting
 from tidegate.errors import ConfigurationError
 from tidegate.prices import ConstantPrice
 from tidegate.report.answer import answer
@@ -44,6 +44,7 @@ CURVES = ("constant_admission", "acdpp", "tide")
 PAPERS = "For the paper's policies:"
 
 
+@with_setting
 def plan(  # noqa: PLR0913 - one for each flag
     flags: Flags,
     *,

@@ -44,7 +44,7 @@ def rehearse(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rehearse a deployment on this machine: certificates, keys, a SuperLink, SuperNodes, a run.
+    """Rehearse a deployment on this machine: certificates, keys, servers, a run.
 
     It uses the parts of a real deployment: TLS, nodes that authenticate with a key, and one process
     for each part. They listen on 127.0.0.1 on free ports, and end with the command, also after

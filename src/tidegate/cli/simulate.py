@@ -22,7 +22,7 @@ from tidegate.cli.running import (
     screen,
     show_summaries,
 )
-from tidegate.cli.setting_flags import Flags
+from tidegate.cli.setting_flags import Flags, with_setting
 from tidegate.errors import ConfigurationError
 from tidegate.report.figures import check_drawable, draw_runs
 from tidegate.report.tables import difference_table
@@ -35,6 +35,7 @@ BASELINE = "constant_admission"
 WHOLE = {entry.name for entry in dataclasses.fields(RoundRow) if entry.type is int}
 
 
+@with_setting
 def simulate(
     flags: Flags,
     *,
@@ -49,7 +50,7 @@ def simulate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Simulate policies: counts, prices and money, without learning and without a network.
+    """Simulate policies on counts and prices, without learning and without a network.
 
     Every policy gets the same prices on the same seed, so differences come from the policies.
 

@@ -60,7 +60,7 @@ def watch(
     ] = LOG_LINES,
     as_json: AsJson = False,
 ) -> None:
-    """Show a run while it goes on: money, memory, accuracy, clients that are away, and what to do.
+    """Show a run while it goes on: money, memory, accuracy, who is away, what to do.
 
     FOLDER is what `AdmissionControl(folder=...)` saves to, on this machine or on a disk that it
     shares with the server. Watching changes nothing there, needs no Flower, and continues when the

@@ -1,4 +1,4 @@
-"""Log lines of AdmissionControl, and how they and all others of Tidegate get into Flower's log."""
+"""Log lines of AdmissionControl."""
 
 import logging
 from collections.abc import Sequence
@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from flwr.serverapp import Grid
 
 from tidegate._internal.words import counted
-from tidegate.flower.flower_internals import LOGGER
 from tidegate.flower.local_grid import LocalGrid
-from tidegate.runs.server_log import OURS
 from tidegate.server.fleet import Terms
 from tidegate.server.fleet_round import FleetRound, sums_of
 from tidegate.server.ledger import Ledger
@@ -58,31 +56,6 @@ NOT_HERE = (
 )
 
 logger = logging.getLogger(__name__)
-ours, flowers = logging.getLogger(OURS), logging.getLogger(LOGGER)
-
-
-class ToFlowersLog(logging.Handler):
-    """Passes records on to the handlers of Flower's logger, from its level upwards."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record on; the root logger gets it from our logger, unless Flower's is cut off."""
-        if not flowers.propagate:  # as in a notebook, so that the root prints nothing twice
-            ours.propagate = False
-        if record.levelno < flowers.getEffectiveLevel():
-            return
-        for handler in flowers.handlers:
-            if record.levelno >= handler.level:
-                handler.handle(record)
-
-
-def log_to_flower() -> None:
-    """Let what loggers below ``tidegate`` say appear wherever Flower's log does.
-
-    A level that was set before stays.
-    """
-    ours.addHandler(ToFlowersLog())
-    if ours.level == logging.NOTSET:
-        ours.setLevel(logging.DEBUG)
 
 
 def tell_of_too_little(terms: Terms) -> None:
