@@ -101,6 +101,7 @@ MISTAKES = {
     "run prices.csv": "is a file; give the folder of a Flower app",
     "report full": "does not hold a run",
     "buffers nowhere": "nowhere is not a folder",
+    "export nowhere --to samples": "nowhere is not a folder",
     "buffers --remove-unused 0": "is not in the range",
     "paln": "No such command",
     "plan --bugdet 5": "No such option",
