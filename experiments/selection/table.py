@@ -40,8 +40,8 @@ def rows(folder: Path) -> list[dict[str, object]]:
                 "ranking": label.removeprefix(job["policy"]).strip("-") or "random",
                 "best_accuracy": f"{accuracy.mean:.2f}",
                 "best_half_width": f"{accuracy.half_width:.2f}",
-                "gain_over_random": f"{gain.mean:.2f}" if job["ranking"] else "",
-                "gain_half_width": f"{gain.half_width:.2f}" if job["ranking"] else "",
+                "gain_over_random": f"{gain.mean:.2f}" if label != job["policy"] else "",
+                "gain_half_width": f"{gain.half_width:.2f}" if label != job["policy"] else "",
                 "spent_per_round": f"{spent.mean:.1f}",
                 "labels": f"{labels.mean:.0f}",
             }

@@ -1,21 +1,19 @@
 """The client of an experiment: a gate, and E full-batch steps on all stored samples."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import nn
 
-from experiments.tool.data import AlteredPartition
 from experiments.tool.job import Job
 from experiments.tool.late_samples import late_samples
 from experiments.tool.models import Shape, new_model
 from experiments.tool.ranking import rank
 from experiments.tool.training import batch, device, probabilities, train
-from tidegate._internal.randomness import ALTERED, generator
-from tidegate.client.streams import Indexed, IndexedStream, Stream
+from tidegate.client.streams import IndexedStream, Stream
 from tidegate.flower import ClientGate
 from tidegate.selection import Selection
 
@@ -28,11 +26,14 @@ def open_stream(context: Context) -> Stream:
     """Return this node's part of the training data, in the job's order."""
     job = _job(context)
     number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
-    part = job.federated_data.partition(job.partition, number, count, job.seed)
-    mine: Indexed = part
-    if job.wrong_labels or job.long_tail > 1:
-        draw = generator(job.seed, ALTERED, number)
-        mine = AlteredPartition(part, job.wrong_labels, job.long_tail, draw)
+    mine = job.federated_data.partition(
+        job.partition,
+        number,
+        count,
+        job.seed,
+        wrong_labels=job.wrong_labels,
+        long_tail=job.long_tail,
+    )
     return IndexedStream(mine, job.reading_order(number, len(mine)).tolist())
 
 
@@ -67,9 +68,34 @@ def selection(context: Context) -> Selection | None:
     return _job(context).selection
 
 
-gate = ClientGate(
-    open_stream, buffer_capacity, worth=worth, selection=selection, supplier=late_samples
-)
+def train_on(context: Context) -> int | None:
+    """Return on how many samples this node trains in a round; None for all."""
+    return _job(context).train_on or None
+
+
+def gate_by(group: Callable[[Any], object] | None) -> ClientGate:
+    """Return a gate of this experiment."""
+    return ClientGate(
+        open_stream,
+        buffer_capacity,
+        worth=worth,
+        selection=selection,
+        supplier=late_samples,
+        train_on=train_on,
+        group=group,
+    )
+
+
+GATES = {True: gate_by(lambda sample: sample[1]), False: gate_by(None)}
+
+
+def gate(
+    message: Message, context: Context, call_next: Callable[[Message, Context], Message]
+) -> Message:
+    """Apply an order with or without groups, as the job says."""
+    return GATES[_job(context).group](message, context, call_next)
+
+
 app = ClientApp(mods=[gate])
 
 
@@ -77,7 +103,7 @@ app = ClientApp(mods=[gate])
 def train_client(message: Message, context: Context) -> Message:
     """Admit the ordered samples, train on all stored ones, and reply."""
     job = _job(context)
-    samples = list(gate.samples(context))
+    samples = list(GATES[job.group].samples(context))
     inputs, labels = batch(samples)
     model = _loaded(message, job, tuple(inputs.shape[1:]))
     loss = train(

@@ -64,6 +64,10 @@ class PolicyChoice(BaseModel):
     backlog: Annotated[int, Field(ge=0)] = Selection.backlog
     """The most candidates that wait on a client, with a ranking."""
     random_share: Annotated[float, Field(ge=0, le=1)] = 0.0
+    group: bool = False
+    """Whether what leaves depends on how many samples of its label are stored."""
+    train_on: Annotated[int, Field(ge=0)] = 0
+    """The most samples that a client trains on in a round; 0 for all that it stores."""
 
     @field_validator("name")
     @classmethod
@@ -80,6 +84,7 @@ class PolicyChoice(BaseModel):
         if not self.label:
             suffix = "" if self.preset == "as_printed" else f"-{self.preset}"
             suffix += f"-{ranking_name(self.ranking)}" if self.ranking else ""
+            suffix += "-group" if self.group else ""
             object.__setattr__(self, "label", self.name + suffix)
         return self
 

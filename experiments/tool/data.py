@@ -18,6 +18,7 @@ from flwr_datasets.partitioner import (
     PathologicalPartitioner,
 )
 
+from tidegate._internal.randomness import ALTERED, generator
 from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
 
@@ -69,7 +70,16 @@ class FederatedData:
                 "create data/NAME with `python -m experiments data NAME --from FOLDER`"
             ) from unknown
 
-    def partition(self, how: str, number: int, count: int, seed: int) -> "Partition":
+    def partition(
+        self,
+        how: str,
+        number: int,
+        count: int,
+        seed: int,
+        *,
+        wrong_labels: float = 0.0,
+        long_tail: float = 1.0,
+    ) -> "Partition | AlteredPartition":
         """Return one client's part of the training data.
 
         Args:
@@ -77,8 +87,14 @@ class FederatedData:
             number: the client, from 0.
             count: the number of clients.
             seed: the seed of a random split; the stream decides the order within a part.
+            wrong_labels: the share of samples with another label than their own.
+            long_tail: how many times rarer the last class is than the first.
         """
-        return _partition(self, how, number, count, seed)
+        part = _partition(self, how, number, count, seed)
+        if not wrong_labels and long_tail == 1:
+            return part
+        draw = generator(seed, ALTERED, number)
+        return AlteredPartition(part, wrong_labels, long_tail, draw)
 
     def num_parts(self, how: str, count: int, seed: int) -> int:
         """Return the number of parts: ``count``, or with ``by:COLUMN`` the number of its values."""
@@ -174,6 +190,11 @@ class AlteredPartition:
     def __getitem__(self, index: int) -> tuple[Array, int]:
         place = int(self._places[index])
         return self._part[place][0], int(self._labels[place])
+
+    def arrays(self) -> tuple[Array, Array]:
+        """Return inputs and labels of all samples."""
+        inputs, _ = self._part.arrays()
+        return inputs[self._places], self._labels[self._places]
 
 
 @functools.lru_cache(maxsize=64)

@@ -61,6 +61,9 @@ class Job:
     candidates: int = Selection.candidates
     backlog: int = Selection.backlog
     random_share: float = 0.0
+    group: bool = False
+    train_on: int = 0
+    """The most samples that a client trains on in a round; 0 for all."""
     domain_diameter: float = 1.0
     gradient_noise: float = 1.0
     loss_bound: float = 1.0
@@ -105,6 +108,8 @@ class Job:
                 "candidates": choice.candidates,
                 "backlog": choice.backlog,
                 "random_share": choice.random_share,
+                "group": choice.group,
+                "train_on": choice.train_on,
             }
         )
 

@@ -12,6 +12,7 @@ The weights equal those of the Flower app up to rounding.
 
 import contextlib
 import functools
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from experiments.tool.ranking import rank
 from experiments.tool.results import RowWriter
 from experiments.tool.training import as_inputs
 from tidegate._internal.arrays import IntArray
+from tidegate.buffer import leaving
 from tidegate.errors import ConfigurationError
 from tidegate.policies import ControlOptions
 from tidegate.policies.presets import make_policy
@@ -53,9 +55,11 @@ class Client:
     waiting: list[int] = field(default_factory=list)
     held: list[int] = field(default_factory=list)
     """Oldest first."""
+    since: list[int] = field(default_factory=list)
+    """The round in which each of them came."""
 
     def admit(self, fresh: int, stored: int, job: Job, model: Floats, now: int) -> None:
-        """Admit ``fresh`` samples, and keep the newest ``stored``."""
+        """Admit ``fresh`` samples, and let others go until ``stored`` are left."""
         selection = job.selection
         if selection is None:
             new = self._next(fresh)
@@ -66,8 +70,25 @@ class Client:
                 f"{self.name} has used up its {len(self.stream)} samples in round {now}, which "
                 "--engine counts does not support: use fewer rounds, or --engine here"
             )
-        self.held = [*self.held, *new]
-        self.held = self.held[len(self.held) - stored :]
+        held, since = [*self.held, *new], [*self.since, *[now] * fresh]
+        goes = self._leaving(len(held) - stored, now, grouped=job.group)
+        kept = [place for place in range(len(held)) if place not in goes]
+        self.held = [held[place] for place in kept]
+        self.since = [since[place] for place in kept]
+
+    def _leaving(self, count: int, now: int, *, grouped: bool) -> set[int]:
+        """Return the places of samples that make room, as ``tidegate.client.gate`` chooses them."""
+        if not grouped:
+            return set(range(count))
+        labels = self.labels[self.held].tolist()
+        stays = [(now - came, str(label)) for came, label in zip(self.since, labels, strict=True)]
+        going = leaving(Counter(stays), count)
+        places = set()
+        for place, stay in enumerate(stays):
+            if going[stay]:
+                going[stay] -= 1
+                places.add(place)
+        return places
 
     def _next(self, count: int) -> list[int]:
         found: list[int] = self.stream[self.read : self.read + count].tolist()
@@ -156,14 +177,14 @@ def _check(job: Job) -> None:
         ("model", job.model, job.model == "logistic"),
         ("delay", job.delay, job.delay == "0"),
         ("stream", job.stream, job.stream == "shuffled"),
-        ("wrong_labels", job.wrong_labels, not job.wrong_labels),
-        ("long_tail", job.long_tail, job.long_tail == 1),
+        ("train_on", job.train_on, not job.train_on),
+        ("group", job.group, not job.group or job.policy == "tide"),
         ("ranking", job.ranking, ":" not in job.ranking),
     ):
         if not known:
             raise ConfigurationError(
-                f"--engine counts runs linear models on unchanged data, not {key} = {value!r}; "
-                "leave out --engine"
+                "--engine counts runs linear models that train on all they hold, not "
+                f"{key} = {value!r}; leave out --engine"
             )
 
 
@@ -207,7 +228,8 @@ def _by_name(job: Job) -> list[int]:
 
 def clients_of(job: Job) -> list[Client]:
     """Return the clients in the order of their names; they hold nothing yet."""
-    parts = _parts(job.federated_data, job.partition, job.clients, job.seed)
+    altered = job.wrong_labels, job.long_tail
+    parts = _parts(job.federated_data, job.partition, job.clients, job.seed, *altered)
     made = []
     for number in _by_name(job):
         inputs, labels = parts[number]
@@ -217,10 +239,13 @@ def clients_of(job: Job) -> list[Client]:
 
 
 @functools.lru_cache(maxsize=1)
-def _parts(data: FederatedData, how: str, count: int, seed: int) -> list[tuple[Floats, IntArray]]:
+def _parts(
+    data: FederatedData, how: str, count: int, seed: int, wrong_labels: float, long_tail: float
+) -> list[tuple[Floats, IntArray]]:
     """Return the parts of all clients, cached for the other policies of a seed."""
-    found = [data.partition(how, number, count, seed).arrays() for number in range(count)]
-    return [(_with_one(inputs), labels) for inputs, labels in found]
+    altered = {"wrong_labels": wrong_labels, "long_tail": long_tail}
+    mine = (data.partition(how, number, count, seed, **altered) for number in range(count))
+    return [(_with_one(inputs), labels) for inputs, labels in (part.arrays() for part in mine)]
 
 
 def _with_one(inputs: NDArray[Any]) -> Floats:
