@@ -1,6 +1,7 @@
 """The app that ``tidegate new`` writes: Flower's layout, and it runs as it is."""
 
 import io
+import re
 import subprocess
 import sys
 import zipfile
@@ -71,6 +72,31 @@ def test_a_run_in_the_apps_folder_is_not_sent_to_the_nodes(
     assert packed(Path("west-sea")) == sent
 
 
+def test_the_run_beside_has_the_same_money_and_takes_samples_as_they_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command("new", "east-sea") == 0
+    few = ["--set", "num-server-rounds=4", "--set", "buffer-capacity=2", "--clients", "2"]
+    assert command("run", "east-sea", "--set", "folder=run", "--set", "run=mine", *few) == 0
+    table = capsys.readouterr().out
+    mine, plain = read_run(Path("run")), read_run(Path("run/as-they-come"))
+    assert (mine.run, plain.run) == ("mine", "mine-as-they-come")
+    assert [row.spent for row in mine.rounds] == [row.spent for row in plain.rounds]
+    assert [client.candidates for client in mine.clients] == [20, 20]
+    assert [client.candidates for client in plain.clients] == [0, 0]
+    assert all(client.read == client.total_admitted for client in plain.clients)
+    for name in ("accuracy", "rare digits read"):
+        both = (f"{view.metrics[f'server/{name}'][4]:.4g}" for view in (mine, plain))
+        assert re.search(rf"{name} +{' +'.join(both)}", table)
+    assert command("report", "run") == 0
+    assert "as-they-come: " in Path("run/report.html").read_text("utf-8")
+    assert command("run", "east-sea", "--set", "folder=other", "--alone", *few) == 0
+    assert not Path("other/as-they-come").exists()
+    for name in [name for name in sys.modules if name.startswith("east_sea")]:
+        sys.modules.pop(name)
+
+
 def packed(app: Path) -> set[str]:
     """What Flower sends to nodes."""
     with zipfile.ZipFile(io.BytesIO(build_fab_from_disk(app))) as package:
@@ -84,6 +110,7 @@ def test_the_same_command_resumes_the_app(tmp_path: Path) -> None:
     def run(folder: str, rounds: int) -> None:
         options = ["--set", f"folder={folder}", "--set", "policy=constant_admission"]
         options += ["--set", "run=same", "--clients", "3", "--set", f"stop-after={rounds}"]
+        options += ["--alone"]
         done = subprocess.run(
             [sys.executable, "-m", "tidegate", "run", "fleet", *options],
             cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,

@@ -17,7 +17,7 @@ from tidegate.selection import Selection
 from tidegate.wire import Address, Order, Receipt
 
 RUN = "run-1"
-FEW = Selection(candidates=5, backlog=4)
+FEW = Selection(candidates=5, backlog=4, random_share=0)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -108,7 +108,7 @@ def test_a_ranking_sees_all_candidates_in_one_call(open_store: Opener) -> None:
         calls.append(sorted(candidates))
         return as_they_are(candidates)
 
-    many = Selection(candidates=300, backlog=1000)
+    many = Selection(candidates=300, backlog=1000, random_share=0)
     for now in (1, 2, 3):
         apply(open_store, order(now, count=1 if now == 3 else 0), worth, selection=many)
     assert calls == [list(range(900))]
@@ -129,7 +129,7 @@ def test_a_ranking_may_cover_what_is_not_stored_yet(open_store: Opener) -> None:
 def test_without_a_backlog_nothing_waits_and_nothing_is_read_for_nothing(
     open_store: Opener,
 ) -> None:
-    once = Selection(candidates=5, backlog=0)
+    once = Selection(candidates=5, backlog=0, random_share=0)
     assert apply(open_store, order(1), selection=once).read == 0
     assert apply(open_store, order(2, 1), selection=once).read == 5
     assert list(open_store().samples()) == [4]

@@ -104,7 +104,7 @@ def test_who_is_forgotten_while_candidates_are_ranked_is_not_chosen(
 
     names = [f"{'ann' if number % 2 else 'bob'} {number}" for number in range(20)]
     with Store(tmp_path / "a.sqlite", RUN, CLIENT, CAPACITY) as store:
-        choice = Selection(candidates=4, backlog=4)
+        choice = Selection(candidates=4, backlog=4, random_share=0)
         gate = Gate(store, IndexedStream(names), selection=choice, subject=lambda text: text[:3])
         assert gate.apply(order(1, 1)).admitted == 1
         for now in range(2, 5):
@@ -126,7 +126,7 @@ def test_what_is_swept_while_it_is_paid_for_counts_as_bought_and_refused(tmp_pat
         return sample
 
     with Store(tmp_path / "a.sqlite", RUN, CLIENT, CAPACITY) as store:
-        choice = Selection(candidates=2, backlog=0)
+        choice = Selection(candidates=2, backlog=0, random_share=0)
         stream = IndexedStream(["ann 0", "ann 1", "bob 2", "bob 3"])
         gate = Gate(store, stream, acquire, choice, subject=lambda text: text[:3])
         receipt = gate.apply(order(1, 2), worth=lambda samples: list(range(len(samples))))

@@ -173,7 +173,7 @@ def is_locked(path: Path) -> bool:
 def test_candidates_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     codec = Counting()
     store = Store(tmp_path / "b.sqlite", "r", "site", 10, codec)
-    gate = Gate(store, IndexedStream(range(40)), selection=Selection(candidates=20, backlog=30))
+    gate = Gate(store, IndexedStream(range(40)), selection=Selection(20, 30, random_share=0))
     gate.apply(order(0), worth=lambda _: pytest.fail("nothing is bought"))
     assert (store.count("candidate"), codec.read) == (20, 0)
     seen: list[Any] = []

@@ -92,7 +92,7 @@ def test_what_new_writes_admits_the_same_by_counts_and_on_three_engines(
     rounds, seed = at_size(2, 8), 10  # by whose second price 16 samples make room for others
     with pytest.raises(SystemExit):
         main(["new", str(tmp_path / "shore")])
-    chosen = {"seed": seed, "ranking": "margin"}  # which samples, not how many
+    chosen = {"seed": seed, "price": "uniform:1,10", "budget": 55.0}
     here = play_on_all_engines(tmp_path / "shore", chosen, rounds, fleet, tmp_path)
     played = rows(here / "run")
     problem = Problem(

@@ -9,7 +9,7 @@ import typer
 from tidegate.errors import ConfigurationError
 from tidegate.report.page import check_page
 from tidegate.report.run_page import write_run_page
-from tidegate.runs.folder import holds_run
+from tidegate.runs.folder import AS_THEY_COME, holds_run
 from tidegate.runs.reader import read_run
 
 
@@ -37,9 +37,10 @@ def report(
 
         tidegate report run
 
-    Two runs of one app, for instance with and without a ranking:
+    A run that `tidegate run --beside` made is shown beside the one on samples as they come. Any
+    two runs:
 
-        tidegate report ranked plain
+        tidegate report run other
     """
     page = folder / "report.html" if out is None else out
     if not folder.is_dir():
@@ -57,6 +58,8 @@ def report(
             f"{folder} does not hold a run (AdmissionControl(folder=...), tidegate run APP --set "
             "folder=...)"
         )
+    if beside is None and holds_run(folder / AS_THEY_COME):
+        beside = folder / AS_THEY_COME
     view = read_run(folder)
     if not view.rounds:
         raise ConfigurationError(f"{folder} has no settled round yet; wait for the first")

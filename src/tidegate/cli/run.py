@@ -7,11 +7,16 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
+from tidegate._internal.saving import read_toml
 from tidegate._internal.words import counted
 from tidegate.errors import ConfigurationError, NothingLearnedError
 from tidegate.report.live import summary
 from tidegate.report.tables import amount
+from tidegate.runs.folder import AS_THEY_COME
 from tidegate.runs.reader import read_run
 from tidegate.server.fleet_round import sums_of
 
@@ -40,6 +45,15 @@ def run(
         list[str] | None,
         typer.Option("--set", help="A value of the run-config, as `key=value`; repeatable."),
     ] = None,
+    beside: Annotated[
+        bool | None,
+        typer.Option(
+            "--beside/--alone",
+            help="Run the app once more for the same money, on samples as they come, and compare; "
+            "by default if `beside = true` stands in [tool.tidegate] of its pyproject.toml.",
+            show_default=False,
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option(help="Flower's whole log instead of progress.")] = False,
 ) -> None:
     """Run a Flower app in this process.
@@ -61,6 +75,11 @@ def run(
     Five clients, and a run that the same command resumes:
 
         tidegate run examples/quickstart --clients 5 --set folder=run
+
+    What choosing samples gains: the run beside it takes samples as they come, lets the oldest go,
+    and is saved in `run/as-they-come`:
+
+        tidegate run my-fleet --set folder=run --beside
     """
     try:
         import tidegate.flower.app  # noqa: F401, PLC0415 - not everyone has Flower
@@ -70,19 +89,63 @@ def run(
         ) from missing
     except ImportError as unsupported:
         raise ConfigurationError(str(unsupported)) from unsupported
-    _run_app(app, clients, dict(map(key_and_value, change or [])), verbose=verbose)
+    changes = dict(map(key_and_value, change or []))
+    chosen = _run_app(app, clients, changes, verbose=verbose)
+    if _is_compared(app) if beside is None else beside:
+        changes |= _places_beside(app, changes)
+        plain = _run_app(app, clients, changes, verbose=verbose, as_they_come=True)
+        Console(highlight=False).print(_comparison(chosen, plain))
 
 
-def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool) -> None:
+def _is_compared(app: Path) -> bool:
+    """Return whether the app itself asks for a run beside it."""
+    settings = read_toml(app / "pyproject.toml").get("tool", {}).get("tidegate", {})
+    return bool(settings.get("beside"))
+
+
+def _places_beside(app: Path, changes: dict[str, str]) -> dict[str, str]:
+    """Return the folder and the name of the run beside, where the app's run has them."""
+    from tidegate.flower.app import run_config_of  # noqa: PLC0415
+
+    config = run_config_of(app, changes)
+    ends = {"folder": f"/{AS_THEY_COME}", "run": f"-{AS_THEY_COME}"}
+    return {key: f"{config[key]}{end}" for key, end in ends.items() if config.get(key)}
+
+
+def _comparison(chosen: "Answers", plain: "Answers") -> Table:
+    """Return a table of two runs: what the server measured, and what was bought for how much."""
+    table = Table("", "by the app", "as they come", box=SIMPLE_HEAD, show_edge=False)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for mine, other in zip(chosen.runs, plain.runs, strict=False):
+        for name in filter(other.metrics.__contains__, mine.metrics):
+            table.add_row(name, *(f"{run.metrics[name]:.4g}" for run in (mine, other)))
+        if mine.rounds and other.rounds:
+            sums = zip(sums_of(mine.rounds), sums_of(other.rounds), strict=True)
+            bought, spent, (allowed, _) = sums
+            table.add_row("samples bought", *map(amount, bought))
+            table.add_row(f"spent of {amount(allowed)}", *map(amount, spent))
+    return table
+
+
+def _run_app(
+    app: Path,
+    num_clients: int,
+    changes: dict[str, str],
+    *,
+    verbose: bool,
+    as_they_come: bool = False,
+) -> "Answers":
     """Run a Flower app; show its metrics, what failed, and where it was saved."""
     begun = perf_counter()
-    rounds, answers = _played(app, num_clients, changes, verbose=verbose)
+    rounds, answers = _played(app, num_clients, changes, verbose=verbose, as_they_come=as_they_come)
     if rounds.finished and not verbose:
-        taken = f"{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
+        which = "as they come: " if as_they_come else ""
+        taken = f"{which}{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
         typer.echo("; ".join([taken, *rounds.measured]))
     for text, more in rounds.repeated.items():
         typer.echo(f"{more:,} more like this, of other clients or rounds: {text}", err=True)
-    for line in _money(answers, app):
+    for line in () if as_they_come else _money(answers, app):
         typer.echo(line)
     for kind, failed in answers.failed.items():
         told = f"{failed:,} of {answers.sent[kind]:,} {kind} messages to clients failed"
@@ -102,10 +165,11 @@ def _run_app(app: Path, num_clients: int, changes: dict[str, str], *, verbose: b
     all_failed = any(answers.failed[kind] == sent > 0 for kind, sent in answers.sent.items())
     if in_vain or rounds.asked_for_none or all_failed:
         raise typer.Exit(1)
+    return answers
 
 
 def _played(
-    app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool
+    app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool, as_they_come: bool
 ) -> "tuple[Rounds, Answers]":
     """Run an app's rounds; exit if the app failed or Ctrl-C stopped it."""
     from tidegate.cli.rounds_bar import rounds_followed  # noqa: PLC0415
@@ -115,7 +179,13 @@ def _played(
     answers = Answers()
     try:
         with rounds_followed(answers, verbose=verbose) as rounds:
-            run_app(app, num_clients=num_clients, changes=changes, answers=answers)
+            run_app(
+                app,
+                num_clients=num_clients,
+                changes=changes,
+                answers=answers,
+                as_they_come=as_they_come,
+            )
     except NothingLearnedError:
         pass  # whoever called says so, after what was spent
     except AppError as raised:

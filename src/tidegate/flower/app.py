@@ -18,6 +18,7 @@ from tidegate._internal.suggestion import suggestion
 from tidegate.errors import ConfigurationError
 from tidegate.flower.flower_internals import ends_an_app
 from tidegate.flower.local_grid import Answers, run_in_process
+from tidegate.flower.node_buffer import AS_THEY_COME
 from tidegate.flower.users_trace import users_trace
 
 PACKAGE = Path(__file__).parents[1]
@@ -35,6 +36,7 @@ def run_app(
     num_clients: int,
     changes: Mapping[str, UserConfigValue] | None = None,
     answers: Answers | None = None,
+    as_they_come: bool = False,
 ) -> Answers:
     """Run the app in a folder, unchanged except for values in its run-config.
 
@@ -47,12 +49,16 @@ def run_app(
         changes: values by key that replace the defaults in ``[tool.flwr.app.config]``. They must
             have the same type; a text is parsed as that type.
         answers: as for ``run_in_process``.
+        as_they_come: whether clients take samples as they come, and let the oldest go, whatever
+            the app says.
 
     Returns:
         What ``run_in_process`` returns.
     """
     app, name = _settings(folder)
     config = run_config_of(folder, changes or {})
+    if as_they_come:
+        config[AS_THEY_COME] = True
     sys.path.insert(0, str(folder.absolute()))
     try:
         server_app, client_app = (

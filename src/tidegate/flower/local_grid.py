@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from flwr.app import ConfigRecord, Context, Error, Message, RecordDict, UserConfigValue
 from flwr.clientapp import ClientApp
@@ -62,6 +62,8 @@ class PlayedRun:
     """The last rounds of this start, in which no client's model was used."""
     has_ended: bool = False
     """Whether all of its rounds were played."""
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    """What the server measured of the last model."""
 
 
 @dataclass

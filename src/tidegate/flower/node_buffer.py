@@ -39,6 +39,9 @@ theirs."""
 _FILES: dict[int, DeviceFile] = {}
 """By the id of a context that lives in this process as long as its run, the file that it shares
 with the others; copies are not among them."""
+AS_THEY_COME = "tidegate-as-they-come"
+"""Key of run-config: true makes every node take samples as they come, and let the oldest go,
+whatever its gate says; ``tidegate run --beside`` compares with that."""
 NAME = "tidegate-client"
 """Key of node-config that names a node which is not registered with a name."""
 
@@ -158,6 +161,8 @@ class NodeBuffers:
 
     def selection(self, context: Context) -> Selection | None:
         """Return how the node chooses among candidates; None if it does not."""
+        if context.run_config.get(AS_THEY_COME):
+            return None
         return _of_node("selection", self._selection, context, _check_selection)
 
     def _new_gate(self, store: Store, context: Context) -> Gate:
@@ -168,6 +173,7 @@ class NodeBuffers:
                     f"supplier returned {shown(supplier)}, which has no {name}(); "
                     f"{RETURNS_SUPPLIER}, or None"
                 )
+        ungrouped = {"group": None} if context.run_config.get(AS_THEY_COME) else {}
         return self._make_gate(
             store,
             as_stream(self._open_stream(context)),
@@ -175,6 +181,7 @@ class NodeBuffers:
             keep_bought=self._keep_bought,
             supplier=supplier,
             spend_at_most=_of_node("spend_at_most", self._spend_at_most, context, _check_ceiling),
+            **ungrouped,
         )
 
     def _new_store(

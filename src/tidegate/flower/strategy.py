@@ -242,6 +242,8 @@ class AdmissionControl(Strategy):
                 self._membership.leave(self._running().report(), self.rounds)
             log_lines.tell_of_end(self.rounds, num_rounds)
             self._played.has_ended = True
+            measured = result.evaluate_metrics_serverapp
+            self._played.metrics = dict(measured[max(measured)]) if measured else {}
             # Elsewhere a run's status is all that Flower says of it; `tidegate run` has a code.
             if not is_in_process(grid) and 0 < self._played.in_vain == len(self.rounds):
                 raise self._nothing_learned()

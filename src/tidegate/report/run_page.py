@@ -167,6 +167,11 @@ class RunPage:
         return rows
 
     @property
+    def leading(self) -> Sequence[Sequence[str]]:
+        """The server's metrics in ``pair``."""
+        return [row for row in self.pair[1:] if row[0].startswith("server/")]
+
+    @property
     def clients(self) -> Sequence[ClientView]:
         """All clients, those that are away or owe a reply first, retired ones last."""
         return sorted(

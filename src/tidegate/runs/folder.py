@@ -23,6 +23,9 @@ ROUNDS = "rounds.jsonl"
 METRICS = "metrics.jsonl"
 PRICES = "prices.jsonl"
 RETIRED = "retired.jsonl"
+AS_THEY_COME = "as-they-come"
+"""The folder of the run for the same money on samples as they come, in that of the run it stands
+beside."""
 
 
 def holds_run(folder: Path) -> bool:

@@ -20,8 +20,10 @@ class Selection:
     backlog: int = 100
     """Candidates that were not chosen and wait for the next order, at most; newer ones push the
     oldest out. 0 passes over whatever was not chosen at once."""
-    random_share: float = 0.0
-    """The share of choices that is made at random, whatever the candidates are worth."""
+    random_share: float = 0.3
+    """The share of choices that is made at random, whatever the candidates are worth. With 0, a
+    client that stores little holds only what the model is unsure of, and no longer knows the rest.
+    """
     seed: int = 0
     """Of what is drawn at random; with another one, chance chooses other candidates."""
 

@@ -5,22 +5,15 @@ from collections.abc import Sequence
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from tidegate.client.streams import IndexedStream, Stream
 from tidegate.flower import ClientGate
-from tidegate.selection import Selection, find_ranking
+from tidegate.selection import margin
 
-from .task import Partition, Sample, loss, probabilities, train
-
-
-def partition(part: str, context: Context) -> Partition:
-    """This node's part of the ``train`` or the ``test`` data."""
-    number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
-    return Partition(part, number, count, int(context.run_config["seed"]))
+from .task import Partition, Sample, Weights, loss, probabilities, train, unseen
 
 
-def open_stream(context: Context) -> Stream:
-    """Return where this node's samples come from, one after another."""
-    return IndexedStream(partition("train", context))
+def load_data(context: Context) -> Partition:
+    """Return what this node comes across: a data set, or a stream of files or readings."""
+    return Partition(int(context.node_config["partition-id"]), int(context.run_config["seed"]))
 
 
 def buffer_capacity(context: Context) -> int:
@@ -29,20 +22,16 @@ def buffer_capacity(context: Context) -> int:
 
 
 def worth(candidates: Sequence[Sample], message: Message, context: Context) -> list[float]:
-    """Return what each image is worth to the model, before its label is paid for."""
-    sent = message.content.array_records["arrays"]
-    likely = probabilities({name: array.numpy() for name, array in sent.items()}, candidates)
-    return list(find_ranking(str(context.run_config["ranking"]))(likely))
+    """Return what each image is worth before its label is paid for: more if the model is unsure."""
+    return list(margin(probabilities(weights(message), candidates)))
 
 
-def selection(context: Context) -> Selection | None:
-    """Return how many images to choose from, here all; None to take them as they come."""
-    if not context.run_config["ranking"]:
-        return None
-    return Selection(candidates=20, backlog=1000, seed=int(context.run_config["seed"]))
+def digit(sample: Sample) -> int:
+    """Return the group of a sample that was bought: samples of rare groups stay longer."""
+    return sample[1]
 
 
-gate = ClientGate(open_stream, buffer_capacity, worth=worth, selection=selection)
+gate = ClientGate(load_data, buffer_capacity, worth=worth, group=digit)
 app = ClientApp(mods=[gate])
 
 
@@ -50,11 +39,8 @@ app = ClientApp(mods=[gate])
 def train_client(message: Message, context: Context) -> Message:
     """Train on all stored samples, with those that the server ordered, and reply."""
     samples = list(gate.samples(context))
-    sent = message.content.array_records["arrays"]
-    model = {name: array.numpy() for name, array in sent.items()}
-    config = context.run_config
-    steps, rate = int(config["local-steps"]), float(config["learning-rate"])
-    model, last_loss = train(model, samples, steps, rate)
+    steps, rate = (context.run_config[key] for key in ("local-steps", "learning-rate"))
+    model, last_loss = train(weights(message), samples, int(steps), float(rate))
     arrays = ArrayRecord({name: Array(values) for name, values in model.items()})
     metrics = MetricRecord({"train_loss": last_loss, "num-examples": len(samples)})
     return Message(RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message)
@@ -63,9 +49,14 @@ def train_client(message: Message, context: Context) -> Message:
 @app.evaluate()
 def evaluate_client(message: Message, context: Context) -> Message:
     """Evaluate the model on images that no client trains on."""
-    sent = message.content.array_records["arrays"]
-    model = {name: array.numpy() for name, array in sent.items()}
-    unseen = partition("test", context)
-    samples = [unseen[index] for index in range(len(unseen))]
-    metrics = MetricRecord({"eval_loss": loss(model, samples), "num-examples": len(samples)})
+    number, count = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
+    images = unseen(number, count)
+    metrics = MetricRecord({"eval_loss": loss(weights(message), images)})
+    metrics["num-examples"] = len(images)
     return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+
+def weights(message: Message) -> Weights:
+    """Return the model that the server sent."""
+    sent = message.content.array_records["arrays"]
+    return {name: array.numpy() for name, array in sent.items()}

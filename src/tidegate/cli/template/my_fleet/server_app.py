@@ -8,9 +8,8 @@ from flwr.serverapp.strategy import FedAvg
 
 from tidegate.flower import AdmissionControl, Planning
 from tidegate.prices import price_feed
-from tidegate.selection import find_ranking
 
-from .task import accuracy, new_model
+from .task import new_model, score
 
 app = ServerApp()
 
@@ -20,12 +19,10 @@ def main(grid: Grid, context: Context) -> None:
     """Train for a number of rounds, and evaluate the model after each."""
     config = context.run_config
     folder = str(config["folder"])
-    if config["ranking"]:
-        find_ranking(str(config["ranking"]))  # an unknown name stops the run here
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         model = {name: array.numpy() for name, array in arrays.items()}
-        return MetricRecord({"accuracy": accuracy(model)})
+        return MetricRecord(score(model))
 
     strategy = AdmissionControl(
         FedAvg(),
