@@ -76,7 +76,7 @@ class RunPage:
     score: Score | None
     """None if no metric of the model was measured."""
     baseline: Baseline | None
-    """None where constant admission cannot be used."""
+    """None where constant admission cannot be used, and where a run stands beside this one."""
     beside: RunView | None
 
     @property
@@ -264,7 +264,7 @@ def run_page(view: RunView, now: float, beside: RunView | None = None) -> RunPag
         alarms=shown,
         trouble=trouble,
         score=_score(view),
-        baseline=_baseline(view, figures["spent_per_round"]),
+        baseline=_baseline(view, figures["spent_per_round"]) if beside is None else None,
         beside=beside,
     )
 
