@@ -44,6 +44,8 @@ def rows(folder: Path) -> list[dict[str, object]]:
                 "gain_half_width": f"{gain.half_width:.2f}" if label != job["policy"] else "",
                 "spent_per_round": f"{spent.mean:.1f}",
                 "labels": f"{labels.mean:.0f}",
+                "spend_ahead": "0" if job.get("spend_ahead") == 0 else "no limit",
+                "seeds": len(runs),
             }
         )
     return told

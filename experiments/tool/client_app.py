@@ -68,9 +68,9 @@ def selection(context: Context) -> Selection | None:
     return _job(context).selection
 
 
-def train_on(context: Context) -> int | None:
-    """Return on how many samples this node trains in a round; None for all."""
-    return _job(context).train_on or None
+def train_on(context: Context) -> int:
+    """Return on how many samples this node trains in a round."""
+    return _job(context).train_on or buffer_capacity(context)
 
 
 def gate_by(group: Callable[[Any], object] | None) -> ClientGate:

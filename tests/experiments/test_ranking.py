@@ -8,7 +8,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Image
 from flwr.app import Context, RecordDict
 
 from experiments.tool.config import PolicyChoice
-from experiments.tool.data import AlteredPartition, FederatedData
+from experiments.tool.data import AlteredPartition, FederatedData, Partition
 from experiments.tool.ranking import rank
 
 LIKELY = np.array([[0.5, 0.4, 0.1], [0.9, 0.05, 0.05], [0.34, 0.33, 0.33]])
@@ -52,6 +52,7 @@ def images(folder: Path, count: int, size: int = 8) -> FederatedData:
 @pytest.mark.long
 def test_labels_are_wrong_and_classes_rare_as_often_as_asked(tmp_path: Path) -> None:
     part = images(tmp_path / "data", 4000).partition("iid", 0, 1, 0)
+    assert isinstance(part, Partition)
     labels = np.asarray(part.rows["label"])
     altered = AlteredPartition(part, 0.3, 1.0, np.random.default_rng(1))
     assert len(altered) == len(part)

@@ -42,8 +42,8 @@ def test_the_model_of_the_message_decides_what_is_bought() -> None:
         seen.append((int(context.node_config["partition-id"]), len(candidates)))
         return [point[0] for point, _ in candidates]
 
-    best = Selection(candidates=50, backlog=0, random_share=0)
-    gate = ClientGate(dataset, 4, worth=worth, selection=best)
+    choice = Selection(candidates=50, backlog=0, random_share=0)
+    gate = ClientGate(dataset, 4, worth=worth, selection=choice)
     _, trained = play(gate, rounds=1)
     assert sorted(seen) == [(0, 50), (1, 50)]
     for node in NODES:

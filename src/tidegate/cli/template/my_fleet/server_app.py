@@ -22,7 +22,7 @@ def main(grid: Grid, context: Context) -> None:
 
     def evaluate(server_round: int, arrays: ArrayRecord) -> MetricRecord:
         model = {name: array.numpy() for name, array in arrays.items()}
-        return MetricRecord(score(model))
+        return MetricRecord({**score(model)})
 
     strategy = AdmissionControl(
         FedAvg(),
