@@ -59,6 +59,47 @@ def test_every_definition_and_result_has_a_row(source: str) -> None:
             assert re.search(rf"\b{kind} {number}\b", items), f"{kind} {number}"
 
 
+WITHOUT_LABEL = {
+    r"KwInput\{.*A_\{m,i\}\^0": "q⁰, A⁰, n(0) and N(0)",
+    r"a learning-error bound that explicitly captures": "a learning-error bound",
+    r"Active-Constraint Drift-Plus-Penalty \(ACDPP\) policy that": "ACDPP: K-step retention",
+    r"sublinear regret and sampling-cost violation": "sublinear violation",
+    r"explicit guarantees in terms of sublinear regret": "sublinear regret",
+    r"offline selection of the retention horizon": "K chosen offline",
+    r"remains close to the oracle": "close to the oracle",
+    r"which\} sample to select": "which samples to select",
+    r"Cauchy--Schwarz inequality": "a steady n(t) is best",
+    r"minimizes the right-hand side": "what the rule chooses",
+    r"costless oracle policy\}: at every round": "the costless oracle",
+    r"capacities are set to": "ten clients, capacities, budgets",
+    r"only two out of the ten classes": "two of ten classes",
+    r"partitioned i\.i\.d\.": "ImageNette i.i.d.",
+    r"We adopt LeNet": "LeNet, ResNet-9",
+    r"against three baselines": "oracle, constant admission, hybrid",
+    r"Code is available": "the released scripts",
+    r"can converge faster than constant-admission": "hybrid learns faster",
+    r"satisfies both the buffer and sampling-cost": "memory and cost constraints are kept",
+    r"established explicit guarantees": "the claims of the abstract, once more",
+    r"concept drift": "concept drift",
+}
+"""Words of the paper, and words of the row that is about them."""
+
+
+def test_what_has_no_label_has_a_row(source: str) -> None:
+    text, cells = " ".join(source.split()), [f"{row[0]} {row[1]}" for row in ROWS]
+    for said, row in WITHOUT_LABEL.items():
+        assert re.search(said, text), said
+        assert any(row in cell for cell in cells), row
+    introduction = text.split(r"\section{Related Work}")[0].split(r"\section{Introduction}")[1]
+    for number in range(1, introduction.count(r"\item") + 1):
+        assert any(f"contribution {number}" in cell for cell in cells)
+    results = text.split(r"\subsection{Main Results}")[1].split(r"\section{Conclusion}")[0]
+    measured = set(re.findall(r"\d+\.\d+", results))
+    claims = " ".join(row[1] for row in ROWS if row[0] == "claim")
+    assert len(measured) == 10
+    assert measured - set(re.findall(r"\d+\.\d+", claims)) == set()
+
+
 def test_every_row_has_its_cells_and_a_verdict() -> None:
     for row in ROWS:
         assert len(row) == 5, row

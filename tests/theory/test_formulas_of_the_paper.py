@@ -18,8 +18,13 @@ from tidegate.admission.interval import ClosingInterval
 from tidegate.admission.objective import Objective
 from tidegate.problem import LearningConstants
 from tidegate.retention.k_step import KStepRetention
-from tidegate.theory.bounds import bound_terms, constant_admission_sizes
+from tidegate.theory.bounds import (
+    bound_terms,
+    constant_admission_sizes,
+    costless_oracle_sizes,
+)
 from tidegate.theory.guarantees import IntervalEnds, comparison_penalty, drift_constants
+from tidegate.theory.penalty import generalisation_term, surrogate_penalty
 from tidegate.theory.reuse import (
     ReuseTally,
     k_step_tally,
@@ -199,16 +204,34 @@ def test_reuse_deficits_fade() -> None:
 
 def test_the_gap_to_the_oracle() -> None:
     """eq:app-oracle-gap: 1/(Λ̄t) - 1/(B̄t) = (K-1)/(B̄t), where B̄ = KΛ̄."""
-    for t in (1, 7, 500):
-        assert 1 / (10 * t) - 1 / (100 * t) == pytest.approx((10 - 1) / (100 * t))
+    distinct = constant_admission_sizes(10.0, 10, 500).distinct_samples
+    oracle = costless_oracle_sizes(100, 500).distinct_samples
+    gap = (10 - 1) / (100 * np.arange(1, 501))
+    assert 1 / distinct - 1 / oracle == pytest.approx(gap)
 
 
-def test_the_square_root_at_zero_has_no_slope() -> None:
-    """Lemma 4's step: x -> √x is not Lipschitz near 0, where the generalisation term goes."""
-    arguments = 10.0 ** -np.arange(2, 13)
-    slopes = np.diff(np.sqrt(arguments)) / np.diff(arguments)
-    assert np.all(np.diff(slopes) > 0)
-    assert slopes[-1] > 1e5
+def test_the_generalisation_term_is_not_lipschitz_at_zero() -> None:
+    """Lemma 4's step: as a function of x = 1/N its slope grows without limit where x goes to 0."""
+    distinct = 10.0 ** np.arange(3, 13)
+    term = generalisation_term(distinct, distinct, LearningConstants())
+    slopes = np.diff(term) / np.diff(1 / distinct)
+    assert np.all(slopes[1:] > 2 * slopes[:-1])
+
+
+@given(
+    sizes=st.lists(st.floats(1, 75), min_size=2, max_size=10),
+    distinct=st.floats(100, 1e6),
+)
+def test_a_steady_training_size_is_best_up_to_three_quarters_of_the_distinct_samples(
+    sizes: list[float], distinct: float
+) -> None:
+    """Section 5.2: with the same mean, sizes that vary cost more; √(1/n - 1/N) needs n <= ¾N."""
+    learning, varied = LearningConstants(domain_diameter=3.0), np.array(sizes)
+    everything = np.full(len(sizes), distinct)
+    steady = surrogate_penalty(np.full(len(sizes), varied.mean()), everything, learning).sum()
+    assert steady <= surrogate_penalty(varied, everything, learning).sum() * (1 + 1e-9)
+    beyond = surrogate_penalty(np.array([80.0, 90.0, 100.0]), np.full(3, 100.0), learning)
+    assert beyond[1] > (beyond[0] + beyond[2]) / 2
 
 
 def test_after_the_interval_has_closed_nothing_is_left_of_the_comparison() -> None:

@@ -80,6 +80,18 @@ def test_the_repaired_comparison_penalty_bounds_every_path(
     )
 
 
+def test_the_repaired_comparison_costs_no_more_than_lemma_3_allows() -> None:
+    """Σ p̄ less that of the limit (n = KΛ̄, N = Λ̄t) is at most a multiple of 1/(1-ρ), at any T."""
+    learning, rounds = LearningConstants(), 100_000
+    distinct = 10.0 * np.arange(1, rounds + 1)
+    limit = surrogate_penalty(np.minimum(distinct, 100.0), distinct, learning)
+    for contraction in (0.5, 0.9, 0.99):
+        ends = IntervalEnds.closing(10.0, contraction, rounds)
+        excess = np.cumsum(comparison_penalty(ends, 10, learning) - limit)
+        assert np.max(excess) * (1 - contraction) < 10
+        assert excess[-1] < 1.1 * excess[9_999]
+
+
 @settings(max_examples=at_size(60, 400))
 @given(
     shares=st.lists(st.floats(0, 1), min_size=1, max_size=25),
