@@ -212,7 +212,7 @@ def test_the_gap_to_the_oracle() -> None:
 
 def test_the_generalisation_term_is_not_lipschitz_at_zero() -> None:
     """Lemma 4's step: as a function of x = 1/N its slope grows without limit where x goes to 0."""
-    distinct = 10.0 ** np.arange(3, 13)
+    distinct = np.logspace(3, 12, 10, dtype=np.float64)
     term = generalisation_term(distinct, distinct, LearningConstants())
     slopes = np.diff(term) / np.diff(1 / distinct)
     assert np.all(slopes[1:] > 2 * slopes[:-1])

@@ -83,7 +83,7 @@ def test_the_repaired_comparison_penalty_bounds_every_path(
 def test_the_repaired_comparison_costs_no_more_than_lemma_3_allows() -> None:
     """Σ p̄ less that of the limit (n = KΛ̄, N = Λ̄t) is at most a multiple of 1/(1-ρ), at any T."""
     learning, rounds = LearningConstants(), 100_000
-    distinct = 10.0 * np.arange(1, rounds + 1)
+    distinct = 10.0 * np.arange(1, rounds + 1, dtype=np.float64)
     limit = surrogate_penalty(np.minimum(distinct, 100.0), distinct, learning)
     for contraction in (0.5, 0.9, 0.99):
         ends = IntervalEnds.closing(10.0, contraction, rounds)
