@@ -42,9 +42,6 @@ def test_every_point_is_the_simulation_at_that_point() -> None:
             assert point.policies[name] == summarise(name, runs)
         assert point.amount == amount
         assert point.limit is not None
-    more = curves.gain_of_one_more("tide")
-    gained = curves.effective("tide")
-    assert more[0] == pytest.approx((gained[1] - gained[0]) / (problems[1][0] - problems[0][0]))
 
 
 def curves_of(values: list[float], template: Curves) -> Curves:

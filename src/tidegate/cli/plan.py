@@ -114,7 +114,7 @@ def plan(  # noqa: PLR0913 - one for each flag
 
         tidegate plan --as-in-paper --policy constant_admission --policy acdpp
 
-    A page for the people who decide on the budget, with what one more unit of money would buy, and
+    A page for the people who decide on the budget, with what more money or memory would buy, and
     what a cap on uses would cost:
 
         tidegate plan --html plan.html

@@ -4,14 +4,14 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tidegate._internal.arrays import FloatArray
 from tidegate.problem import Problem
 from tidegate.report.answer import Answer
-from tidegate.report.figures import look_of, looks_of
+from tidegate.report.figures import looks_of
 from tidegate.report.page import INK, MakePicture, Picture, drawing, new_panel, render, sentences
 from tidegate.report.tables import legend, part_of_limit, show
 from tidegate.simulation.caps import CapPoint
@@ -22,16 +22,12 @@ from tidegate.simulation.summary import CONFIDENCE, PolicySummary
 from tidegate.theory.optimum import Optimum
 from tidegate.theory.parameters import Plan as ConstantPlan
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 NEAR = 0.01
 """Part of the highest value. Lines that are nearer than this everywhere look like one."""
 NEARLY = 0.005
 """How far ten per cent may be off."""
 KEEPING = ("constant_admission", "drift_plus_penalty", "acdpp")
 """Policies that keep every sample for K rounds."""
-DOTTED = (0, (1, 2))
 
 
 @dataclass(frozen=True)
@@ -201,15 +197,11 @@ def write_plan_page(
         settings: all settings of the plan.
     """
     money = f"budget, {plan.currency} a round" if plan.currency else "budget, a round"
-    unit = f"one {plan.currency} more" if plan.currency else "one more unit of money"
     with drawing() as picture:
-        pictures = {
-            "money": _curves(curves.budget, plan.problem.budget, money, unit, picture),
-            "memory": _curves(
-                curves.memory, plan.problem.total_capacity, "slots", "one more slot", picture
-            ),
-            "caps": _cap_pictures(curves.caps, picture),
-        }
+        pictures = [
+            _curves(curves.budget, plan.problem.budget, money, picture),
+            _curves(curves.memory, plan.problem.total_capacity, "slots", picture),
+        ]
     render(
         path,
         "plan.html",
@@ -242,45 +234,36 @@ def _policies(plan: Plan) -> list[list[str]]:
     return rows
 
 
-def _curves(
-    curves: Curves, planned: float, across: str, unit: str, picture: MakePicture
-) -> list[Picture]:
-    """Draw effective samples, and what one more unit adds to them."""
-    amounts, names = np.array(curves.amounts), list(curves.points[0].policies)
-    between: FloatArray = np.sqrt(amounts[1:] * amounts[:-1])
-    gained = {name: np.array(curves.effective(name)) for name in names}
-    added = {name: np.array(curves.gain_of_one_more(name)) for name in names}
-    panels = (
-        ("effective samples a round", amounts, gained),
-        (f"effective samples a round for {unit}", between, added),
+def _curves(curves: Curves, planned: float, across: str, picture: MakePicture) -> Picture:
+    """Draw effective samples by money or by memory."""
+    amounts = curves.amounts
+    lines = {name: np.array(curves.effective(name)) for name in curves.points[0].policies}
+    looks = looks_of(lines)
+    title = "effective samples a round"
+    figure, axes = new_panel(title)
+    for name, values in lines.items():
+        colour, style = looks[name]
+        axes.plot(amounts, values, color=colour, linestyle=style, label=name)
+    axes.set_xlim(left=0, right=1.02 * amounts[-1])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(across)
+    axes.axvline(planned, color=INK, linewidth=0.8)
+    figure.legend(loc="outside lower center", ncols=2)
+    ends = "; ".join(
+        f"{name} from {_number(values[0])} to {_number(values[-1])}"
+        for name, values in lines.items()
     )
-    pictures = []
-    for title, places, lines in panels:
-        figure, axes = new_panel(title)
-        looks = looks_of(lines)
-        for name, values in lines.items():
-            colour, style = looks[name]
-            axes.plot(places, values, color=colour, linestyle=style, label=name)
-        if min(float(values.min()) for values in lines.values()) >= 0:
-            axes.set_ylim(bottom=0)
-        _scale(axes, amounts, planned, across)
-        figure.legend(loc="outside lower center", ncols=2)
-        ends = "; ".join(
-            f"{name} from {_number(values[0])} to {_number(values[-1])}"
-            for name, values in lines.items()
+    alt = f"{title}, by {across} from {_number(amounts[0])} to {_number(amounts[-1])}: {ends}."
+    caption = f"The thin line is the plan: {planned:,.4g}.{_hidden(lines)}"
+    tips = [
+        (
+            place,
+            f"{across} {_number(place)}: "
+            + ", ".join(f"{name} {_number(values[at])}" for name, values in lines.items()),
         )
-        alt = f"{title}, by {across} from {_number(amounts[0])} to {_number(amounts[-1])}: {ends}."
-        caption = f"The thin line is the plan: {planned:,.4g}.{_hidden(lines)}"
-        tips = [
-            (
-                float(place),
-                f"{across} {_number(place)}: "
-                + ", ".join(f"{name} {_number(values[at])}" for name, values in lines.items()),
-            )
-            for at, place in enumerate(places)
-        ]
-        pictures.append(picture(figure, alt, caption, tips))
-    return pictures
+        for at, place in enumerate(amounts)
+    ]
+    return picture(figure, alt, caption, tips)
 
 
 def _hidden(lines: Mapping[str, FloatArray]) -> str:
@@ -292,47 +275,6 @@ def _hidden(lines: Mapping[str, FloatArray]) -> str:
         if float(np.abs(lines[one] - lines[other]).max()) < width
     ]
     return f" The lines of {'; '.join(same)} lie on each other." if same else ""
-
-
-def _scale(axes: "Axes", amounts: FloatArray, planned: float, across: str) -> None:
-    axes.set_xlim(left=0, right=1.02 * float(amounts[-1]))
-    axes.set_xlabel(across)
-    axes.axvline(planned, color=INK, linewidth=0.8)
-
-
-def _cap_pictures(caps: Sequence[CapPoint], picture: MakePicture) -> list[Picture]:
-    """Draw effective and stored samples by cap."""
-    uses = [point.most_uses for point in caps]
-    panels = {
-        "effective samples a round": [point.policy.effective_per_round.mean for point in caps],
-        "samples stored": [point.policy.mean_occupancy.mean for point in caps],
-    }
-    pictures = []
-    for title, values in panels.items() if caps else ():
-        figure, axes = new_panel(title)
-        colour, style = look_of("tide")
-        axes.plot(uses, values, color=colour, linestyle=style, marker="o", label="tide")
-        if title == "samples stored":
-            most = [point.limit.stored_per_round for point in caps]
-            axes.plot(uses, most, color=INK, linewidth=1, linestyle=DOTTED, label="at most")
-            figure.legend(loc="outside lower center", ncols=2)
-        axes.set_ylim(bottom=0)
-        axes.set_xscale("log")
-        ticks = [cap for cap in uses if cap.bit_count() == 1]  # powers of two
-        axes.set_xticks(ticks, [f"{cap:,}" for cap in ticks])
-        axes.set_xticks([], minor=True)
-        axes.set_xlabel("most uses of a sample")
-        alt = (
-            f"{title}, by the cap on uses from {uses[0]:,} to {uses[-1]:,}: tide from "
-            f"{values[0]:,.3g} to {values[-1]:,.3g}."
-        )
-        tips = [
-            (float(cap), f"{cap:,} uses: {_number(value)}")
-            for cap, value in zip(uses, values, strict=True)
-        ]
-        caption = "From the last cap on, a higher one gains nothing."
-        pictures.append(picture(figure, alt, caption, tips))
-    return pictures
 
 
 def _end(amount: float | None, curves: Curves) -> str:

@@ -13,7 +13,6 @@ import numpy as np
 
 from tidegate.policies import ControlOptions, NotApplicable
 from tidegate.report.alarms import ANSWERED, Alarm, Level, alarms, state_of, worst
-from tidegate.report.client_pictures import client_pictures
 from tidegate.report.incidents import RESTART, Incident, incidents, paused_rounds, restart_round
 from tidegate.report.live import newest, summary
 from tidegate.report.over_rounds import Curve, Draw, curves
@@ -244,7 +243,6 @@ def write_run_page(view: RunView, path: Path, now: float, beside: RunView | None
             "memory": _memory(page.view, draw),
             "metrics": _metrics(page, draw),
             "theory": [_theory(page.view, draw)],
-            "clients": client_pictures(page.clients, picture),
         }
     render(path, "run.html", page=page, pictures=pictures, most=MOST_ROWS)
 

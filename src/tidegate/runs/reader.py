@@ -45,8 +45,6 @@ class ClientView:
     """Whether an order of an earlier round has no receipt."""
     is_retired: bool
     """Whether an operator has retired it, or has asked the server to."""
-    held: Sequence[tuple[int, int]] = ()
-    """What it stores or will store: ages, in orders since the purchase, and samples of each."""
     candidates: int = 0
     """Candidates that it reads for an order; 0 if it takes samples as they come."""
     read: int = 0
@@ -336,7 +334,6 @@ def _client_of(
         away_for=away_for,
         owes_answer=order is not None and order.round_number < round_number and not is_retired,
         is_retired=is_retired,
-        held=[(age, count) for age, count in enumerate(newest.holding, start=1) if count],
         candidates=account.candidates,
         read=newest.read,
         troubles=() if is_retired else tuple(trouble for trouble, here in troubles.items() if here),

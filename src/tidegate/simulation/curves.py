@@ -1,4 +1,4 @@
-"""How much one more unit of money, or one more slot, adds under each policy."""
+"""How much more money, or more memory, adds under each policy."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -52,11 +52,6 @@ class Curves:
     def effective(self, policy: str) -> list[float]:
         """Return effective samples a round at each point."""
         return [point.policies[policy].effective_per_round.mean for point in self.points]
-
-    def gain_of_one_more(self, policy: str) -> list[float]:
-        """Return the effective samples a round that one more unit adds, between points."""
-        gains: list[float] = (np.diff(self.effective(policy)) / np.diff(self.amounts)).tolist()
-        return gains
 
     def stops_helping(self, policy: str) -> float | None:
         """Return the amount above which 10 % more adds less than 1 % more effective samples.

@@ -4,19 +4,15 @@
 who sweeps a spool needs none.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tidegate._internal.later import imported_later
 from tidegate.integrations.mqtt.connection import MqttConnection
 from tidegate.integrations.mqtt.spool import Gap, Message, Spool, SpooledStream, SpoolHealth
 
 if TYPE_CHECKING:
     from tidegate.integrations.mqtt.stream import MqttStream as MqttStream
+else:
+    __getattr__ = imported_later(__name__, {"tidegate.integrations.mqtt.stream": ["MqttStream"]})
 
 __all__ = ["Gap", "Message", "MqttConnection", "Spool", "SpoolHealth", "SpooledStream"]
-
-
-def __getattr__(name: str) -> Any:
-    if name == "MqttStream":
-        return importlib.import_module("tidegate.integrations.mqtt.stream").MqttStream
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
