@@ -20,7 +20,7 @@ import pytest
 from check_size import SIZE, at_size
 from deployment import BIN
 from documented_lines import APP, LOAD, Quickstart, add_tidegate, gate
-from guide import ADDED, PRICES, RED, ROOT, TLS, Guide, blocks, joined
+from guide import ADDED, PLAIN, PRICES, RED, ROOT, TLS, Guide, blocks, joined
 
 from tidegate.cli import main
 from tidegate.flower.strategy import AdmissionControl
@@ -55,22 +55,20 @@ def lines(page: Path) -> list[str]:
 
 
 def line(page: Path, beginning: str) -> str:
-    """The one command of a page that begins so."""
+    """The one command of a page that begins so, for the app that needs no download."""
     (found,) = [one for one in lines(page) if one.startswith(beginning)]
-    return found
+    return found.replace("quickstart-pytorch", "plain")
 
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guide]:
-    """Where a reader has the apps: the page's own with its lines, a network before and after."""
+    """Where a reader has the apps: an example with its lines, a network before and after."""
     if shutil.which("patch") is None:
         pytest.skip("there is no patch program here")
     reader = Guide(tmp_path_factory.mktemp("desk"))
-    install, *rest = lines(ADDED)
-    assert install == "pip install '.[start,simulation]'"
-    reader.call("\n".join(rest[:2]), ROOT)
-    shutil.copytree(reader.folder / "plain", reader.folder / "before" / "plain")
-    for patch in blocks(ADDED, "diff"):
+    for folder in (reader.folder, reader.folder / "before"):
+        shutil.copytree(PLAIN, folder / "plain")
+    for patch in blocks(PLAIN / "README.md", "diff"):
         subprocess.run(
             ["patch", "-p1", "--no-backup-if-mismatch", "--fuzz=0"],
             cwd=reader.folder / "plain", input=patch, text=True, check=True, capture_output=True,
@@ -84,38 +82,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guide]:
 
 
 def add_tariff(folder: Path) -> None:
-    """The page's app with the first feed of another page, in which each client has its price."""
+    """The app with the first feed of another page, in which each client has its price."""
     shutil.copytree(folder / "plain", folder / "tariff")
     feed = blocks(PRICES, "python")[0].rpartition("strategy = ")[0]
     server = folder / "tariff" / "plain" / "server_app.py"
-    old = 'prices="uniform:1,10")'
     text = server.read_text("utf-8")
-    assert old in text
-    own = 'prices=Tariff(), folder=str(context.run_config["saved"]))'
-    server.write_text(f"{feed}\n{text.replace(old, own)}", "utf-8")
-    config = folder / "tariff" / "pyproject.toml"
-    known = "[tool.flwr.app.config]\n"
-    assert known in config.read_text("utf-8")
-    told = config.read_text("utf-8").replace(known, f'{known}saved = ""\n')
-    config.write_text(told, "utf-8")
-
-
-SETTING, ARGUMENT = 'folder = ""', 'folder=context.run_config["folder"] or None'
-"""What the page adds to an app whose runs are saved."""
-
-
-def add_folder(app: Path) -> None:
-    """The page's app with the page's lines for a saved run."""
-    page = ADDED.read_text("utf-8")
-    assert f"add `{SETTING}` to `[tool.flwr.app.config]`" in page
-    assert f"`{ARGUMENT}` to the arguments of `AdmissionControl`" in page
-    for file, old, new in (
-        ("pyproject.toml", "[tool.flwr.app.config]\n", f"[tool.flwr.app.config]\n{SETTING}\n"),
-        ("plain/server_app.py", 'prices="uniform:1,10")', f'prices="uniform:1,10", {ARGUMENT})'),
-    ):
-        text = (app / file).read_text("utf-8")
-        assert text.count(old) == 1
-        (app / file).write_text(text.replace(old, new), "utf-8")
+    assert text.count('prices="uniform:1,10"') == 1
+    own = text.replace('prices="uniform:1,10"', "prices=Tariff()")
+    server.write_text(f"{feed}\n{own}", "utf-8")
 
 
 def assert_own_prices(run: Path, names: list[str], rounds: int) -> None:
@@ -217,9 +191,8 @@ def assert_same(found: dict[str, Any], bare: dict[str, Any]) -> None:
 
 
 def test_the_lines_are_few() -> None:
-    server, client = blocks(ADDED, "diff")
-    assert lines_added(server) <= 3
-    assert lines_added(client) <= 6
+    (said,) = re.findall(r"need \[(\d+) lines\]", ADDED.read_text("utf-8"))
+    assert sum(map(lines_added, blocks(PLAIN / "README.md", "diff"))) == int(said)
 
 
 @share
@@ -236,27 +209,16 @@ def test_an_app_with_the_lines_keeps_to_its_budget_in_this_process(
 
     monkeypatch.setattr(AdmissionControl, "_begin", noticed)
     command = line(ADDED, "tidegate run")
-    here(command, desk.folder / "before", monkeypatch)
+    here(command.partition(" --beside")[0], desk.folder / "before", monkeypatch)
     assert not started
     here(command, desk.folder, monkeypatch)
-    (control,) = started
+    assert len(read_run(desk.folder / "run").rounds) == 10
+    control, as_they_come = started
     assert len(control.rounds) == 10
     assert all(row.answered == 10 for row in control.rounds)
-    assert all(row.overspend <= 1e-9 for row in control.rounds)
+    for row in (*control.rounds, *as_they_come.rounds):
+        assert row.overspend <= 1e-9
     assert control.rounds[-1].training_size >= 90  # of 100 slots
-
-
-@share
-@pytest.mark.deployment
-def test_a_run_is_saved_where_its_config_says(desk: Guide, monkeypatch: pytest.MonkeyPatch) -> None:
-    work = desk.folder / "saved"
-    shutil.copytree(desk.folder / "plain", work / "plain")
-    add_folder(work / "plain")
-    (command,) = re.findall(
-        r"`(tidegate run plain --set folder=plain-run)`", ADDED.read_text("utf-8")
-    )
-    here(command, work, monkeypatch)
-    assert len(read_run(work / "plain-run").rounds) == 10
 
 
 @share
@@ -264,6 +226,7 @@ def test_a_run_is_saved_where_its_config_says(desk: Guide, monkeypatch: pytest.M
 @pytest.mark.deployment
 def test_an_app_with_the_lines_keeps_to_its_budget_on_simulation(desk: Guide) -> None:
     (block,) = [block for block in blocks(ADDED, "text") if "--stream" in block]
+    block = block.replace("quickstart-pytorch", "plain")
     assert_within_budget(desk.call(block), rounds=10)
     assert len(list((desk.folder / ".local/state/tidegate").glob("*.sqlite"))) == 2
 
@@ -295,7 +258,7 @@ def test_clients_have_the_prices_of_the_guide_in_this_process(
     desk: Guide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = desk.folder / "own-here"
-    options = f"--clients 2 --set num-server-rounds=3 --set saved={run}"
+    options = f"--clients 2 --set num-server-rounds=3 --set folder={run}"
     here(f"tidegate run tariff {options}", desk.folder, monkeypatch)
     assert_own_prices(run, ["partition-0", "partition-1"], rounds=3)
 
@@ -307,7 +270,7 @@ def test_clients_have_the_prices_of_the_guide_in_this_process(
 def test_clients_have_the_prices_of_the_guide_on_simulation(desk: Guide) -> None:
     run = desk.folder / "own-simulated"
     options = line(ADDED, "flwr run plain --stream").removeprefix("flwr run plain")
-    values = f"num-server-rounds=3 saved={json.dumps(str(run))}"
+    values = f"num-server-rounds=3 folder={json.dumps(str(run))}"
     desk.call(f"flwr run tariff {options} --run-config {shlex.quote(values)}")
     assert_own_prices(run, ["partition-0", "partition-1"], rounds=3)
 
@@ -318,7 +281,7 @@ def deployed(site: Guide, desk: Guide) -> dict[str, str]:
     printed = line(ADDED, "flwr run plain fleet").replace("plain", str(desk.folder / "plain"))
     values = shlex.quote(" ".join(config(desk, "deployed.pt")))
     gated = f"flwr run {desk.folder / 'gated'} fleet --run-config {values}"
-    own = f"num-server-rounds=3 saved={json.dumps(str(site.folder / 'var' / 'own'))}"
+    own = f"num-server-rounds=3 folder={json.dumps(str(site.folder / 'var' / 'own'))}"
     tariff = f"flwr run {desk.folder / 'tariff'} fleet --run-config {shlex.quote(own)}"
     commands = {"plain": printed}
     if SIZE == "full":

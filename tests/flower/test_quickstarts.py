@@ -5,7 +5,9 @@ The apps are used as they are, apart from these lines. Their data are made here.
 
 import json
 import random
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -14,14 +16,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documented_lines import APP, LOAD, Quickstart, add_tidegate, gate
+from documented_lines import APP, LOAD, Quickstart, add_tidegate, edited, gate
 from flwr.app import Message
+from guide import ADDED, blocks
 from quickstart_data import stand_in
 from real_data import DATA, WHERE
 
 from tidegate.flower import LocalGrid
 from tidegate.flower.app import run_app
 from tidegate.flower.strategy import AdmissionControl
+from tidegate.runs.reader import read_run
 
 pytestmark = [
     pytest.mark.data("flower-apps"),
@@ -182,3 +186,34 @@ def test_a_quickstart_of_flower_learns_the_same_with_a_few_lines_more(
     (control,) = started
     assert all(row.training_size for row in control.rounds)
     assert after == before
+
+
+@pytest.mark.process  # patch
+@pytest.mark.usefixtures("_seen_anew")
+@pytest.mark.filterwarnings("ignore")
+def test_the_guide_is_a_whole_diff_of_the_quickstart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    if shutil.which("patch") is None:
+        pytest.skip("there is no patch program here")
+    folder = tmp_path / "app"
+    shutil.copytree(DATA / WHERE["flower-apps"] / "quickstart-pytorch", folder)
+    patches = blocks(ADDED, "diff")
+    for patch in patches:
+        command = ["patch", "-p1", "--fuzz=0"]
+        subprocess.run(command, cwd=folder, input=patch, text=True, check=True)
+    said = re.findall(r"(\d+) lines more, (\d+) lines less", ADDED.read_text("utf-8"))
+    changed = [line for patch in patches for line in patch.splitlines()[2:]]
+    assert said == [tuple(str(sum(line[0] == sign for line in changed)) for sign in "+-")]
+
+    client = folder / "pytorchexample" / "client_app.py"
+    person = {'# subject=lambda sample: sample["patient"]': 'subject=lambda sample: "patient-0"'}
+    client.write_text(edited(client.read_text("utf-8"), person), "utf-8")
+    changes = {"num-server-rounds": 3, "folder": str(tmp_path / "run")}
+    app = Quickstart("pytorchexample", {}, "final_model.pt", ("torch",), changes)
+    run(folder, app, monkeypatch)
+    rows = read_run(tmp_path / "run").rounds
+    assert [row.answered for row in rows] == [CLIENTS] * 3
+    assert all(row.overspend <= 1e-9 for row in rows)
+    assert rows[-1].training_size > rows[0].training_size > 0

@@ -1,5 +1,6 @@
 """The guide's remedies for the first rounds, in which buffers hold a sample or two."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from flwr.app import ArrayRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from guide import ADDED, blocks
+from guide import ADDED
 
 from tidegate.flower import AdmissionControl, ClientGate, LocalGrid
 
@@ -90,11 +91,17 @@ def test_a_classifier_that_is_given_its_classes_learns_from_the_first_sample() -
     assert sum(failures(classes_given, LOGISTIC, lambda samples: True)) == 0
 
 
-@pytest.mark.parametrize("wanted", ["len(samples) < 2", "len(samples) < 1"])
-def test_the_client_of_the_page_trains_batch_norm_from_the_first_rounds_on(wanted: str) -> None:
-    (block,) = blocks(ADDED, "python")
-    assert "len(samples) < 2" in block
-    names: dict[str, Any] = {}
-    exec(compile(block.replace("len(samples) < 2", wanted), str(ADDED), "exec"), names)  # noqa: S102
-    failed = unheard(names["app"], ArrayRecord(names["make_net"]().state_dict()))
-    assert (sum(failed) == 0) == (wanted == "len(samples) < 2")
+@pytest.mark.parametrize("stored", [1, 7, 33])
+def test_the_loader_of_the_page_has_full_batches_from_the_first_sample_on(stored: int) -> None:
+    from torch.utils.data import DataLoader, RandomSampler
+
+    printed = re.findall(r"^\+    ((?:steps|trainloader) = .*)$", ADDED.read_text("utf-8"), re.M)
+    names = {
+        "DataLoader": DataLoader, "RandomSampler": RandomSampler,
+        "samples": [np.float32(number) for number in range(stored)], "batch_size": 32,
+    }  # fmt: skip
+    exec("\n".join(printed), names)  # noqa: S102
+    batches = list(names["trainloader"])  # type: ignore[call-overload]
+    assert [len(batch) for batch in batches] == [32] * 20
+    uses = np.bincount(np.concatenate(batches).astype(int), minlength=stored)
+    assert uses.max() - uses.min() <= 1

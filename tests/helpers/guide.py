@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[2]
 HOWTO = ROOT / "docs" / "howto"
 TLS = HOWTO / "deploy-with-tls.md"
 ADDED = HOWTO / "add-to-your-flower-app.md"
+PLAIN = ROOT / "examples" / "plain"
 RED = HOWTO / "when-something-is-red.md"
 PRICES = HOWTO / "per-client-prices.md"
 
