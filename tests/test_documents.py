@@ -75,7 +75,11 @@ def outline(text: str) -> list[str]:
 def test_a_console_block_shows_what_the_command_prints(
     command: str, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert bare(printed(command, capsys)) == bare(shown)
+    lines = bare(shown)
+    if lines[-1] == "...":  # the page shows how it begins
+        assert bare(printed(command, capsys))[: len(lines) - 1] == lines[:-1] != []
+    else:
+        assert bare(printed(command, capsys)) == lines
 
 
 @pytest.mark.full
