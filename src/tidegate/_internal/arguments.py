@@ -38,8 +38,8 @@ def check_number(
     tidegate.errors.ConfigurationError: budget must be a number above 0, got '55'
     """
     if not (is_number(value) and fits(value)):  # type: ignore[arg-type]
-        told = f"{name} must be {limit}, got {shown(value)}"
-        raise ConfigurationError(f"{told}; {remedy}" if remedy else told)
+        message = f"{name} must be {limit}, got {shown(value)}"
+        raise ConfigurationError(f"{message}; {remedy}" if remedy else message)
 
 
 def check_whole_number(
@@ -86,8 +86,8 @@ def check_kind(name: str, value: object, kind: type, remedy: str) -> None:
     tidegate.errors.ConfigurationError: seeds must be a list, got 5; such as [5]
     """
     if not isinstance(value, kind):
-        told = f"{name} must be a {kind.__qualname__}, got {shown(value)}; {remedy}"
-        raise ConfigurationError(told)
+        message = f"{name} must be a {kind.__qualname__}, got {shown(value)}; {remedy}"
+        raise ConfigurationError(message)
 
 
 def check_function(name: str, value: object, takes: Sequence[str], remedy: str) -> None:

@@ -213,7 +213,7 @@ def _is_of(value: object, hint: object) -> bool:
         return value is None
     options = typing.get_args(hint)
     if type(None) in options:
-        return any(_is_of(value, one) for one in options)
+        return any(_is_of(value, option) for option in options)
     return True
 
 
@@ -223,7 +223,9 @@ def _to_tree(value: object, arrays: list[NDArray[Any]]) -> object:
         return {"array": len(arrays) - 1}
     if dataclasses.is_dataclass(value):
         fields = dataclasses.fields(value)
-        return {"fields": {one.name: _to_tree(getattr(value, one.name), arrays) for one in fields}}
+        return {
+            "fields": {field.name: _to_tree(getattr(value, field.name), arrays) for field in fields}
+        }
     if isinstance(value, tuple):
         return [_to_tree(item, arrays) for item in value]
     if isinstance(value, int | float):
@@ -251,24 +253,24 @@ def _from_tree(template: Any, tree: Any, archive: Archive) -> Any:
             )
         return array
     saved, fields = tree["fields"].keys(), dataclasses.fields(template)
-    if {one.name for one in fields} != set(saved):
+    if {field.name for field in fields} != set(saved):
         raise RunDiffersError(
             f"the file holds {reprlib.repr(sorted(tree['fields']))}, which is not a "
             f"{type(template).__name__}: it was saved by another policy or version",
             name=type(template).__name__,
             saved=sorted(saved),
-            given=sorted(one.name for one in fields),
+            given=sorted(field.name for field in fields),
         )
     parts = {}
-    for one in fields:
-        mine = getattr(template, one.name)
-        parts[one.name] = _from_tree(mine, tree["fields"][one.name], archive)
-        if one.metadata.get("fixed") and not np.array_equal(parts[one.name], mine):
+    for field in fields:
+        mine = getattr(template, field.name)
+        parts[field.name] = _from_tree(mine, tree["fields"][field.name], archive)
+        if field.metadata.get("fixed") and not np.array_equal(parts[field.name], mine):
             raise RunDiffersError(
-                f"the file was saved with {one.name} = {parts[one.name]}, but this policy has "
+                f"the file was saved with {field.name} = {parts[field.name]}, but this policy has "
                 f"{mine}",
-                name=one.name,
-                saved=parts[one.name],
+                name=field.name,
+                saved=parts[field.name],
                 given=mine,
             )
     return dataclasses.replace(template, **parts)

@@ -66,11 +66,11 @@ def opening(connection: sqlite3.Connection, path: Path, kind: FileKind) -> Itera
         yield
     except (sqlite3.DatabaseError, OverflowError) as wrong:
         connection.close()
-        told = f"cannot be opened as a {kind.name}: {wrong}"
+        message = f"cannot be opened as a {kind.name}: {wrong}"
         if is_damage(wrong):
-            raise DamagedFileError(path, told, kind.remedy) from wrong
+            raise DamagedFileError(path, message, kind.remedy) from wrong
         raise ConfigurationError(
-            f"{path} {told}; check that its disk has room, that this user may write to it, and "
+            f"{path} {message}; check that its disk has room, that this user may write to it, and "
             "that no other program holds it"
         ) from wrong
     except BaseException:

@@ -22,12 +22,12 @@ def suggestion(name: str, known: Iterable[str], otherwise: str) -> str:
     'choose one'
     """
     names = list(dict.fromkeys(known))
-    by_case = [one for one in names if one.casefold() == name.casefold()]
+    by_case = [candidate for candidate in names if candidate.casefold() == name.casefold()]
     if len(by_case) == 1:
         return f"did you mean {by_case[0]}?"
     by_form = defaultdict[str, list[str]](list)
-    for one in names:
-        by_form[_form(one)].append(one)
+    for candidate in names:
+        by_form[_form(candidate)].append(candidate)
     asked = _form(name)
     nearest, *others = [*difflib.get_close_matches(asked, by_form, n=2), ""]
     meant = by_form[nearest] if nearest else []

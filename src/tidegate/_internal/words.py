@@ -10,7 +10,9 @@ def on_a_line(text: object) -> str:
     >>> on_a_line("gone\nthe server stops: never")
     'gone the server stops: never'
     """
-    printable = "".join(one if one.isprintable() else " " for one in str(text)[:LONGEST_TEXT])
+    printable = "".join(
+        character if character.isprintable() else " " for character in str(text)[:LONGEST_TEXT]
+    )
     return " ".join(printable.split())
 
 

@@ -94,7 +94,7 @@ def audit(
             _compare(one, run, accounts)
         missing = _missing(run, accounts, audits)
     if as_json:
-        told = {
+        checked = {
             "buffers": [facts(one) for one in audits],
             "against": against and str(against),
             "failed": [str(one) for one in failed],
@@ -102,7 +102,7 @@ def audit(
             "left_out": [str(one) for one in beside],
         }
         limits = {"proves_if_right": proven(against), "does_not_prove": not_proven()}
-        typer.echo(json.dumps(told | limits, indent=2))
+        typer.echo(json.dumps(checked | limits, indent=2))
     else:
         _show_all(audits, failed, missing)
     wrong = bool(failed) or not all(one.is_right for one in audits)

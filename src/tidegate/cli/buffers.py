@@ -94,12 +94,14 @@ def _list_and_remove(
     now = time.time()
     found, unreadable = find_buffers(place)
     since = now if remove_unused is None else now - remove_unused * DAY
-    chosen = found if remove_unused is None else [one for one in found if one.used_at <= since]
+    chosen = (
+        found if remove_unused is None else [buffer for buffer in found if buffer.used_at <= since]
+    )
     if as_json:
-        rows = [{**asdict(one), "path": str(one.path)} for one in chosen]
-        damaged = [{"path": str(one.source), "reason": one.reason} for one in unreadable]
-        told = {"folder": str(place), "buffers": rows, "unreadable": damaged}
-        typer.echo(json.dumps(told, indent=2))
+        rows = [{**asdict(buffer), "path": str(buffer.path)} for buffer in chosen]
+        damaged = [{"path": str(damage.source), "reason": damage.reason} for damage in unreadable]
+        facts = {"folder": str(place), "buffers": rows, "unreadable": damaged}
+        typer.echo(json.dumps(facts, indent=2))
     else:
         if found and not chosen:
             days = f"{remove_unused:g} day{'s' * (remove_unused != 1)}"
@@ -112,12 +114,12 @@ def _list_and_remove(
             typer.echo(f"{wrong}", err=True)
     if remove_unused is None or dry_run:
         return
-    left = sum(may_be_buffer(Path(str(one.source))) for one in unreadable)
+    left = sum(may_be_buffer(Path(str(damage.source))) for damage in unreadable)
     if not chosen:
         if left:
             raise typer.Exit(1)
         return
-    size = _size(sum(one.size for one in chosen))
+    size = _size(sum(buffer.size for buffer in chosen))
     if not yes and not typer.confirm(f"Remove these {len(chosen):,} ({size})?", err=True):
         return
     _remove(chosen, since, left=left)
@@ -132,12 +134,12 @@ def _remove(chosen: list[BufferFile], since: float, left: int) -> None:
         left: files that could not be read, and so stay.
     """
     removed, failed = 0, left
-    for one in chosen:
+    for buffer in chosen:
         try:
-            if remove_buffer(one, since):
+            if remove_buffer(buffer, since):
                 removed += 1
             else:
-                typer.echo(f"{one.path} is in use; kept it", err=True)
+                typer.echo(f"{buffer.path} is in use; kept it", err=True)
         except DamagedFileError as wrong:
             failed += 1
             typer.echo(f"{wrong}", err=True)

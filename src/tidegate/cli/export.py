@@ -96,9 +96,9 @@ def export(
             wrong.append(f"{buffer.path}: {failed} cannot be exported; the first, {first}")
     if as_json:
         unreadable = [reason for buffer in buffers for reason in buffer.unreadable.values()]
-        told = {"out": str(to), "samples": written, "buffers": len(buffers), "failed": wrong}
-        told["unreadable"] = unreadable
-        typer.echo(json.dumps(told, indent=2))
+        facts = {"out": str(to), "samples": written, "buffers": len(buffers), "failed": wrong}
+        facts["unreadable"] = unreadable
+        typer.echo(json.dumps(facts, indent=2))
     else:
         typer.echo(
             f"{counted(written, 'sample')} of {counted(len(buffers), 'buffer')} in {to}; forget "

@@ -72,22 +72,22 @@ def forget(
         _admit_again(name, folders, left_out, as_json=as_json)
         return
     listed, swept, wrong = _erase(name, folders)
-    erased = sum(one.erased for one in swept)
-    expired = sum(one.deleted for one in swept) - erased
+    erased = sum(file.erased for file in swept)
+    expired = sum(file.deleted for file in swept) - erased
     samples, messages = (
-        sum(one.unnamed for one in swept if one.kind == kind) for kind in ("buffer", "spool")
+        sum(file.unnamed for file in swept if file.kind == kind) for kind in ("buffer", "spool")
     )
     if as_json:
-        told = {
+        facts = {
             "erased": erased,
             "expired": expired,
-            "swept": [{**vars(one), "path": str(one.path)} for one in swept],
+            "swept": [{**vars(file), "path": str(file.path)} for file in swept],
             "samples_without_subject": samples,
             "messages_without_subject": messages,
             "failed": wrong,
-            "left_out": [str(one) for one in left_out],
+            "left_out": [str(path) for path in left_out],
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
     else:
         if listed:
             partly = f" in {len(listed)} of {len(folders)} folders"
@@ -154,8 +154,8 @@ def _admit_again(name: str, folders: list[Path], left_out: list[Path], *, as_jso
     """Take a subject off the list of all folders."""
     taken, wrong = _change(folders, lambda forgotten: forgotten.remove(name))
     if as_json:
-        told = {"admitted_again": taken, "failed": wrong, "left_out": left_out}
-        typer.echo(json.dumps(told, indent=2, default=str))
+        facts = {"admitted_again": taken, "failed": wrong, "left_out": left_out}
+        typer.echo(json.dumps(facts, indent=2, default=str))
     else:
         if taken:
             partly = f"; it was taken off the list of {len(taken)} of {len(folders)} folders"
@@ -184,6 +184,6 @@ def _tell_of_unnamed(swept: list[Swept], samples: int, messages: int) -> None:
             "delete these buffer files; their clients then begin again with empty ones:",
             err=True,
         )
-        for one in swept:
-            if one.kind == "buffer" and one.unnamed:
-                typer.echo(f"  {one.path}: {one.unnamed:,}", err=True)
+        for file in swept:
+            if file.kind == "buffer" and file.unnamed:
+                typer.echo(f"  {file.path}: {file.unnamed:,}", err=True)

@@ -55,13 +55,13 @@ def retire(
     if changed:
         ask(folder, changed, retired=not undo)
     if as_json:
-        told = {
+        facts = {
             "run": view.run,
             "changed": changed,
             "retired": [one.name for one in read_run(folder).retired],
             "takes_effect": _when(view),
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
         return
     for client in dict.fromkeys(clients):
         if client in changed:

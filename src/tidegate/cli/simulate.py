@@ -93,7 +93,7 @@ def simulate(
         if name != baseline
     }
     if as_json:
-        told = {
+        facts = {
             "problem": described(setting),
             "preset": preset,
             "seeds": len(setting.seeds(seeds)),
@@ -102,7 +102,7 @@ def simulate(
             "baseline": baseline,
             "differences": {name: _told(values) for name, values in differences.items()},
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
         return
     screen().print(f"{problem_in_words(setting)}\n", highlight=False)
     show_summaries(summaries, limit)

@@ -38,16 +38,16 @@ def sweep(folders: Sequence[Path], *, as_json: bool) -> None:
             "that nodes keep them in"
         )
     if as_json:
-        told = {
-            "swept": [{**vars(one), "path": str(one.path)} for one in swept],
-            "failed": [str(one) for one in wrong],
+        facts = {
+            "swept": [{**vars(file), "path": str(file.path)} for file in swept],
+            "failed": [str(file) for file in wrong],
         }
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(facts, indent=2))
     else:
-        for one in swept:
-            limit = "" if one.has_limit else "; no limit is set (ClientGate(keep_at_most=...))"
-            typer.echo(f"{one.path.name}: {one.deleted:,} deleted, {one.held:,} held{limit}")
-        deleted = sum(one.deleted for one in swept)
+        for file in swept:
+            limit = "" if file.has_limit else "; no limit is set (ClientGate(keep_at_most=...))"
+            typer.echo(f"{file.path.name}: {file.deleted:,} deleted, {file.held:,} held{limit}")
+        deleted = sum(file.deleted for file in swept)
         typer.echo(f"{deleted:,} deleted in {counted(len(swept), 'file')}")
         for reason in wrong:
             typer.echo(f"{reason}", err=True)
@@ -91,8 +91,8 @@ def left_out(folder: Path, inside: Sequence[Path], given: Sequence[Path]) -> lis
         inside: folders below it that hold others.
         given: all folders that the command was given.
     """
-    known = {one.resolve() for one in given}
-    left = [one for one in inside if one.resolve() not in known]
+    known = {path.resolve() for path in given}
+    left = [path for path in inside if path.resolve() not in known]
     if left:
         typer.echo(
             f"{folder} also has folders with buffers in it, which were left out: {_named(left)}. "

@@ -60,13 +60,13 @@ def price_feed(prices: Prices, seed: int = 0, known_ahead: int = 0) -> PriceFeed
 def _clock_prices(text: str) -> ClockPrices:
     """The feed of ``clock:FILE.csv:COLUMN:30m``."""
     path, column, length = (*text.removeprefix(CLOCK).rsplit(":", 2), "", "")[:3]
-    found = re.fullmatch(r"(\d{1,9})(s|m|h)", length)
-    if not path or found is None:
+    parts = re.fullmatch(r"(\d{1,9})(s|m|h)", length)
+    if not path or parts is None:
         raise ConfigurationError(
             f"price {text!r} must have the form {CLOCK}FILE.csv:COLUMN:LENGTH, with the length of "
             "a round, such as 90s, 30m or 1h"
         )
-    return ClockPrices(path, column, int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]])
+    return ClockPrices(path, column, int(parts[1]) * {"s": 1, "m": 60, "h": 3600}[parts[2]])
 
 
 def law_of(prices: Prices) -> PriceLaw:
@@ -116,15 +116,17 @@ class FedPrices:
             round_number += 1
             price = self.feed.at(round_number, clients)
             if not isinstance(price, Mapping):
-                one = fed_price(price, round_number)
-                yield one if size is None else np.full(size, one)
+                same = fed_price(price, round_number)
+                yield same if size is None else np.full(size, same)
             elif size is None:
                 raise ConfigurationError(
                     "the price feed has a price for each client; simulate it with "
                     "price_per_client=True"
                 )
             else:
-                yield as_price([fed_price(price.get(one), round_number, one) for one in clients])
+                yield as_price(
+                    [fed_price(price.get(client), round_number, client) for client in clients]
+                )
 
 
 def length_of(prices: PriceLaw | PriceFeed) -> int | None:

@@ -57,8 +57,8 @@ class PriceFile:
         """Return the price of each row."""
         seen = None
         if self.path.exists():
-            told = self.path.stat()
-            seen = told.st_mtime_ns, told.st_size
+            status = self.path.stat()
+            seen = status.st_mtime_ns, status.st_size
         if seen is None or seen != self._seen:
             try:
                 self._take(read_text(self.path))
@@ -184,7 +184,7 @@ class ClockPrices(_FileFeed):
         prices, now = self._file.read(), self._clock()
         row = self._row(now)
         if row is None:
-            first, end = (_told(one) for one in (self._file.times[0], self._end))
+            first, end = (_told(at) for at in (self._file.times[0], self._end))
             raise SupplierError(
                 f"the price file {self._file.path}",
                 (

@@ -71,7 +71,7 @@ def compare_books(run: Path, buffers: Mapping[str, Path]) -> BothBooks:
     problems = [f"{node.name}: {wrong}" for node in nodes for wrong in node.problems]
     strangers = sorted(accounts.keys() - buffers.keys())
     problems += [
-        f"{one}: the server has an account for it, but it is not a node" for one in strangers
+        f"{name}: the server has an account for it, but it is not a node" for name in strangers
     ]
     by_rounds = math.fsum(row.spent for row in read_run(run).rounds)
     both = BothBooks(nodes, by_rounds, problems)

@@ -151,8 +151,8 @@ class Rehearsal:
         finally:
             self._save_log(deployment, run_id)
         if status != COMPLETED:
-            told = last_lines(deployment.log_file(f"run-{run_id}"))
-            raise SupplierError(f"run {run_id}", f"ended as {status}; its log ends with\n{told}")
+            log = last_lines(deployment.log_file(f"run-{run_id}"))
+            raise SupplierError(f"run {run_id}", f"ended as {status}; its log ends with\n{log}")
         self._say(f"run {run_id} has completed")
 
     def _start_run(self, deployment: Deployment) -> str:
@@ -263,7 +263,10 @@ class Rehearsal:
             deployment.log_file(f"run-{run_id}").write_text(log, "utf-8")
 
     def _compare(self, deployment: Deployment) -> None:
-        names = {deployment.name(one): deployment.buffers(one) for one in range(self._plan.nodes)}
+        names = {
+            deployment.name(number): deployment.buffers(number)
+            for number in range(self._plan.nodes)
+        }
         try:
             books = compare_books(self._plan.run_folder, names)
         except ConfigurationError as wrong:
