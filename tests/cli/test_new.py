@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from flwr.cli.build import build_fab_from_disk
 
-from tidegate.cli import main
+from tidegate.cli import main, rounds_bar
 from tidegate.cli.new import TEMPLATE
 from tidegate.client.auditing import audit_file
 from tidegate.runs.reader import read_run
@@ -76,10 +76,12 @@ def test_the_run_beside_has_the_same_money_and_takes_samples_as_they_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(rounds_bar, "BETWEEN_LINES", 0.0)
     assert command("new", "east-sea") == 0
     few = ["--set", "num-server-rounds=4", "--set", "buffer-capacity=2", "--clients", "2"]
     assert command("run", "east-sea", "--set", "folder=run", "--set", "run=mine", *few) == 0
-    table = capsys.readouterr().out
+    table, progress = capsys.readouterr()
+    assert re.findall(r"^(.*)round 3 of 4", progress, re.MULTILINE) == ["", "as they come: "]
     mine, plain = read_run(Path("run")), read_run(Path("run/as-they-come"))
     assert (mine.run, plain.run) == ("mine", "mine-as-they-come")
     assert [row.spent for row in mine.rounds] == [row.spent for row in plain.rounds]
@@ -90,7 +92,16 @@ def test_the_run_beside_has_the_same_money_and_takes_samples_as_they_come(
         both = (f"{view.metrics[f'server/{name}'][4]:.4g}" for view in (mine, plain))
         assert re.search(rf"{name} +{' +'.join(both)}", table)
     assert command("report", "run") == 0
-    assert "as-they-come: " in Path("run/report.html").read_text("utf-8")
+    page = Path("run/report.html").read_text("utf-8")
+    assert "as-they-come: " in page
+    choosing = "not how well clients chose them"
+    assert choosing in page
+    assert command("report", "run/as-they-come") == 0
+    assert choosing not in Path("run/as-they-come/report.html").read_text("utf-8")
+    capsys.readouterr()
+    for folder, count in (("run", 1), ("run/as-they-come", 0)):
+        assert command("plan", "--from", folder) == 0
+        assert capsys.readouterr().out.count("clients chose which samples to buy") == count
     assert command("run", "east-sea", "--set", "folder=other", "--alone", *few) == 0
     assert not Path("other/as-they-come").exists()
     for name in [name for name in sys.modules if name.startswith("east_sea")]:

@@ -153,11 +153,18 @@ def _show(view: RunView, outcomes: list[Outcome]) -> None:
     out = screen()
     out.print(table, highlight=False)
     out.print(
-        "\nPer round: spent, samples stored on average, effective samples gained; overspend in "
-        "all. gain: effective samples relative to the recorded run.",
+        "\nPer round: spent, samples stored on average, effective samples gained. overspend: above "
+        "budget in the whole run, or below if negative. gain: effective samples relative to the "
+        "recorded run.",
         style="dim",
         highlight=False,
     )
+    if any(client.candidates for client in view.clients):
+        words = (
+            "In the recorded run, clients chose which samples to buy. A replay only counts "
+            "samples: from more effective ones, taken as they come, a model may learn less."
+        )
+        out.print(words, style="yellow", highlight=False)
     if any(row.exhausted for row in view.rounds):
         words = (
             "In the recorded run, streams ran dry or suppliers failed; in a replay they never do."

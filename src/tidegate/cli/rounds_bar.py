@@ -37,11 +37,13 @@ class Rounds(logging.Handler):
     Args:
         progress: the bar.
         answers: of the grid on which the app runs.
+        which: what stands before a round, to tell two runs apart.
         tells: whether to print lines.
     """
 
-    def __init__(self, progress: Progress, answers: Answers, *, tells: bool) -> None:
+    def __init__(self, progress: Progress, answers: Answers, *, which: str, tells: bool) -> None:
         super().__init__()
+        self._which = which
         self._answers = answers
         self._tells = tells
         self._progress = progress
@@ -92,7 +94,8 @@ class Rounds(logging.Handler):
             self._say(number, rounds)
             self.finished, self.measured = self.begun, []
             self.begun += 1
-            self._progress.update(self._task, description="round", completed=number, total=rounds)
+            called = f"{self._which}round"
+            self._progress.update(self._task, description=called, completed=number, total=rounds)
         elif is_last_record(record):
             self.finished = self.begun
         self.measured += [f"{name} {_short(value)}" for name, value in metrics_in(record).items()]
@@ -103,7 +106,7 @@ class Rounds(logging.Handler):
             return
         if monotonic() - self._said_at >= BETWEEN_LINES:
             self._said_at = monotonic()
-            line = "; ".join([f"round {number} of {rounds}", *self.measured])
+            line = "; ".join([f"{self._which}round {number} of {rounds}", *self.measured])
             self._progress.console.print(Text(line), soft_wrap=True)
 
     def once(self, text: str) -> str:
@@ -131,7 +134,7 @@ class Rounds(logging.Handler):
 
 
 @contextmanager
-def rounds_followed(answers: Answers, *, verbose: bool) -> Iterator[Rounds]:
+def rounds_followed(answers: Answers, *, which: str, verbose: bool) -> Iterator[Rounds]:
     """Follow the rounds, with a bar instead of Flower's log if standard error is a terminal."""
     shown = Console(stderr=True)
     columns = TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn()
@@ -143,7 +146,7 @@ def rounds_followed(answers: Answers, *, verbose: bool) -> Iterator[Rounds]:
         disable=verbose or not shown.is_terminal,
     )
     logger = logging.getLogger(LOGGER)
-    others, rounds = list(logger.handlers), Rounds(bar, answers, tells=not verbose)
+    others, rounds = list(logger.handlers), Rounds(bar, answers, which=which, tells=not verbose)
     logger.handlers[:] = [*others, rounds] if verbose else [rounds]
     try:
         with bar:

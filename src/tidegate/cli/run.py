@@ -140,8 +140,9 @@ def _run_app(
     begun = perf_counter()
     rounds, answers = _played(app, num_clients, changes, verbose=verbose, as_they_come=as_they_come)
     if rounds.finished and not verbose:
-        which = "as they come: " if as_they_come else ""
-        taken = f"{which}{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
+        taken = (
+            f"{_which(as_they_come)}{rounds.finished:,} rounds in {perf_counter() - begun:.1f} s"
+        )
         typer.echo("; ".join([taken, *rounds.measured]))
     for text, more in rounds.repeated.items():
         typer.echo(f"{more:,} more like this, of other clients or rounds: {text}", err=True)
@@ -168,6 +169,11 @@ def _run_app(
     return answers
 
 
+def _which(as_they_come: bool) -> str:
+    """Return what tells the lines of the second run from those of the first."""
+    return "as they come: " if as_they_come else ""
+
+
 def _played(
     app: Path, num_clients: int, changes: dict[str, str], *, verbose: bool, as_they_come: bool
 ) -> "tuple[Rounds, Answers]":
@@ -178,7 +184,7 @@ def _played(
 
     answers = Answers()
     try:
-        with rounds_followed(answers, verbose=verbose) as rounds:
+        with rounds_followed(answers, which=_which(as_they_come), verbose=verbose) as rounds:
             run_app(
                 app,
                 num_clients=num_clients,
