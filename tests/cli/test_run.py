@@ -246,6 +246,24 @@ def test_a_mistake_is_told_in_one_line(
     assert len(printed.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("from .tsk import x", "'shoal.tsk', which the app does not have; check its spelling"),
+        ("import nowhere1", "'nowhere1', which is not installed; install the app's dependencies"),
+    ],
+)
+def test_an_import_that_fails_is_told_with_its_remedy(
+    line: str, reason: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "shoal").mkdir()
+    (tmp_path / "shoal" / "app.py").write_text(line)
+    sys.modules.pop("shoal", None)
+    code, printed = run(capsys, make_app(tmp_path, WHOLE.replace("lonely", "shoal.app")))
+    assert code == 2
+    assert f"shoal.app:server imports {reason}\n" in printed
+
+
 def test_without_flower_the_remedy_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

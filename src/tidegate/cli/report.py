@@ -48,8 +48,8 @@ def report(
             f"{folder} is a file; give its folder"
             if folder.exists()
             else (
-                f"there is no folder {folder}; give the folder that "
-                "AdmissionControl(folder=...) writes to"
+                f"there is no folder {folder}; give that of a run: tidegate run APP --set "
+                "folder=..., or AdmissionControl(folder=...)"
             )
         )
     check_page(page)

@@ -114,7 +114,7 @@ def _places_beside(app: Path, changes: dict[str, str]) -> dict[str, str]:
 
 def _comparison(chosen: "Answers", plain: "Answers") -> Table:
     """Return a table of two runs: what the server measured, and what was bought for how much."""
-    table = Table("", "by the app", "as they come", box=SIMPLE_HEAD, show_edge=False)
+    table = Table("", "chosen", "as they come", box=SIMPLE_HEAD, show_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
     for mine, other in zip(chosen.runs, plain.runs, strict=False):

@@ -187,9 +187,14 @@ def _component(folder: Path, app: Mapping[str, Any], name: str) -> Any:
                 f"{folder}: {name} = {place!r}, but the app has no module {missing.name!r}; check "
                 "its spelling"
             ) from missing
+        is_its_own = f"{missing.name}.".startswith(f"{module.partition('.')[0]}.")
+        remedy = (
+            "which the app does not have; check its spelling"
+            if is_its_own
+            else "which is not installed; install the app's dependencies"
+        )
         raise ConfigurationError(
-            f"{folder}: {place} imports {missing.name!r}, which is not installed; install the "
-            "app's dependencies"
+            f"{folder}: {place} imports {missing.name!r}, {remedy}"
         ) from missing
     try:
         return getattr(imported, attribute)

@@ -264,8 +264,8 @@ def saved_books(folder: Path) -> BooksView:
         raise ConfigurationError(f"{folder} is a file; give the run's folder, {folder.parent}")
     if not folder.exists():
         raise ConfigurationError(
-            f"there is no folder {folder}; give the folder that AdmissionControl(folder=...) "
-            "saves to, or try again if the run is just starting"
+            f"there is no folder {folder}; give that of a run (tidegate run APP --set folder=..., "
+            "or AdmissionControl(folder=...)), or try again if the run is just starting"
         )
     path = folder / BOOKS
     books = read_books(path) if path.exists() else None
