@@ -120,7 +120,9 @@ def test_a_ranking_may_cover_what_is_not_stored_yet(open_store: Opener) -> None:
         return [min((abs(one - other) for other in stored), default=0.0) for one in candidates]
 
     for number in range(1, 4):
-        gate = Gate(open_store(), IndexedStream([0, 1, 2, 50, 3, 99]), selection=Selection(6, 6))
+        gate = Gate(
+            open_store(), IndexedStream([0, 1, 2, 50, 3, 99]), selection=Selection(6, 6, 0.0)
+        )
         gate.apply(order(number, 1), worth=uncovered)
     first, *covers = gate.samples()
     assert covers == sorted({0, 99, 50} - {first}, key=lambda one: -abs(one - first))[:2]

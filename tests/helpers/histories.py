@@ -82,7 +82,7 @@ class Device:
     round_number: int = 0
     came: dict[int, float] = field(default_factory=dict)
     """When each sample came to the device."""
-    selection: Selection = field(default_factory=lambda: Selection(candidates=4, backlog=6))
+    selection: Selection = field(default_factory=lambda: Selection(4, 6, random_share=0.0))
     arrived: int = 0
     trained: list[list[int]] = field(default_factory=list)
     gone: set[int] = field(default_factory=set)

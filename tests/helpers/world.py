@@ -730,7 +730,7 @@ def _join(world: World, draw: random.Random, *, choosing: bool, late: bool, keep
     if choosing:
         selection = Selection(draw.choice((1, 3, 10)), draw.choice((0, 2, 20)), draw.random() / 2)
         if draw.random() < 0.2:  # an order may ask for far more than the candidates
-            sizes, selection = (40, *sizes[1:]), Selection(1, draw.choice((0, 2)))
+            sizes, selection = (40, *sizes[1:]), Selection(1, draw.choice((0, 2)), 0.0)
     supplier, give_up_after = None, None
     if late:
         supplier = LateSupplier(draw.randrange(10**6), draw.choice((0, 2, 8, 30)))

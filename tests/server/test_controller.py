@@ -962,3 +962,22 @@ def test_an_older_buffer_that_was_put_back_is_refused_with_a_remedy() -> None:
         controller.join(hello("a", 20, buffer_id="another"), None)
         with pytest.raises(WireError, match=r"an older buffer that was put back.* Delete its buff"):
             controller.join(hello("a", 20), receipts["a"])
+
+
+def test_a_client_that_begins_with_more_than_is_planned_stops_nobody() -> None:
+    controller = Controller(terms(headroom=4.0), "r")
+    gates = fleet(controller, {"a": 40, "b": 40})
+    full = replace(hello("full", 40), holding=(30, 10))
+    controller.join(full)
+    orders = controller.decide(["a", "b", "full"], ["a", "b", "full"])
+    assert orders.keys() == {"a", "b", "full"}
+    for client in gates:
+        assert controller.book(client, gates[client].apply(orders[client])).on_time
+    assert controller.close().distinct_samples >= 40
+
+
+def test_what_a_client_began_with_counts_even_if_it_has_read_its_stream() -> None:
+    controller = Controller(terms(), "r")
+    controller.join(replace(hello("a", 40), holding=(5,), read=15, last_taken="x"))
+    newest = controller.ledger.account("a").newest
+    assert (newest.holding, newest.occupancy, newest.read) == ((5,), 5, 15)

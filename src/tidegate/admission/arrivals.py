@@ -31,12 +31,14 @@ class Arrivals:
             bought: samples that the fleet bought in it.
             under_way: those that have neither arrived nor been refused, of all rounds.
         """
-        waiting, delay = [*self.waiting, (round_number, bought)], self.delay
+        waiting, delay = list(self.waiting), self.delay
+        if bought:
+            waiting.append((round_number, bought))
         ended = sum(count for _, count in waiting) - under_way
         while waiting and ended >= waiting[0][1]:
             first, count = waiting.pop(0)
             ended -= count
-            delay = round_number - first if count else delay
+            delay = round_number - first
         if not waiting:
             return Arrivals(delay)
         first, count = waiting[0]

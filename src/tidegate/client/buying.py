@@ -187,6 +187,8 @@ class Buying:
         """Whether the stream had no more samples."""
         self._taken = 0
         """Samples of it."""
+        self.reads_on = False
+        """Whether it passed over as many samples as an order may, and the stream has more."""
         self._asks = False
         """Whether the hook was asked for the sample that is being read."""
 
@@ -286,7 +288,11 @@ class Buying:
         """
         stream, failed = self._stream, list[FailedSample]()
         # Failures of samples that were read before stay noted.
-        kept = {key for key in self.batch.tried if self._store.holds(key)}
+        kept = {
+            key
+            for key in self.batch.tried
+            if self._store.has(key, "candidate", "chosen", "under way")
+        }
         taken_up_to = stream.cursor
         passed_over = forgotten = 0
         others_fail = False  # the codec or the supplier, and not the stream
@@ -323,6 +329,7 @@ class Buying:
             passed_over, forgotten, failed, others_fail = passed_over + forgotten, 0, [], False
             self.batch.cursor = taken_up_to = stream.cursor
             self._write_if_large("paid" if pays else "candidate")
+        self.reads_on = passed_over + forgotten >= MOST_PASSED
         self._tell_of_row(failed)
         if stream.cursor != taken_up_to:
             stream.seek(taken_up_to)
@@ -331,7 +338,7 @@ class Buying:
         """Return the sample to store; None if its subject is forgotten, or it was paid for."""
         key = f"{self._source.owner}/{self._stream.cursor}"
         origin = self._source.origin(sample)
-        if origin is None or (self.books.begun != "[]" and self._store.was_paid_for(key)):
+        if origin is None or (self.books.begun != "[]" and self._store.has(key, "stored", "kept")):
             return None
         if pays and self._source.acquire is not None:
             self._asks = True
@@ -426,11 +433,15 @@ class Buying:
         count = len(waiting) + len(fresh)
         if worth is None or not count:
             return waiting, [0.0] * count
+        stored = self._store.numbers("stored")
         candidates = self._store.candidates(waiting, fresh)
         try:
             worths = [float(number) for number in worth(candidates)]
         except SampleGoneError:
-            if self._store.numbers("candidate") == waiting:
+            if (self._store.numbers("candidate"), self._store.numbers("stored")) == (
+                waiting,
+                stored,
+            ):
                 raise
             return self._worths(worth)  # without what was swept meanwhile
         finally:

@@ -74,9 +74,14 @@ class Forgotten:
 
     def adopt(self, other: "Forgotten") -> None:
         """Take over the key and the forgotten subjects of a folder whose samples come here."""
-        theirs = other.read()
-        if theirs is None or self.path == other.path:
+        if self.path == other.path:
             return
+        theirs = other.read()
+        if theirs is None:
+            other.check()
+            return
+        if self.read() is None:
+            self.check()
         with self._alone():
             mine = self.read() or (theirs[0], frozenset())
             if mine[0] != theirs[0]:

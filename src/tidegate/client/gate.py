@@ -224,7 +224,8 @@ class Gate:
             books.admitted += len(arrived) + len(bought)
             change.train()
             count = books.bought - buying.books.bought
-            is_dry = count < buying.wanted or (not buying.wanted and newest.is_dry)
+            is_short = count < buying.wanted and not buying.reads_on
+            is_dry = is_short or (not buying.wanted and newest.is_dry)
             receipt = self._receipt(order, books, answers, asked, is_dry=is_dry)
             if buying.is_capped:
                 receipt = replace(receipt, health={**receipt.health, "at_ceiling": 1})

@@ -25,8 +25,8 @@ from tidegate.client.codec import ArrayCodec, SampleCodec
 from tidegate.client.device_file import REMEDY, DeviceFile, as_bytes
 from tidegate.client.limits import Clock, OwnTime, log_jump, milliseconds
 from tidegate.client.samples import Reader, Samples
-from tidegate.errors import RunDiffersError, WireError
-from tidegate.wire import Address, Order, Receipt, cursor_digest
+from tidegate.errors import ConfigurationError, RunDiffersError, WireError
+from tidegate.wire import MOST_AGES, Address, Order, Receipt, cursor_digest
 
 State = Literal["candidate", "chosen", "paid", "under way", "stored", "kept"]
 """Of a sample: read from the stream; to be paid for; paid for, and complete, by an order that has
@@ -43,8 +43,6 @@ KINDS: Mapping[str, str] = {
 SECRET_BYTES = 16
 KEPT_ANSWERS = 1000
 """Rounds whose order and receipt are kept, so that money can be traced and storage is bounded."""
-NEVER = 2**62
-"""More uses than a sample can have."""
 KEPT_FAILURES = 1000
 """Samples set aside whose key and error are kept; the books count them all."""
 
@@ -310,14 +308,18 @@ class Change:
             if len(begun) == books.buffer_capacity and not keeps_bought:
                 break
             origin = Origin(sample.held_at, sample.subject)
+            if not self._may_hold(origin):
+                continue
             key = f"{books.run}/{books.client}/{sample.cursor}"
             number = self.hold("kept", Fresh(key, sample.packed, origin, group=sample.group))
             self._execute(
                 "UPDATE samples SET price = ?, bought_round = ?, uses = ? WHERE number = ?",
-                (sample.price, sample.bought_round, sample.uses, number),
+                (sample.price, sample.bought_round, min(sample.uses, MOST_AGES), number),
             )
             if len(begun) < books.buffer_capacity:
                 begun.append((-sample.uses, number))
+        # Receipts tell apart so many ages and no more.
+        begun = [(max(since, -MOST_AGES), number) for since, number in begun]
         for since, number in sorted(begun):
             self.move(number, "stored", since=since, bought_in=since + 1)
         books.begun = json.dumps(buffer.holding(Counter(-since for since, _ in begun)))
@@ -400,14 +402,16 @@ class Change:
         books = self.books
         if not books.train_on:
             return
-        level = self._execute(
+        last = self._execute(
             "SELECT uses FROM samples WHERE client = ? AND state = 'stored' "
             "ORDER BY uses LIMIT 1 OFFSET ?",
             (self._client, books.train_on),
         ).fetchone()
-        numbers = self.numbers("state = 'stored' AND uses < ?", *(level or [NEVER]))
-        if level is not None:
-            equal = self.numbers("state = 'stored' AND uses = ? ORDER BY place", *level)
+        if last is None:
+            numbers = self.numbers("state = 'stored'")
+        else:
+            numbers = self.numbers("state = 'stored' AND uses < ?", *last)
+            equal = self.numbers("state = 'stored' AND uses = ? ORDER BY place", *last)
             draw = generator(seed_of((books.client, books.last_round, "trains")))
             lacking = books.train_on - len(numbers)
             numbers += draw.choice(equal, lacking, replace=False).tolist()
@@ -572,11 +576,12 @@ class Store:
         buffer_capacity: B_m, samples.
         codec: turns samples into bytes and back.
         train_on: the most samples that train in a round; 0 for all.
-        begin_with: what a new buffer begins with, and whether it keeps what does not fit.
+        begin_with: returns what a new buffer begins with.
+        keeps_bought: whether what does not fit into it stays on the device.
         clock: says the time.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but four are given by name
         self,
         file: DeviceFile | Path | None,
         run: str,
@@ -585,7 +590,8 @@ class Store:
         codec: SampleCodec | None = None,
         *,
         train_on: int = 0,
-        begin_with: tuple[Callable[[], Iterable[Earlier]], bool] | None = None,
+        begin_with: Callable[[], Iterable[Earlier]] = tuple,
+        keeps_bought: bool = False,
         clock: Clock = time.time,
     ) -> None:
         self._owns_file = not isinstance(file, DeviceFile)
@@ -597,13 +603,14 @@ class Store:
         self._answer: tuple[tuple[str, str], tuple[Order, Receipt]] | None = None
         self._run, self._client, self._train_on = run, client, train_on
         with self.file.opening() if self._owns_file else nullcontext():
-            self._number = self._begin(buffer_capacity, train_on, begin_with)
+            self._number = self._begin(buffer_capacity, train_on, begin_with, keeps_bought)
 
     def _begin(
         self,
         capacity: int,
         train_on: int,
-        begin_with: tuple[Callable[[], Iterable[Earlier]], bool] | None,
+        begin_with: Callable[[], Iterable[Earlier]],
+        keeps_bought: bool,
     ) -> int:
         """Return the client's number in the file, to which it is added if it is new."""
         mine = self._run, self._client, capacity, train_on
@@ -627,16 +634,28 @@ class Store:
                     wall_time=wall,
                     used_at=wall,
                 )
-                earlier, keeps = (list, False) if begin_with is None else begin_with
-                samples = earlier()
+                samples = self._readable(begin_with())
                 change = Change(self.file, self._insert(books), books, wall, 0)
-                change.begin(samples, keeps_bought=keeps)
+                change.begin(samples, keeps_bought=keeps_bought)
                 note = f"{self._run}/{self._client}/{books.buffer_id}"
                 change.note("begun", note=note, train_on=train_on)
                 change.write()
         self.books()  # refuse what is damaged at once
         row = self._row()
         return int(row[0]) if row else 0
+
+    def _readable(self, samples: Iterable[Earlier]) -> Iterator[Earlier]:
+        """Refuse to begin with samples that the codec cannot read."""
+        for sample in samples:
+            try:
+                self.unpack(sample.packed)
+            except Exception as wrong:
+                raise ConfigurationError(
+                    f"{self._client} cannot begin with a sample of an earlier run, which its codec "
+                    f"does not read ({wrong}); give the gate the codec of that run, or leave out "
+                    "begin_with"
+                ) from wrong
+            yield sample
 
     def _insert(self, books: Books) -> int:
         places = ", ".join("?" * len(COLUMNS))
@@ -722,23 +741,13 @@ class Store:
         )
         return int(count)
 
-    def holds(self, key: str) -> bool:
-        """Return whether a sample with this key was read, and has not been paid for or arrived."""
+    def has(self, key: str, *states: State) -> bool:
+        """Return whether a sample with this key is in one of these states."""
         rows = self.file.rows(
             (int,),
-            "SELECT 1 FROM samples WHERE client = ? AND key = CAST(? AS TEXT) "
-            "AND state IN ('candidate', 'chosen', 'under way')",
-            *(self._number, as_bytes(key)),
-        )
-        return bool(rows)
-
-    def was_paid_for(self, key: str) -> bool:
-        """Return whether a sample with this key is stored, or kept on the device."""
-        rows = self.file.rows(
-            (int,),
-            "SELECT 1 FROM samples WHERE client = ? AND key = CAST(? AS TEXT) "
-            "AND state IN ('stored', 'kept')",
-            *(self._number, as_bytes(key)),
+            "SELECT 1 FROM samples WHERE client = ? AND key = CAST(? AS TEXT) "  # noqa: S608 - marks
+            f"AND state IN ({', '.join('?' * len(states))})",
+            *(self._number, as_bytes(key), *states),
         )
         return bool(rows)
 

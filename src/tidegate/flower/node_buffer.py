@@ -192,13 +192,12 @@ class NodeBuffers:
         capacity: int,
         train_on: int,
     ) -> Store:
-        begins = None
-        if self._begin_with is not None:
-            begins = partial(earlier_samples, self._begin_with, folder, address.run, address.client)
+        run, client, begin_with = address.run, address.client, self._begin_with
         return Store(
-            *(file, address.run, address.client, capacity, self._codec),
+            *(file, run, client, capacity, self._codec),
             train_on=train_on,
-            begin_with=None if begins is None else (begins, self._keep_bought),
+            begin_with=partial(earlier_samples, begin_with, folder, run, client),
+            keeps_bought=self._keep_bought,
         )
 
     def _opened(self, address: Address, context: Context, capacity: int, train_on: int) -> _Open:

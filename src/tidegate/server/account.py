@@ -185,15 +185,15 @@ class Account:
         account = replace(self, candidates=introduction.candidates, train_on=introduction.train_on)
         if introduction.holding and self.is_new:
             account = replace(account, newest=Receipt.begun("none", introduction.holding))
-        # Whoever does not choose reads only for an order, and its receipt will say how much.
-        if not introduction.candidates or introduction.read <= self.newest.read:
-            return account
-        # An order that is now void may have filled the buffer, or had more candidates.
+        newest = account.newest
+        # An order that is now void may have read samples, for the whole buffer or more candidates.
         most = max(introduction.candidates, self.candidates, self.buffer_capacity)
-        if introduction.read > self.newest.read + readable(most):
-            return account  # this cannot be true
-        newest = replace(self.newest, read=introduction.read, last_taken=introduction.last_taken)
-        return replace(account, newest=newest)
+        if (
+            newest.read < introduction.read <= newest.read + readable(most)
+        ):  # else it cannot be true
+            read, last_taken = introduction.read, introduction.last_taken
+            account = replace(account, newest=replace(newest, read=read, last_taken=last_taken))
+        return account
 
     def address(self, run: str, client: str) -> Address:
         """Return the address of an order: the client, and how far its books are known here."""

@@ -26,6 +26,7 @@ import numpy as np
 from tidegate._internal.arrays import EVERYONE, FloatArray, IntArray, Members
 from tidegate.admission.allocation import Allocation
 from tidegate.admission.rule import GrantedRule, Quote
+from tidegate.buffer import without_oldest
 from tidegate.cohorts import Cohorts, share_reached
 from tidegate.errors import ConfigurationError, SupplierError, TidegateError
 from tidegate.policies import JointPolicy
@@ -266,8 +267,12 @@ class Fleet:
         """The policy for the present fleet."""
         if self._policy is None:
             terms, earlier = self.terms, self.ledger.earlier
-            uses = [(0, *earlier.get(client, ())) for client in self.roster.places if earlier]
             capacities = {client: self.planned_capacity(client) for client in self.roster.places}
+            held = {client: earlier.get(client, ()) for client in capacities if earlier}
+            uses = [
+                (0, *without_oldest(ages, max(sum(ages) - capacities[client], 0)))
+                for client, ages in held.items()
+            ]
             training = capacities | self.ledger.accounts.train_on
             problem = Problem(
                 buffer_capacities=list(capacities.values()),
