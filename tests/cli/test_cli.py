@@ -309,7 +309,7 @@ def test_a_page_leaves_out_curves_of_policies_that_a_cap_rules_out(
     tidegate(f"plan {two} --rounds 20 --seeds 1 --most-uses 10 --html {page}")
     assert tidegate.code == 0
     text = html.unescape(page.read_text("utf-8"))
-    assert "What money buys" in text
+    assert "What money and memory buy" in text
     assert "Not drawn: " in text
     for most in (10, 12):  # too few for K with a tenth more memory, and with four times as much
         flags = f"--policy constant_admission --most-uses {most}"

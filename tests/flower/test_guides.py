@@ -246,7 +246,7 @@ def test_a_network_is_that_of_the_bare_app_in_this_process(
 @pytest.mark.full  # the guide's own run of Ray is enough at each change
 @pytest.mark.deployment
 def test_a_network_is_that_of_the_bare_app_on_simulation(desk: Guide, bare: dict[str, Any]) -> None:
-    options = line(ADDED, "flwr run plain --stream").removeprefix("flwr run plain")
+    options = line(ADDED, "flwr run quickstart-pytorch --stream").removeprefix("flwr run plain")
     values = shlex.quote(" ".join(config(desk, "simulated.pt")))
     desk.call(f"flwr run gated {options} --run-config {values}")
     assert_same(saved(desk, "simulated.pt"), bare)
@@ -269,7 +269,7 @@ def test_clients_have_the_prices_of_the_guide_in_this_process(
 @pytest.mark.deployment
 def test_clients_have_the_prices_of_the_guide_on_simulation(desk: Guide) -> None:
     run = desk.folder / "own-simulated"
-    options = line(ADDED, "flwr run plain --stream").removeprefix("flwr run plain")
+    options = line(ADDED, "flwr run quickstart-pytorch --stream").removeprefix("flwr run plain")
     values = f"num-server-rounds=3 folder={json.dumps(str(run))}"
     desk.call(f"flwr run tariff {options} --run-config {shlex.quote(values)}")
     assert_own_prices(run, ["partition-0", "partition-1"], rounds=3)
@@ -278,7 +278,9 @@ def test_clients_have_the_prices_of_the_guide_on_simulation(desk: Guide) -> None
 @pytest.fixture(scope="module")
 def deployed(site: Guide, desk: Guide) -> dict[str, str]:
     """Runs of the apps on the deployment, which go on side by side: each mostly waits."""
-    printed = line(ADDED, "flwr run plain fleet").replace("plain", str(desk.folder / "plain"))
+    printed = line(ADDED, "flwr run quickstart-pytorch fleet").replace(
+        "plain", str(desk.folder / "plain")
+    )
     values = shlex.quote(" ".join(config(desk, "deployed.pt")))
     gated = f"flwr run {desk.folder / 'gated'} fleet --run-config {values}"
     own = f"num-server-rounds=3 folder={json.dumps(str(site.folder / 'var' / 'own'))}"

@@ -38,6 +38,7 @@ GAUGES = {
     "oldest_under_way": "Rounds since the oldest of them was bought.",
     "failing_suppliers": "Clients whose supplier could not be asked or did not answer.",
     "full_spools": "Clients whose stream has no room for more.",
+    "at_ceiling": "Clients whose own ceiling has cut their last order.",
     "spool_dropped": "Messages that full streams have dropped so far.",
     "empty_clients": "Clients that hold no sample, and to which none is under way.",
     "refunded": "What suppliers have paid back so far.",
