@@ -164,9 +164,9 @@ def _buffers(place: Path, wrong: list[str]) -> list[Path]:
     if place.is_file():
         return [read_buffer(place).path]
     check_folder(place)
-    found, unreadable = find_buffers(place)
+    buffers, unreadable = find_buffers(place)
     wrong += [str(error) for error in unreadable if may_be_buffer(Path(str(error.source)))]
-    return [buffer.path for buffer in found]
+    return [buffer.path for buffer in buffers]
 
 
 def _columns(held: HeldSample) -> dict[str, Any]:

@@ -38,7 +38,11 @@ def earlier_samples(
     where = begin_with if isinstance(begin_with, Path) else folder
     named = NEWEST if isinstance(begin_with, Path) else begin_with
     known = [] if where is None else list(_runs_of(where, client))
-    fitting = [one for one in known if one[1] != run and named in (NEWEST, one[1])]
+    fitting = [
+        (used_at, name, path)
+        for used_at, name, path in known
+        if name != run and named in (NEWEST, name)
+    ]
     if not fitting and begin_with == NEWEST:
         logger.info("%s has no earlier run in %s, so it begins without samples", client, where)
         return iter(())

@@ -83,14 +83,14 @@ class Forgotten:
         if self.read() is None:
             self.check()
         with self._alone():
-            mine = self.read() or (theirs[0], frozenset())
-            if mine[0] != theirs[0]:
+            known = self.read() or (theirs[0], frozenset())
+            if known[0] != theirs[0]:
                 raise ConfigurationError(
                     f"{self.path} has another key than {other.path}: the names of people behind "
                     "samples there cannot be told here; keep both runs' buffers in one folder"
                 )
-            if theirs[1] - mine[1] or self.read() is None:
-                self._write((mine[0], mine[1] | theirs[1]))
+            if theirs[1] - known[1] or self.read() is None:
+                self._write((known[0], known[1] | theirs[1]))
 
     def remove(self, subject: str) -> bool:
         """Admit later samples of a subject again; return whether it was forgotten."""

@@ -9,7 +9,6 @@ import json
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 
 from tidegate import buffer
@@ -226,9 +225,10 @@ class Gate:
             count = books.bought - buying.books.bought
             is_short = count < buying.wanted and not buying.reads_on
             is_dry = is_short or (not buying.wanted and newest.is_dry)
-            receipt = self._receipt(order, books, answers, asked, is_dry=is_dry)
-            if buying.is_capped:
-                receipt = replace(receipt, health={**receipt.health, "at_ceiling": 1})
+            is_capped = buying.is_capped
+            receipt = self._receipt(
+                order, books, answers, asked, is_dry=is_dry, is_capped=is_capped
+            )
             change.note_order(order)
             change.answer(order, receipt)
             change.tick()
@@ -296,7 +296,14 @@ class Gate:
                 change.drop(number)
 
     def _receipt(
-        self, order: Order, books: Books, answers: Answers, asked: int, *, is_dry: bool
+        self,
+        order: Order,
+        books: Books,
+        answers: Answers,
+        asked: int,
+        *,
+        is_dry: bool,
+        is_capped: bool,
     ) -> Receipt:
         """Return the receipt for an order.
 
@@ -306,6 +313,7 @@ class Gate:
             answers: what suppliers said, and what is still under way.
             asked: samples that were bought for the order and come later.
             is_dry: whether fewer samples came than were asked for.
+            is_capped: whether the device's own ceiling cut the order.
         """
         planned = buffer.planned(self._store.ages(books.orders), books.buffer_capacity)
         uses = self._store.uses(books.orders)
@@ -327,10 +335,12 @@ class Gate:
             is_dry=is_dry,
             last_taken=books.last_taken,
             record=books.record_digest,
-            health=self._health(books, answers, order),
+            health=self._health(books, answers, order, is_capped=is_capped),
         )
 
-    def _health(self, books: Books, answers: Answers, order: Order) -> dict[str, float]:
+    def _health(
+        self, books: Books, answers: Answers, order: Order, *, is_capped: bool
+    ) -> dict[str, float]:
         """Return what the server should know and nothing depends on, without what is 0."""
         overflow = overflow_of(self._overflows)
         rounds = [purchase.bought_round for purchase in answers.left.values()]
@@ -338,6 +348,7 @@ class Gate:
             "set_aside": books.set_aside,
             "expired": books.expired,
             "erased": books.erased,
+            "at_ceiling": int(is_capped),
             "waiting_since": min(rounds, default=order.round_number * (books.under_way > 0)),
             "failing_suppliers": int(answers.supplier_fails),
             "full_spools": int(overflow.full),

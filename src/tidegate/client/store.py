@@ -312,14 +312,13 @@ class Change:
                 continue
             key = f"{books.run}/{books.client}/{sample.cursor}"
             number = self.hold("kept", Fresh(key, sample.packed, origin, group=sample.group))
+            uses = min(sample.uses, MOST_AGES)  # receipts tell apart so many ages and no more
             self._execute(
                 "UPDATE samples SET price = ?, bought_round = ?, uses = ? WHERE number = ?",
-                (sample.price, sample.bought_round, min(sample.uses, MOST_AGES), number),
+                (sample.price, sample.bought_round, uses, number),
             )
             if len(begun) < books.buffer_capacity:
-                begun.append((-sample.uses, number))
-        # Receipts tell apart so many ages and no more.
-        begun = [(max(since, -MOST_AGES), number) for since, number in begun]
+                begun.append((-uses, number))
         for since, number in sorted(begun):
             self.move(number, "stored", since=since, bought_in=since + 1)
         books.begun = json.dumps(buffer.holding(Counter(-since for since, _ in begun)))
